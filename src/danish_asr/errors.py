@@ -1,0 +1,59 @@
+"""Every error that a user can cause, as one tree.
+
+::
+
+    DanishAsrError
+    ├── SourceError        a corpus cannot be read: not there, empty, a column is missing
+    ├── DatasetError       a built dataset is missing, unfinished or breaks its contract
+    ├── ConfigError        a configuration has faults; all of them are in ``faults``
+    ├── RunError           an output directory or a checkpoint does not fit what is asked of it
+    ├── PredictionsError   a predictions file breaks its contract
+    └── MissingExtraError  an optional dependency is needed and not installed
+
+Each message says what was found, what was expected and what mends it. Entry points print the
+message and exit with status 1; a traceback is kept for our own bugs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DanishAsrError(Exception):
+    """Base of all errors that the user can mend."""
+
+
+class SourceError(DanishAsrError):
+    """A corpus source cannot be read."""
+
+
+class DatasetError(DanishAsrError):
+    """A built dataset is missing, unfinished or breaks its contract."""
+
+
+class ConfigError(DanishAsrError):
+    """A configuration has one or more faults.
+
+    Attributes:
+        faults: One line per fault, each with the dotted key, the rule and the value found.
+    """
+
+    def __init__(self, faults: Sequence[str], *, where: str = "the configuration") -> None:
+        self.faults = tuple(faults)
+        count = "one fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__("\n".join([f"{where} has {count}:", *(f"  - {f}" for f in self.faults)]))
+
+
+class RunError(DanishAsrError):
+    """An output directory or a checkpoint does not fit what is asked of it."""
+
+
+class PredictionsError(DanishAsrError):
+    """A predictions file breaks its contract."""
+
+
+class MissingExtraError(DanishAsrError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra '{extra}': pip install 'danish-asr[{extra}]'")

@@ -1,0 +1,115 @@
+"""Read and write ``predictions.jsonl``: one JSON object a line, one line per utterance of a split.
+
+The evaluation recipe writes it and everything that scores reads it. ``reference`` is the raw text
+of the dataset and ``hypothesis`` the raw output of the model; no number depends on how either was
+normalised before it was written, because neither was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from danish_asr.errors import PredictionsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """One utterance with what was said and what was heard.
+
+    ``duration`` is in seconds. An empty ``hypothesis`` is a hypothesis: the model heard nothing.
+    """
+
+    id: str
+    corpus: str
+    split: str
+    reference: str
+    hypothesis: str
+    duration: float
+    speaker_id: str | None = None
+    dialect: str | None = None
+    age_group: str | None = None
+    gender: str | None = None
+
+
+_TEXT_KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
+_OPTIONAL_KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
+KEYS: Final = tuple(f.name for f in fields(Prediction))
+
+
+def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
+    """Write atomically and return the number of rows written."""
+    partial = path.with_name(path.name + ".partial")
+    rows = 0
+    with partial.open("w", encoding="utf-8") as stream:
+        for prediction in predictions:
+            stream.write(json.dumps(asdict(prediction), ensure_ascii=False) + "\n")
+            rows += 1
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+    return rows
+
+
+def read_predictions(path: Path) -> Iterator[Prediction]:
+    """Yield the rows of a predictions file, checked.
+
+    Raises:
+        PredictionsError: The file is not there, is empty, or a line breaks the contract (the
+            message names file and line). Raised while iterating, at the first such line.
+    """
+    if not path.is_file():
+        raise PredictionsError(f"{path}: no such file; the evaluation recipe writes it")
+    first_line_of: dict[str, int] = {}
+    with path.open(encoding="utf-8") as stream:
+        for number, line in enumerate(stream, start=1):
+            where = f"{path}:{number}"
+            prediction = _parse(line, where)
+            earlier = first_line_of.setdefault(prediction.id, number)
+            if earlier != number:
+                raise PredictionsError(
+                    f"{where}: id '{prediction.id}' stands in line {earlier} already; "
+                    "every utterance may be scored once"
+                )
+            yield prediction
+    if not first_line_of:
+        raise PredictionsError(f"{path}: the file is empty; expected one JSON object a line")
+
+
+def _parse(line: str, where: str) -> Prediction:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise PredictionsError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+    if not isinstance(row, dict):
+        raise PredictionsError(f"{where}: expected a JSON object, found {type(row).__name__}")
+    if missing := [key for key in KEYS if key not in row and key not in _OPTIONAL_KEYS]:
+        raise PredictionsError(f"{where}: missing {', '.join(missing)}")
+    return Prediction(
+        **{key: _text(row[key], key, where) for key in _TEXT_KEYS},
+        **{key: _optional_text(row.get(key), key, where) for key in _OPTIONAL_KEYS},
+        duration=_seconds(row["duration"], where),
+    )
+
+
+def _text(value: Any, key: str, where: str) -> str:
+    if isinstance(value, str):
+        return value
+    hint = ' (write "" where the model heard nothing)' if key == "hypothesis" else ""
+    raise PredictionsError(f"{where}: {key} must be a string, found {json.dumps(value)}{hint}")
+
+
+def _optional_text(value: Any, key: str, where: str) -> str | None:
+    return None if value is None else _text(value, key, where)
+
+
+def _seconds(value: Any, where: str) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and value >= 0:
+        return float(value)
+    raise PredictionsError(f"{where}: duration must be seconds >= 0, found {json.dumps(value)}")
