@@ -90,11 +90,9 @@ def _parse(line: str, where: str) -> Prediction:
         raise PredictionsError(f"{where}: expected a JSON object, found {type(row).__name__}")
     if missing := [key for key in KEYS if key not in row and key not in _OPTIONAL_KEYS]:
         raise PredictionsError(f"{where}: missing {', '.join(missing)}")
-    return Prediction(
-        **{key: _text(row[key], key, where) for key in _TEXT_KEYS},
-        **{key: _optional_text(row.get(key), key, where) for key in _OPTIONAL_KEYS},
-        duration=_seconds(row["duration"], where),
-    )
+    values: dict[str, Any] = {key: _text(row[key], key, where) for key in _TEXT_KEYS}
+    values |= {key: _optional_text(row.get(key), key, where) for key in _OPTIONAL_KEYS}
+    return Prediction(**values, duration=_seconds(row["duration"], where))
 
 
 def _text(value: Any, key: str, where: str) -> str:
