@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ class Prediction:
     """One utterance with what was said and what was heard.
 
     ``duration`` is in seconds. An empty ``hypothesis`` is a hypothesis: the model heard nothing.
+    ``extra`` holds whatever else the file knows of a row (e.g. ``sub_dialect``), each a key of its
+    own in the file, so that scores can be grouped by it.
     """
 
     id: str
@@ -35,11 +37,12 @@ class Prediction:
     dialect: str | None = None
     age_group: str | None = None
     gender: str | None = None
+    extra: Mapping[str, str | None] = field(default_factory=dict)
 
 
 _TEXT_KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
 _OPTIONAL_KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
-KEYS: Final = tuple(f.name for f in fields(Prediction))
+KEYS: Final = tuple(f.name for f in fields(Prediction) if f.name != "extra")
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
@@ -48,7 +51,7 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
     rows = 0
     with partial.open("w", encoding="utf-8") as stream:
         for prediction in predictions:
-            stream.write(json.dumps(asdict(prediction), ensure_ascii=False) + "\n")
+            stream.write(json.dumps(_row(prediction), ensure_ascii=False) + "\n")
             rows += 1
         stream.flush()
         os.fsync(stream.fileno())
@@ -66,7 +69,7 @@ def read_predictions(path: Path) -> Iterator[Prediction]:
     if not path.is_file():
         raise PredictionsError(f"{path}: no such file; the evaluation recipe writes it")
     first_line_of: dict[str, int] = {}
-    with path.open(encoding="utf-8") as stream:
+    with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             where = f"{path}:{number}"
             prediction = _parse(line, where)
@@ -81,9 +84,19 @@ def read_predictions(path: Path) -> Iterator[Prediction]:
         raise PredictionsError(f"{path}: the file is empty; expected one JSON object a line")
 
 
-def _parse(line: str, where: str) -> Prediction:
+def _row(prediction: Prediction) -> dict[str, Any]:
+    row: dict[str, Any] = asdict(prediction)
+    extra: dict[str, str | None] = row.pop("extra")
+    if clash := sorted(extra.keys() & row.keys()):
+        raise ValueError(f"extra may not hold {', '.join(clash)}: fields of Prediction")
+    return row | extra
+
+
+def _parse(line: bytes, where: str) -> Prediction:
     try:
-        row = json.loads(line)
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise PredictionsError(f"{where}: not UTF-8 (byte {error.start})") from None
     except json.JSONDecodeError as error:
         raise PredictionsError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
     if not isinstance(row, dict):
@@ -92,7 +105,8 @@ def _parse(line: str, where: str) -> Prediction:
         raise PredictionsError(f"{where}: missing {', '.join(missing)}")
     values: dict[str, Any] = {key: _text(row[key], key, where) for key in _TEXT_KEYS}
     values |= {key: _optional_text(row.get(key), key, where) for key in _OPTIONAL_KEYS}
-    return Prediction(**values, duration=_seconds(row["duration"], where))
+    extra = {key: _extra(row[key], key, where) for key in row.keys() - set(KEYS)}
+    return Prediction(**values, duration=_seconds(row["duration"], where), extra=extra)
 
 
 def _text(value: Any, key: str, where: str) -> str:
@@ -104,6 +118,13 @@ def _text(value: Any, key: str, where: str) -> str:
 
 def _optional_text(value: Any, key: str, where: str) -> str | None:
     return None if value is None else _text(value, key, where)
+
+
+def _extra(value: Any, key: str, where: str) -> str | None:
+    # Ages and flags are numbers in the file and labels of groups here.
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return _optional_text(value, key, where)
 
 
 def _seconds(value: Any, where: str) -> float:

@@ -1,0 +1,80 @@
+"""The predictions contract."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.errors import PredictionsError
+from danish_asr.predictions import Prediction, read_predictions, write_predictions
+
+ROW = {
+    "id": "a",
+    "corpus": "coral",
+    "split": "test",
+    "reference": 'Så\'n, "dér"!',
+    "hypothesis": "",
+    "duration": 1.5,
+}
+
+
+def _write(path: Path, *lines: Any) -> Path:
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    path.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    rows = [
+        Prediction(**ROW, dialect="Fynsk", extra={"sub_dialect": "sydfynsk", "age": None}),  # type: ignore[arg-type]
+        Prediction(**{**ROW, "id": "b", "hypothesis": "så\u2028n"}),  # type: ignore[arg-type]
+    ]
+    assert write_predictions(tmp_path / "p.jsonl", rows) == 2
+    assert list(read_predictions(tmp_path / "p.jsonl")) == rows
+
+
+def test_numbers_and_flags_beyond_the_contract_become_labels(tmp_path: Path) -> None:
+    path = _write(tmp_path / "p.jsonl", {**ROW, "age": 31, "noisy": True})
+    (row,) = read_predictions(path)
+    assert row.extra == {"age": "31", "noisy": "true"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", r"p.jsonl:2: not JSON"),
+        ("", r"p.jsonl:2: not JSON"),
+        ([1], r"p.jsonl:2: expected a JSON object, found list"),
+        ({"id": "b"}, r"p.jsonl:2: missing corpus, split, reference, hypothesis, duration"),
+        (ROW, r"p.jsonl:2: id 'a' stands in line 1 already"),
+        ({**ROW, "hypothesis": None}, r'p.jsonl:2: hypothesis must be a string, found null.*""'),
+        ({**ROW, "reference": 3}, r"p.jsonl:2: reference must be a string, found 3"),
+        ({**ROW, "duration": -1}, r"p.jsonl:2: duration must be seconds >= 0, found -1"),
+        ({**ROW, "dialect": 1}, r"p.jsonl:2: dialect must be a string, found 1"),
+        ({**ROW, "extra": {"a": "b"}}, r"p.jsonl:2: extra must be a string"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: Any, message: str) -> None:
+    path = _write(tmp_path / "p.jsonl", ROW, line)
+    with pytest.raises(PredictionsError, match=message):
+        list(read_predictions(path))
+
+
+def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PredictionsError, match=r"p.jsonl: the file is empty"):
+        list(read_predictions(_write(tmp_path / "p.jsonl")))
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PredictionsError, match="no such file"):
+        list(read_predictions(tmp_path / "p.jsonl"))
+
+
+def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(json.dumps({**ROW, "reference": "æ"}, ensure_ascii=False).encode("latin-1"))
+    with pytest.raises(PredictionsError, match=r"p.jsonl:1: not UTF-8"):
+        list(read_predictions(path))
