@@ -1,0 +1,54 @@
+"""Make the character tokenizer of a model that is trained from scratch.
+
+fairseq2's family ``char_tokenizer`` is a SentencePiece model. Its four special symbols stand where
+fairseq and omniASR have them: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3. CTC's blank is index
+0; ``<s>`` holds that place, because encoding a text never gives it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from typing import Final
+
+import sentencepiece
+
+SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
+"""In the order of their indices; the first is also CTC's blank."""
+
+_SPACE: Final = "▁"
+
+
+def build_char_tokenizer(characters: Counter[str]) -> bytes:
+    """Return a SentencePiece model with one symbol per character, the space among them.
+
+    Texts are taken as they are (no normalisation, no leading space), so that decoding an encoded
+    text gives it back, if single spaces separate its words.
+
+    Args:
+        characters: How often each character stands in the training text; what does not print is
+            left out.
+    """
+    counts = {char: count for char, count in characters.items() if char.isprintable()}
+    alphabet = sorted(set(counts) - {" ", _SPACE}, key=lambda char: (-counts[char], char))
+    model = io.BytesIO()
+    # Each line is as long as the alphabet is, whatever the size of the corpus. That the first
+    # characters stand in more lines fixes their order.
+    lines = ["".join(f" {char}" for char in alphabet[: rank + 1]) for rank in range(len(alphabet))]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        model_type="char",
+        vocab_size=len(SPECIAL_SYMBOLS) + 1 + len(alphabet),
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        bos_id=0,
+        pad_id=1,
+        eos_id=2,
+        unk_id=3,
+        unk_surface="⁇",
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()

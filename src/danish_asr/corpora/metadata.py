@@ -1,0 +1,131 @@
+"""What corpora say about a speaker, brought to one form: dialect, Non-native, age group.
+
+The sub-dialect names are those of CoRal; the corpus's own value is kept beside the mapped one
+(``sub_dialect``), so that the mapping can be questioned and done again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+NON_NATIVE: Final = "Non-native"
+
+_SUB_DIALECTS: Final = {
+    "Østjysk": (
+        "midtøstjysk",
+        "østjysk",
+        "sydøstjysk",
+        "ommersysselsk",
+        "djurslandsk (nord-, syddjurs m. nord- og sydsamsø, anholt)",
+    ),
+    "Københavnsk": ("amagermål",),
+    "Nordjysk": ("nørrejysk", "vendsysselsk (m. hanherred og læsø)", "himmerlandsk"),
+    "Vestjysk": (
+        "vestjysk",
+        "thybomål",
+        "morsingmål",
+        "sydvestjysk (m. fanø)",
+        "sallingmål",
+        "fjandbomål",
+    ),
+    "Sjællandsk": (
+        "nordsjællandsk",
+        "sjællandsk",
+        "nordvestsjællandsk",
+        "sydsjællandsk (sydligt sydsjællandsk)",
+        "østsjællandsk",
+        "sydvestsjællandsk",
+    ),
+    "Fynsk": ("fynsk", "sydfynsk", "vestfynsk (nordvest-, sydvestfynsk)", "langelandsk"),
+    "Bornholmsk": ("bornholmsk",),
+    "Sønderjysk": (
+        "sønderjysk",
+        "østligt sønderjysk (m. als)",
+        "syd for rigsgrænsen: mellemslesvisk, angelmål, fjoldemål",
+        "vestlig sønderjysk (m. mandø og rømø)",
+    ),
+    "Sydømål": ("nordfalstersk", "lollandsk", "sydømål", "sydfalstersk"),
+}
+
+DIALECTS: Final = (*_SUB_DIALECTS, NON_NATIVE)
+"""The ten groups that results are told for."""
+
+# A corpus that was mapped before keeps its values.
+_DIALECT_OF: Final = {name.lower(): name for name in DIALECTS} | {
+    sub_dialect: dialect for dialect, names in _SUB_DIALECTS.items() for sub_dialect in names
+}
+
+_OLDEST: Final = 130
+"""Years. An age above it is a typing error, not an age."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """What is known about who speaks; None where the corpus does not say."""
+
+    speaker_id: str | None = None
+    dialect: str | None = None
+    sub_dialect: str | None = None
+    age: int | None = None
+    age_group: str | None = None
+    gender: str | None = None
+    country_birth: str | None = None
+
+
+def speaker(
+    *,
+    speaker_id: Any = None,
+    dialect: Any = None,
+    age: Any = None,
+    gender: Any = None,
+    country_birth: Any = None,
+) -> Speaker:
+    """Normalise the raw values of a corpus; a value that says nothing becomes None."""
+    sub_dialect, country = clean(dialect), clean(country_birth)
+    years = parse_age(age)
+    return Speaker(
+        speaker_id=clean(speaker_id),
+        dialect=map_dialect(sub_dialect, country),
+        sub_dialect=sub_dialect,
+        age=years,
+        age_group=age_group(years),
+        gender=clean(gender),
+        country_birth=country,
+    )
+
+
+def clean(value: Any) -> str | None:
+    """The value as stripped text; None for null, NaN and nothing but white space."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return str(value).strip() or None
+
+
+def map_dialect(sub_dialect: str | None, country_birth: str | None) -> str | None:
+    """One of `DIALECTS`; an unknown name stays itself.
+
+    Whoever was born outside Denmark is Non-native, whatever the dialect says.
+    """
+    if country_birth is not None and country_birth.upper() != "DK":
+        return NON_NATIVE
+    if sub_dialect is None:
+        return None
+    return _DIALECT_OF.get(sub_dialect.lower(), sub_dialect)
+
+
+def parse_age(value: Any) -> int | None:
+    """Whole years, from a number or its text; None for anything else ("ukendt", -1, NaN)."""
+    try:
+        years = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(years) if 0 <= years <= _OLDEST else None
+
+
+def age_group(age: int | None) -> str | None:
+    """The age group as results are told for: ``0-24``, ``25-49`` or ``50+``."""
+    if age is None:
+        return None
+    return "0-24" if age < 25 else "25-49" if age < 50 else "50+"
