@@ -1,0 +1,76 @@
+"""What this package adds to every program that uses fairseq2: cards it finds and a small model.
+
+Built datasets and finished runs describe themselves in asset cards. They are found in
+``data/parquet/cards`` below the working directory and in the directories that
+``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``). Nothing is ever written into an installed
+package.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from fairseq2.composition.assets import register_file_assets
+from fairseq2.models.transformer import TransformerNormOrder
+from fairseq2.models.wav2vec2 import Wav2Vec2EncoderConfig
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.runtime.config_registry import ConfigRegistrar
+from fairseq2.runtime.dependency import DependencyContainer
+
+from danish_asr.schema import CARDS_DIR
+
+ASSETS_VARIABLE: Final = "DANISH_ASR_ASSETS"
+DEFAULT_CARDS: Final = Path("data", "parquet", CARDS_DIR)
+
+
+def register(container: DependencyContainer) -> None:
+    """Register card directories and the ``tiny`` architecture with fairseq2."""
+    for directory in card_directories():
+        register_file_assets(container, directory, not_exist_ok=True)
+
+    architecture = ConfigRegistrar(container, Wav2Vec2AsrConfig)
+    architecture("tiny")(tiny)
+
+
+def card_directories() -> list[Path]:
+    """Return the directories that are searched for cards, each once."""
+    named = os.environ.get(ASSETS_VARIABLE, "").split(os.pathsep)
+    candidates = [DEFAULT_CARDS, *(Path(name) for name in named if name)]
+    # fairseq2 refuses an asset that two sources define, so one directory must not count twice.
+    return list({path.expanduser().resolve(): None for path in candidates})
+
+
+def tiny() -> Wav2Vec2AsrConfig:
+    """A wav2vec2 CTC model that learns a small vocabulary on two CPU cores in minutes.
+
+    320 samples a frame as in omniASR's models, with a feature extractor of five layers in place of
+    seven, which halves the work at the highest rates.
+    """
+    return Wav2Vec2AsrConfig(
+        encoder_config=Wav2Vec2EncoderConfig(
+            model_dim=144,
+            feature_dim=128,
+            feature_extractor_layer_descs=[
+                (64, 10, 5),
+                (64, 8, 4),
+                (96, 8, 4),
+                (128, 4, 2),
+                (128, 4, 2),
+            ],
+            feature_extractor_bias=True,
+            feature_extractor_layer_norm_convs=True,
+            feature_grad_scale=1.0,
+            pos_conv_kernel_size=31,
+            num_pos_conv_groups=16,
+            num_encoder_layers=3,
+            num_encoder_attn_heads=4,
+            ffn_inner_dim=576,
+            dropout_p=0.05,
+            attn_dropout_p=0.0,
+            layer_drop_p=0.0,
+            norm_order=TransformerNormOrder.PRE,
+        ),
+        use_masking=False,
+    )

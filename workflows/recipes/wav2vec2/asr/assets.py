@@ -1,0 +1,175 @@
+"""What the names in a configuration stand for, looked up before any model is built.
+
+Datasets, tokenizers and models are fairseq2 assets: a name leads to a card. The look-up here
+answers with the names that exist when one does not, fills in what the cards already know (the
+tokenizer, the size of the head) and holds the parts against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fairseq2.assets import AssetCard, AssetStore
+from fairseq2.composition import _register_library
+from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
+from fairseq2.data.tokenizers import Tokenizer, TokenizerFamily, resolve_tokenizer_reference
+from fairseq2.models import ModelFamily
+from fairseq2.recipe.config import ModelSection
+from fairseq2.runtime.dependency import DependencyContainer
+
+from danish_asr.errors import ConfigError
+from danish_asr.extension import card_directories
+
+from .config import AsrConfig
+
+HEAD_SIZE = "target_vocab_size"
+"""The key of ``model.config_overrides`` that sizes a new head."""
+
+
+class Assets:
+    """fairseq2's asset store as the given configuration sees it."""
+
+    def __init__(self, config: AsrConfig) -> None:
+        container = DependencyContainer()
+        _register_library(container)
+        section = config.common.assets
+        for path in section.extra_paths:
+            register_file_assets(container, Path(path), not_exist_ok=True)
+        if section.prev_checkpoint_dir is not None:
+            register_checkpoint_models(container, section.prev_checkpoint_dir)
+        self._container = container
+        self._store = container.resolve(AssetStore)
+        self._looked_in = [*card_directories(), *map(Path, section.extra_paths)]
+
+    def find(self, key: str, name: str, kind: str, faults: list[str]) -> AssetCard | None:
+        """Return the card of ``name``; if there is none, note it with the names that exist.
+
+        Args:
+            key: The dotted key of the configuration that names the asset.
+            name: The name.
+            kind: ``model``, ``dataset`` or ``tokenizer``: the card has a ``<kind>_family``.
+            faults: Takes the fault, if any.
+        """
+        card = self._store.maybe_retrieve_card(name)
+        if card is not None and card.has_field(f"{kind}_family"):
+            return card
+        if card is not None and kind == "tokenizer" and card.has_field("tokenizer_ref"):
+            return card
+        known = ", ".join(self._names_of(kind)) or "none"
+        looked_in = ", ".join(str(path) for path in self._looked_in) or "no directory"
+        faults.append(
+            f"{key} '{name}' is no known {kind}. Known: {known}. Beside the installed packages "
+            f"these were searched for cards: {looked_in}. More can be named in $DANISH_ASR_ASSETS."
+        )
+        return None
+
+    def _names_of(self, kind: str) -> list[str]:
+        names = {name.removesuffix("@") for name in self._store.asset_names if name.endswith("@")}
+        cards = {name: self._store.maybe_retrieve_card(name) for name in names}
+        return sorted(n for n, c in cards.items() if c and c.has_field(f"{kind}_family"))
+
+    def model_family(self, name: str) -> ModelFamily | None:
+        """Return fairseq2's handler of a model family, or None."""
+        return self._container.resolve_optional(ModelFamily, key=name)
+
+    def tokenizer(self, card: AssetCard) -> Tokenizer:
+        """Load the tokenizer that a card stands for, or that it refers to."""
+        card = resolve_tokenizer_reference(self._store, card)
+        name = card.field("tokenizer_family").as_(str)
+        family = self._container.resolve(TokenizerFamily, key=name)
+        return family.load_tokenizer(card, family.get_tokenizer_config(card), progress=False)
+
+
+def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
+    """Return the configuration with what its cards know filled in; the given one is not changed.
+
+    Raises:
+        ConfigError: A name is unknown, or model, tokenizer and head do not fit together.
+    """
+    assets = Assets(config)
+    faults: list[str] = []
+    dataset = None
+    if config.dataset.name:
+        dataset = assets.find("dataset.name", config.dataset.name, "dataset", faults)
+    model = None
+    if config.model.name:
+        model = assets.find("model.name", config.model.name, "model", faults)
+    if config.pretrained_encoder.name:
+        assets.find("pretrained_encoder.name", config.pretrained_encoder.name, "model", faults)
+    if faults:
+        raise ConfigError(faults, where=where)
+
+    tokenizer_name = config.tokenizer.name or _named_by(model) or _named_by(dataset)
+    if config.tokenizer.path is None:
+        config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer_name))
+    size = _vocabulary_size(assets, config, faults)
+    if size is not None:
+        head = _with_head(assets, config.model, model, size, faults)
+        config = replace(config, model=head)
+    if faults:
+        raise ConfigError(faults, where=where)
+    return config
+
+
+def _named_by(card: AssetCard | None) -> str | None:
+    """The tokenizer that a model's or dataset's card names."""
+    if card is None or not card.has_field("tokenizer_ref"):
+        return None
+    return card.field("tokenizer_ref").as_(str)
+
+
+def _vocabulary_size(assets: Assets, config: AsrConfig, faults: list[str]) -> int | None:
+    if config.tokenizer.path is not None:
+        return None
+    if config.tokenizer.name is None:
+        faults.append(
+            "tokenizer.name is missing, and neither the model's nor the dataset's card "
+            "names a tokenizer"
+        )
+        return None
+    card = assets.find("tokenizer.name", config.tokenizer.name, "tokenizer", faults)
+    return None if card is None else assets.tokenizer(card).vocab_info.size
+
+
+def _with_head(
+    assets: Assets,
+    section: ModelSection,
+    card: AssetCard | None,
+    size: int,
+    faults: list[str],
+) -> ModelSection:
+    """Size a new head for the tokenizer, or hold a trained head against it."""
+    family_name = card.field("model_family").as_(str) if card else section.family
+    family = assets.model_family(family_name or "")
+    if family is None:
+        faults.append(f"model.family '{family_name}' is no known model family")
+        return section
+    if card is not None:
+        head = getattr(family.get_model_config(card), HEAD_SIZE, None)
+        if head is None:
+            faults.append(
+                f"model.name '{section.name}' is of family {family_name}, which has no "
+                "CTC head; this recipe trains and scores omniASR_CTC_* models"
+            )
+        elif head != size:
+            faults.append(
+                f"tokenizer has {size} symbols, but the head of '{section.name}' has "
+                f"{head}; leave tokenizer.name out to get the model's own"
+            )
+        return section
+    if section.arch is not None and family.maybe_get_arch_config(section.arch) is None:
+        faults.append(
+            f"model.arch '{section.arch}' is no architecture of {family_name}; "
+            f"known: {', '.join(sorted(family.get_archs()))}"
+        )
+        return section
+    overrides = section.config_overrides
+    given = dict(overrides) if isinstance(overrides, Mapping) else {}
+    if given.get(HEAD_SIZE, size) != size:
+        faults.append(
+            f"model.config_overrides.{HEAD_SIZE} must be {size}, the tokenizer's number "
+            f"of symbols, but is {given[HEAD_SIZE]}; leave it out"
+        )
+    return replace(section, config_overrides={**given, HEAD_SIZE: size})

@@ -1,0 +1,131 @@
+"""The command line of both recipes: parse, load, look up, check, then hand over to fairseq2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import OPTIONAL, ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from fairseq2.logging import log
+from fairseq2.recipe.base import EvalRecipe, TrainRecipe
+from fairseq2.recipe.cli import _handle_errors, _register_cli_errors, register_cli_error
+from fairseq2.recipe.run import evaluate, train
+from fairseq2.recipe.task import TaskStopException
+from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.argparse import ConfigAction
+from ruamel.yaml import YAML
+
+from danish_asr.errors import DanishAsrError
+
+from .assets import resolve
+from .config import AsrConfig
+from .eval.selection import select
+from .loading import Tree, merge, read_yaml, structure, unstructure
+from .run_directory import check_continuation
+from .trainer import STOPPED
+
+REFUSED = 2
+"""Exit status when the configuration or the output directory is refused; nothing was begun."""
+
+
+def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> None:
+    """Train as the command line says.
+
+    Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
+    time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
+    """
+    args = _parse(arguments, "Train a CTC model on Danish speech.")
+    with _errors_as_messages():
+        config = structure(AsrConfig, _tree(args), where=_where(args))
+        if args.dump_config:
+            _dump(config)
+            return
+        config = resolve(config, where=_where(args))
+        if os.environ.get("RANK", "0") == "0":
+            check_continuation(args.output_dir, unstructure(config))
+        try:
+            train(recipe, config, args.output_dir)
+        except TaskStopException:
+            log.info("The run is saved but not done; the same command continues it.")
+            sys.exit(STOPPED)
+
+
+def eval_main(recipe: EvalRecipe, arguments: Sequence[str] | None = None) -> None:
+    """Score a split with a run's checkpoint or a named model; a training configuration will do.
+
+    Exits with status 0 when every row is scored, 2 when the configuration is refused, 1 otherwise.
+    """
+    args = _parse(arguments, "Score a split and write predictions.jsonl.")
+    with _errors_as_messages():
+        selection = select(args.output_dir or Path(), _tree(args), where=_where(args))
+        if args.dump_config:
+            _dump(selection.config)
+            return
+        config = resolve(selection.config, where=_where(args))
+        evaluate(recipe, config, selection.output_dir)
+
+
+def _parse(arguments: Sequence[str] | None, description: str) -> Namespace:
+    parser = ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument(
+        "output_dir",
+        type=Path,
+        nargs=OPTIONAL,
+        metavar="OUTDIR",
+        help="directory of the run; an unfinished run in it is continued",
+    )
+    parser.add_argument(
+        "--config-file", type=Path, metavar="FILE", help="YAML file that holds what differs"
+    )
+    parser.add_argument(
+        "--config",
+        dest="overrides",
+        action=ConfigAction,
+        help="values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5",
+    )
+    parser.add_argument(
+        "--dump-config",
+        action="store_true",
+        help="print the whole configuration as it would be used, and stop",
+    )
+    args = parser.parse_args(arguments)
+    if args.output_dir is None and not args.dump_config:
+        parser.error("OUTDIR is missing")
+    return args
+
+
+def _where(args: Namespace) -> str:
+    return str(args.config_file or "the configuration")
+
+
+def _tree(args: Namespace) -> Tree:
+    file = read_yaml(args.config_file) if args.config_file else {}
+    return merge(file, *(args.overrides or []))
+
+
+def _dump(config: object) -> None:
+    YAML(typ="safe", pure=True).dump(unstructure(config), sys.stdout)
+
+
+def _errors_as_messages() -> AbstractContextManager[None]:
+    """Turn errors, fairseq2's and ours, into a message and an exit status."""
+    handlers = DependencyContainer()
+    _register_cli_errors(handlers)
+    for kls in _with_subclasses(DanishAsrError):
+        register_cli_error(handlers, kls, _refuse)
+    return _handle_errors(handlers, exit_on_error=True)
+
+
+def _with_subclasses(kls: type[DanishAsrError]) -> Iterator[type[DanishAsrError]]:
+    yield kls
+    for below in kls.__subclasses__():
+        yield from _with_subclasses(below)
+
+
+def _refuse(ex: DanishAsrError) -> int:
+    # Not through the log, which wraps lines and would break the paths that a mend names.
+    print(f"error: {ex}", file=sys.stderr)  # noqa: T201
+    return REFUSED

@@ -1,0 +1,82 @@
+"""From a batch to its loss and, when it is asked for, to what the model heard."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.metrics import MetricBag
+from fairseq2.metrics.aggregation import Mean, Sum
+from fairseq2.nn import BatchLayout
+from fairseq2.recipe.model import RecipeModel
+from torch import Tensor
+
+from danish_asr.errors import RunError
+
+
+@final
+class CtcCriterion:
+    """The CTC loss of a model, summed over a batch, with the counts that belong to it.
+
+    The loss is fairseq2's own: the model returns it. What stands here is what upstream's recipe
+    leaves out: a loss that is no number stops the run and names the utterances.
+    """
+
+    def __init__(self, model: RecipeModel) -> None:
+        self.model = model
+
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        """Add the metrics that :meth:`__call__` updates."""
+        metric_bag.add("ctc_loss", Mean())
+        for name in (
+            "num_examples",
+            "num_elements",
+            "num_source_elements",
+            "num_target_elements",
+            "total_num_examples",
+            "total_num_elements",
+            "padding",
+        ):
+            metric_bag.add(name, Sum())
+
+    def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
+        """Return the loss of ``batch``: a scalar, summed over its utterances, in nats."""
+        loss: Tensor = self.model.module(*_inputs(batch))
+        self._record(loss, batch, metric_bag)
+        return loss
+
+    def with_logits(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> tuple[Tensor, BatchLayout]:
+        """Record the loss of ``batch`` and return the logits, (N, S, V), and their layout."""
+        loss, logits, layout = self.model.module(*_inputs(batch), return_logits=True)
+        self._record(loss, batch, metric_bag)
+        return logits, layout
+
+    @torch.no_grad()
+    def _record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        loss = loss.detach()
+        if not torch.isfinite(loss):
+            raise RunError(_not_finite(batch))
+        size = batch.batch_size
+        # Bits per utterance, as upstream's recipe reports it.
+        metric_bag.get("ctc_loss", Mean).update(loss / size / math.log(2), weight=size)
+        for name in ("num_examples", "num_elements"):
+            metric_bag.get(name, Sum).update(getattr(batch, name))
+            metric_bag.get(f"total_{name}", Sum).update(getattr(batch, name))
+        for name in ("num_source_elements", "num_target_elements", "padding"):
+            metric_bag.get(name, Sum).update(getattr(batch, name))
+
+
+def _inputs(batch: Seq2SeqBatch) -> tuple[Tensor, BatchLayout, Tensor, BatchLayout]:
+    return *batch.as_source_input(), *batch.as_target_input()
+
+
+def _not_finite(batch: Seq2SeqBatch) -> str:
+    example = batch.example
+    ids = example["id"] if isinstance(example, dict) else []
+    return (
+        "the loss is no finite number. The batch holds the utterances "
+        f"{', '.join(map(str, ids))}. Listen to them; if they are sound, lower the learning rate "
+        "or set trainer.max_grad_norm."
+    )

@@ -1,0 +1,1 @@
+"""The evaluation recipe: every row of a split, once, into ``predictions.jsonl``."""

@@ -1,0 +1,8 @@
+"""Evaluate: ``python -m workflows.recipes.wav2vec2.asr.eval OUTDIR --config-file FILE``."""
+
+from __future__ import annotations
+
+from .recipe import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Which model an evaluation scores, on which split, and where its results go.
+
+The evaluation recipe takes the training configuration and the run's directory as they stand. A
+configuration without a training section is an evaluation of the model it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from danish_asr.errors import ConfigError, RunError
+from workflows.recipes.wav2vec2.asr.config import AsrEvalConfig
+from workflows.recipes.wav2vec2.asr.loading import Tree, merge, structure
+from workflows.recipes.wav2vec2.asr.run_directory import CHECKPOINTS, checkpoint_steps
+
+TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
+
+NO_CHECKPOINT: Final = "none"
+
+_ASSETS: Final = {"best": "best_checkpoint", "last": "last_checkpoint"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A configuration whose ``model.name`` is what will be scored."""
+
+    config: AsrEvalConfig
+    output_dir: Path
+
+
+def select(run_dir: Path, tree: Mapping[str, Any], *, where: str) -> Selection:
+    """Decide what is scored.
+
+    Args:
+        run_dir: The OUTDIR of the command line.
+        tree: The configuration as it was written.
+        where: What the configuration is called in errors.
+
+    Raises:
+        ConfigError: The configuration has faults.
+        RunError: A checkpoint is asked for that ``run_dir`` does not hold.
+    """
+    trains = any(section in tree for section in TRAINING_SECTIONS)
+    evaluator = tree.get("evaluator")
+    asked = evaluator if isinstance(evaluator, Mapping) else {}
+    checkpoint = asked.get("checkpoint") or ("best" if trains else NO_CHECKPOINT)
+    split = asked.get("split") or ("test" if trains else None)
+
+    changes: Tree = {"evaluator": {"checkpoint": checkpoint}}
+    if split is not None:
+        changes |= {"dataset": {"valid_split": split}}
+    if checkpoint != NO_CHECKPOINT:
+        asset = _asset(run_dir, checkpoint)
+        checkpoints = str((run_dir / CHECKPOINTS).resolve())
+        changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
+        tree = {**tree, "model": {"name": asset}, "pretrained_encoder": {"name": ""}}
+    config = structure(AsrEvalConfig, merge(tree, changes), where=where)
+    split = config.dataset.valid_split
+    if not split:
+        raise ConfigError(["evaluator.split must name a split to score"], where=where)
+    config = replace(config, evaluator=replace(config.evaluator, split=split))
+    scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
+    return Selection(config, run_dir / "eval" / scored / split)
+
+
+def _asset(run_dir: Path, checkpoint: str) -> str:
+    """The name under which fairseq2 knows a checkpoint of a run."""
+    steps = checkpoint_steps(run_dir)
+    if not steps:
+        raise RunError(
+            f"{run_dir} holds no checkpoint to score. Train into it first, name the directory of a "
+            f"run, or set evaluator.checkpoint={NO_CHECKPOINT} to score model.name as it is."
+        )
+    if checkpoint == "best" and not any((run_dir / CHECKPOINTS / "scores").glob("step_*.txt")):
+        raise RunError(
+            f"no checkpoint of {run_dir} was validated, so none is the best; "
+            "set evaluator.checkpoint=last to score the newest."
+        )
+    if checkpoint in _ASSETS:
+        return _ASSETS[checkpoint]
+    known = ["best", "last", NO_CHECKPOINT, *(f"step_{step}" for step in steps)]
+    if checkpoint not in known:
+        raise RunError(
+            f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {', '.join(known)}"
+        )
+    return f"checkpoint_{checkpoint}"

@@ -1,0 +1,242 @@
+"""From a YAML file and overrides to a typed, checked configuration, with every fault told at once.
+
+fairseq2 stops at the first fault it meets, and meets some of them after minutes of loading. Here
+the whole mapping is held against the dataclasses first; what is faulty is replaced by its default
+so that the rules between values can be checked in the same pass.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from fairseq2.recipe.config import (
+    ADAFACTOR_OPTIMIZER,
+    ADAMW_OPTIMIZER,
+    COSINE_ANNEALING_LR,
+    MYLE_LR,
+    NOAM_LR,
+    PASSTHROUGH_LR,
+    POLYNOMIAL_DECAY_LR,
+    TRI_STAGE_LR,
+    AdafactorConfig,
+    AdamWConfig,
+    CosineAnnealingLRConfig,
+    MyleLRConfig,
+    NoamLRConfig,
+    PolynomialDecayLRConfig,
+    TriStageLRConfig,
+)
+from fairseq2.utils.config import (
+    ReplacePathDirective,
+    StandardConfigMerger,
+    StandardConfigProcessor,
+)
+from fairseq2.utils.structured import StandardValueConverter, StructureError
+from fairseq2.utils.validation import StandardObjectValidator, ValidationError, ValidationResult
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from danish_asr.errors import ConfigError
+
+ConfigT = TypeVar("ConfigT")
+
+Tree = dict[str, Any]
+"""A configuration as YAML has it: nested mappings of plain values."""
+
+COMPONENTS: Mapping[str, Mapping[str, type]] = {
+    "optimizer": {ADAMW_OPTIMIZER: AdamWConfig, ADAFACTOR_OPTIMIZER: AdafactorConfig},
+    "lr_scheduler": {
+        TRI_STAGE_LR: TriStageLRConfig,
+        COSINE_ANNEALING_LR: CosineAnnealingLRConfig,
+        POLYNOMIAL_DECAY_LR: PolynomialDecayLRConfig,
+        NOAM_LR: NoamLRConfig,
+        MYLE_LR: MyleLRConfig,
+        PASSTHROUGH_LR: type(None),
+    },
+}
+"""Sections whose ``config`` depends on their ``name``, with the configuration of each name."""
+
+_converter = StandardValueConverter()
+
+
+def read_yaml(file: Path) -> Tree:
+    """Return the mapping in a YAML file, with ``${dir}`` replaced by the file's directory.
+
+    Raises:
+        ConfigError: There is no such file, it is no YAML, or it holds no mapping.
+    """
+    try:
+        content = YAML(typ="safe", pure=True).load(io.StringIO(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
+    except YAMLError as error:
+        raise ConfigError([f"is not YAML: {error}"], where=str(file)) from None
+    if not isinstance(content, dict):
+        raise ConfigError(["must hold a mapping of sections"], where=str(file))
+    directive = ReplacePathDirective(file.resolve().parent)
+    processed: Any = StandardConfigProcessor([directive]).process(content)
+    tree: Tree = processed
+    return tree
+
+
+def merge(*trees: Mapping[str, Any]) -> Tree:
+    """Lay configurations over one another; the last one wins, key by key."""
+    merged: Any = {}
+    for tree in trees:
+        merged = StandardConfigMerger().merge(merged, tree)
+    result: Tree = merged
+    return result
+
+
+def defaults(kls: type[object]) -> Tree:
+    """Return the default configuration as a mapping."""
+    tree: Any = _converter.unstructure(kls())
+    result: Tree = tree
+    return result
+
+
+def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> ConfigT:
+    """Turn a mapping into a checked ``kls``; missing keys take their defaults.
+
+    Raises:
+        ConfigError: Keys are unknown, values have the wrong type or break a rule; all at once.
+    """
+    full = merge(_defaults_for(kls, tree), tree)
+    faults: list[str] = []
+    sound = _sound_part(kls, full, "", faults)
+    config = _converter.structure(sound, kls)
+    for section, choices in COMPONENTS.items():
+        if isinstance(part := sound.get(section), Mapping) and part.get("name") in choices:
+            typed_part = _converter.structure(part.get("config"), choices[part["name"]])
+            getattr(config, section).config = typed_part
+    try:
+        StandardObjectValidator().validate(config)
+    except ValidationError as error:
+        faults.extend(_rules_broken(error.result, ""))
+    if faults:
+        raise ConfigError(faults, where=where)
+    typed: ConfigT = config
+    return typed
+
+
+def _defaults_for(kls: type[object], tree: Mapping[str, Any]) -> Tree:
+    """The defaults, less those of a component that ``tree`` replaces by another."""
+    default = defaults(kls)
+    for section, choices in COMPONENTS.items():
+        chosen = tree.get(section)
+        name = str(chosen.get("name")) if isinstance(chosen, Mapping) else ""
+        if section in default and name in choices and name != default[section]["name"]:
+            component = choices[name]
+            default[section]["config"] = defaults(component) if is_dataclass(component) else None
+    return default
+
+
+def _sound_part(kls: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -> Tree:
+    """Return ``tree`` without its faulty leaves, and note each fault with its dotted key."""
+    hints = get_type_hints(kls)
+    sound: Tree = {}
+    for key, value in tree.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in hints:
+            faults.append(_unknown(where, str(key), list(hints)))
+            continue
+        section = _section_of(hints[key], value)
+        if path in COMPONENTS and key == "config":
+            section = _component(path, tree, faults)
+            if section is None:
+                continue
+        if section is not None and not isinstance(value, Mapping):
+            faults.append(f"{where} must be a mapping of keys, but is {value!r}")
+        elif section is not None:
+            sound[key] = _sound_part(section, value, where, faults)
+        elif (fault := _type_fault(where, value, hints[key])) is None:
+            sound[key] = value
+        else:
+            faults.append(fault)
+    return sound
+
+
+def _section_of(hint: Any, value: Any) -> type | None:
+    """The dataclass that a key's value must fill, if it must."""
+    if is_dataclass(hint) and isinstance(hint, type):
+        return None if isinstance(value, hint) else hint
+    if get_origin(hint) in {Union, UnionType} and isinstance(value, Mapping):
+        return next((a for a in get_args(hint) if isinstance(a, type) and is_dataclass(a)), None)
+    return None
+
+
+def _component(section: str, tree: Mapping[str, Any], faults: list[str]) -> type | None:
+    choices = COMPONENTS[section]
+    name = str(tree.get("name"))
+    if name not in choices:
+        faults.append(
+            f"{section}.name must be one of {', '.join(sorted(choices))}, but is {name!r}"
+        )
+        return None
+    return choices[name] if is_dataclass(choices[name]) else None
+
+
+def _unknown(where: str, key: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else f"; known here: {', '.join(sorted(known))}"
+    return f"{where} is no key of this configuration{hint}"
+
+
+def _type_fault(where: str, value: Any, hint: Any) -> str | None:
+    try:
+        _converter.structure(value, hint)
+    except StructureError:
+        return f"{where} must be {_describe(hint)}, but is {value!r}"
+    # Primitives are structured by calling the type, so that bool("no") would be True.
+    if hint is bool and not isinstance(value, bool):
+        return f"{where} must be true or false, but is {value!r}"
+    return None
+
+
+def _describe(hint: Any) -> str:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        return " or ".join(_describe(a) for a in arguments)
+    if origin is not None and arguments and all(isinstance(a, str) for a in arguments):
+        return "one of " + ", ".join(arguments)
+    if isinstance(hint, type) and hasattr(hint, "__members__"):
+        return "one of " + ", ".join(hint.__members__)
+    names: dict[Any, str] = {
+        int: "an integer",
+        float: "a number",
+        str: "a string",
+        bool: "true or false",
+    }
+    if hint is type(None):
+        return "null"
+    return names.get(hint) or str(getattr(hint, "__name__", hint))
+
+
+def _rules_broken(result: ValidationResult, path: str) -> Iterator[str]:
+    for message in result.errors:
+        yield f"{path}: {message}" if path else message
+    for key, below in result.sub_results.items():
+        yield from _rules_broken(below, f"{path}.{key}" if path else key)
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every leaf of a configuration with its dotted key."""
+    for key, value in tree.items():
+        path = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            yield from flatten(value, path)
+        else:
+            yield path, value
+
+
+def unstructure(config: object) -> Tree:
+    """Return a typed configuration as a mapping, as it is written to ``config.yaml``."""
+    tree: Any = _converter.unstructure(config)
+    result: Tree = tree
+    return result

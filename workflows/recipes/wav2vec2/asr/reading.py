@@ -1,0 +1,140 @@
+"""The readers of a run: one over the training split, one over all validation splits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, final
+
+from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.recipe.base import RecipeContext
+from typing_extensions import Self, override
+
+from danish_asr.dataset import DanishAsrDataset
+from danish_asr.errors import ConfigError
+
+from .config import AsrConfig
+
+
+def training_reader(context: RecipeContext, config: AsrConfig) -> DataReader[Seq2SeqBatch]:
+    """Open the training split: filtered, mixed, shuffled, augmented."""
+    if config.dataset.train_split is None:
+        raise ConfigError(["dataset.train_split must name a split to train on"])
+    return _reader(
+        context,
+        config,
+        config.dataset.train_split,
+        training=True,
+        num_accumulate=config.trainer.grad_accumulation.num_batches,
+    )
+
+
+def validation_reader(context: RecipeContext, config: AsrConfig) -> SplitsReader:
+    """Open the validation splits: every row, as it is."""
+    return splits_reader(context, config, config.dataset.valid_split or "")
+
+
+def splits_reader(context: RecipeContext, config: AsrConfig, splits: str) -> SplitsReader:
+    """Open one or more splits, separated by commas, for validation or evaluation.
+
+    Raises:
+        DatasetError: A split does not exist; the message names those that do.
+    """
+    names = [name.strip() for name in splits.split(",") if name.strip()]
+    dataset = context.default_dataset.as_(DanishAsrDataset)
+    indices = [
+        dataset.read_index(name, config.dataset.mixture_parquet_storage_config) for name in names
+    ]
+    return SplitsReader(
+        [_reader(context, config, name, training=False, num_accumulate=1) for name in names],
+        rows={name: len(index) for name, index in zip(names, indices, strict=True)},
+        dialects=sorted({dialect for index in indices for dialect in index.dialects()[1]}),
+    )
+
+
+def _reader(
+    context: RecipeContext, config: AsrConfig, split: str, *, training: bool, num_accumulate: int
+) -> DataReader[Seq2SeqBatch]:
+    section = config.dataset
+    return context.default_dataset.as_(DanishAsrDataset).create_reader(
+        split,
+        tokenizer=context.default_tokenizer,
+        gangs=context.gangs,
+        # Autocast and FSDP halve the precision inside the model; the waveform comes whole.
+        dtype=config.model.dtype,
+        num_accumulate=num_accumulate,
+        storage_config=section.mixture_parquet_storage_config,
+        task_config=section.asr_task_config,
+        training=training,
+        seed=config.common.seed,
+        text_profile=section.text_profile,
+    )
+
+
+@final
+class SplitsReader(DataReader[Seq2SeqBatch]):
+    """Reads several splits one after the other, so that one score covers all of their rows.
+
+    fairseq2 adds up the scores of its validation units; two splits would count double. Each batch's
+    ``example`` says under ``split`` which split, by the name it was asked for, its rows belong to.
+
+    Args:
+        readers: One reader per split, in the order of ``rows``.
+        rows: The number of rows of each split, by name.
+        dialects: The dialects that occur in them.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[DataReader[Seq2SeqBatch]],
+        *,
+        rows: Mapping[str, int],
+        dialects: Sequence[str],
+    ) -> None:
+        self._readers = list(readers)
+        self.rows = dict(rows)
+        self.splits = list(rows)
+        self.dialects = list(dialects)
+        self._position = 0
+
+    @override
+    def __iter__(self) -> Self:
+        return self
+
+    @override
+    def __next__(self) -> list[Seq2SeqBatch]:
+        while self._position < len(self._readers):
+            try:
+                batches = next(self._readers[self._position])
+            except StopIteration:
+                self._position += 1
+                continue
+            for batch in batches:
+                example = cast(dict[str, Any], batch.example)
+                example["split"] = [self.splits[self._position]] * batch.num_examples
+            return batches
+        raise StopIteration
+
+    @override
+    def reset(self) -> None:
+        for reader in self._readers:
+            reader.reset()
+        self._position = 0
+
+    @override
+    def state_dict(self) -> dict[str, object]:
+        return {
+            "position": self._position,
+            "readers": [reader.state_dict() for reader in self._readers],
+        }
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
+        self._position = cast(int, state_dict["position"])
+        states = cast(list[dict[str, object]], state_dict["readers"])
+        for reader, state in zip(self._readers, states, strict=True):
+            reader.load_state_dict(state)
+
+    @property
+    @override
+    def num_accumulate(self) -> int:
+        return 1

@@ -1,0 +1,129 @@
+"""The training recipe: from a configuration to a trainer."""
+
+from __future__ import annotations
+
+from typing import cast, final
+
+from fairseq2.composition import register_dataset_family
+from fairseq2.logging import log
+from fairseq2.metrics import format_as_float
+from fairseq2.metrics.recorders import MetricDescriptor
+from fairseq2.models.wav2vec2 import Wav2Vec2Model
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
+from fairseq2.nn.utils.module import freeze_parameters, share_parameters, to_device
+from fairseq2.recipe.base import RecipeContext, TrainRecipe
+from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.trainer import Trainer
+from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
+from typing_extensions import override
+
+from danish_asr.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
+
+from .config import AsrConfig
+from .criterion import CtcCriterion
+from .decoding import GreedyDecoder
+from .reading import describe, training_reader, validation_reader
+from .run_directory import complete_model_card
+from .trainer import create_trainer
+from .units import AsrTrainUnit, AsrValidationUnit
+
+DATASET_FAMILY = "mixture_parquet_asr_dataset"
+"""Upstream's family: its cards and ours name the same kind of dataset."""
+
+
+def register_common(container: DependencyContainer) -> None:
+    """Register what training and evaluation share in fairseq2's container."""
+    register_dataset_family(
+        container,
+        DATASET_FAMILY,
+        DanishAsrDataset,
+        DanishAsrDatasetConfig,
+        opener=open_dataset,
+    )
+    # fairseq2 knows trackers for GPUs only and refuses to run without one.
+    container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
+    for name, title in (
+        ("cer", "Character Error Rate (CER)"),
+        ("worst_group_wer", "WER of the worst dialect"),
+    ):
+        descriptor = MetricDescriptor(name, title, 201, format_as_float)
+        container.collection.register_instance(MetricDescriptor, descriptor)
+
+
+@final
+class AsrRecipe(TrainRecipe):
+    """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
+
+    @override
+    def register(self, container: DependencyContainer) -> None:
+        register_common(container)
+
+    @override
+    def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
+        config = context.config.as_(AsrConfig)
+        module = cast(Wav2Vec2AsrModel, model.module)
+        if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
+            _take_encoder(context, module)
+        if context.gangs.dp.rank == 0:
+            # A new head beside pretrained weights may still be on the meta device.
+            to_device(module, context.gangs.root.device)
+        context.gangs.root.barrier()
+        if _freezes_feature_extractor(config):
+            freeze_parameters(module.encoder_frontend.feature_extractor)
+        if context.gangs.root.rank == 0:
+            complete_model_card(context.output_dir, config.tokenizer.name)
+        return model
+
+    @override
+    def create_trainer(self, context: RecipeContext) -> Trainer:
+        config = context.config.as_(AsrConfig)
+        criterion = CtcCriterion(context.model)
+        reader = training_reader(context, config)
+        describe(reader, config)
+        unit = AsrTrainUnit(
+            criterion,
+            freeze_encoder_for_n_steps=config.trainer.freeze_encoder_for_n_steps,
+            freeze_feature_extractor=_freezes_feature_extractor(config),
+        )
+        valid_units, valid_readers = [], []
+        if config.dataset.valid_split is not None:
+            valid_reader = validation_reader(context, config)
+            valid_readers.append(valid_reader)
+            valid_units.append(
+                AsrValidationUnit(
+                    criterion,
+                    GreedyDecoder(context.default_tokenizer),
+                    splits=valid_reader.splits,
+                    dialects=valid_reader.dialects,
+                    profile=config.regime.score_profile,
+                )
+            )
+        return create_trainer(
+            context, config, unit, reader, valid_units=valid_units, valid_readers=valid_readers
+        )
+
+    @override
+    def has_static_autograd_graph(self, context: RecipeContext) -> bool:
+        # Parameters that are frozen after DDP has wrapped the model would be waited for in vain.
+        return context.config.as_(AsrConfig).trainer.freeze_encoder_for_n_steps == 0
+
+    @property
+    @override
+    def config_kls(self) -> type[object]:
+        return AsrConfig
+
+
+def _take_encoder(context: RecipeContext, module: Wav2Vec2AsrModel) -> None:
+    log.info("Taking the encoder's weights from the pretrained model.")
+    encoder = cast(Wav2Vec2Model, context.bootstrap_model("pretrained_encoder").module)
+    share_parameters(encoder.encoder_frontend, module.encoder_frontend)
+    share_parameters(encoder.encoder, module.encoder)
+    if module.masker is not None:
+        share_parameters(encoder.masker, module.masker)
+
+
+def _freezes_feature_extractor(config: AsrConfig) -> bool:
+    if config.trainer.freeze_feature_extractor is not None:
+        return config.trainer.freeze_feature_extractor
+    return bool(config.model.name or config.model.path or config.pretrained_encoder.name)

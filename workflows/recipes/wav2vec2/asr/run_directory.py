@@ -1,0 +1,85 @@
+"""A run's output directory: what may continue in it, and what makes it complete."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+
+from danish_asr.errors import RunError
+
+from .loading import Tree, flatten, read_yaml
+
+CONFIG_FILE: Final = "config.yaml"
+CHECKPOINTS: Final = "checkpoints"
+MODEL_CARD: Final = "model.yaml"
+
+MAY_CHANGE: Final = (
+    "regime.",
+    "gang.",
+    "evaluator.",
+    "common.",
+    "dataset.valid_split",
+    "trainer.max_wall_minutes",
+    "trainer.gc_every_n_steps",
+    "trainer.anomaly_detection",
+    "trainer.grad_check",
+)
+"""Keys, or what they begin with, that a run may change when it continues. What is not named here
+shapes the weights, the data or the state that is saved."""
+
+MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile")
+"""Exceptions to :data:`MAY_CHANGE`."""
+
+
+def checkpoint_steps(output_dir: Path) -> list[int]:
+    """Return the steps whose checkpoints are complete, ascending."""
+    names = (path.name for path in (output_dir / CHECKPOINTS).glob("step_*") if path.is_dir())
+    return sorted(int(name[5:]) for name in names if name[5:].isdigit())
+
+
+def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
+    """Refuse to continue a run with a configuration that did not make it.
+
+    A directory without a checkpoint can be begun anew; nothing is lost.
+
+    Raises:
+        RunError: ``output_dir`` holds checkpoints of another configuration. The message names each
+            key with both values.
+    """
+    file = output_dir / CONFIG_FILE
+    if not file.is_file() or not checkpoint_steps(output_dir):
+        return
+    then, now = dict(flatten(read_yaml(file))), dict(flatten(config))
+    changed = [
+        f"  - {key} was {then.get(key)!r} and is now {now.get(key)!r}"
+        for key in sorted(then.keys() | now.keys())
+        if then.get(key) != now.get(key) and not _may_change(key)
+    ]
+    if changed:
+        raise RunError(
+            f"{output_dir} holds a run at step {checkpoint_steps(output_dir)[-1]} that another "
+            "configuration made:\n" + "\n".join(changed) + "\n"
+            "Give the new run a directory of its own, or restore these values to continue."
+        )
+
+
+def _may_change(key: str) -> bool:
+    return key.startswith(MAY_CHANGE) and key not in MUST_STAY
+
+
+def complete_model_card(output_dir: Path, tokenizer: str | None) -> None:
+    """Add the tokenizer to the card that fairseq2 wrote for the run's checkpoints.
+
+    Without it nobody who loads a checkpoint by name knows how to read what it says.
+    """
+    file = output_dir / CHECKPOINTS / MODEL_CARD
+    card: Tree = {**read_yaml(file), "tokenizer_ref": tokenizer}
+    text = io.StringIO()
+    YAML(typ="safe", pure=True).dump(card, text)
+    partial = file.with_suffix(".partial")
+    partial.write_text(text.getvalue(), encoding="utf-8")
+    partial.replace(file)

@@ -1,0 +1,113 @@
+"""fairseq2's trainer, made to stop well: it saves and leaves when it is asked to or out of time."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, Final
+
+from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.gang import all_sum
+from fairseq2.logging import log
+from fairseq2.recipe.base import RecipeContext
+from fairseq2.recipe.evaluator import EvalUnit
+from fairseq2.recipe.internal.trainer import _RecipeTrainerFactory, _RecipeValidatorFactory
+from fairseq2.recipe.trainer import Trainer, TrainUnit, _TrainerState
+from fairseq2.runtime.dependency import wire_object
+from typing_extensions import override
+
+from .config import AsrConfig
+
+STOPPED: Final = 75
+"""Exit status of a run that saved its state before it was done (EX_TEMPFAIL of sysexits.h): the
+same command continues it. Failures have other codes."""
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the class docstring
+    """Adds one transition to fairseq2's state machine.
+
+    Upstream looks at a stop request only if ``num_steps`` is not set, and validates before it
+    leaves. Here a request ends the run after the step in hand, on all ranks together, with a
+    checkpoint and without a validation that could outlast the time that is left.
+    """
+
+    max_wall_seconds: float | None = None
+    """Seconds after the start of the process at which the run must stop."""
+
+    @override
+    def run(self) -> None:
+        restore = _on_stop_signals(self.request_stop)
+        try:
+            super().run()
+        finally:
+            restore()
+
+    @override
+    def _run_post_step(self) -> _TrainerState:
+        done = self._max_num_steps is not None and self._step_nr >= self._max_num_steps
+        if not done and self._must_stop():
+            self._stop_requested = True
+            log.info("Stopping after step {}; the same command continues.", self._step_nr)
+            self._maybe_complete_checkpoint_save_operation()
+            self._save_checkpoint(blocking=True)
+            return _TrainerState.STOPPED
+        # A request that came with the last step is met by the end of training.
+        self._stop_requested = False
+        return super()._run_post_step()
+
+    @override
+    def _early_stop(self) -> _TrainerState:
+        state = super()._early_stop()
+        # Upstream marks an early stop as a request; but the run is done, not interrupted.
+        self._stop_requested = False
+        return state
+
+    def _must_stop(self) -> bool:
+        """Whether any rank was asked to stop or is out of time; the same answer on every rank."""
+        limit = self.max_wall_seconds
+        late = limit is not None and self._wall_watch.get_elapsed_time() >= limit
+        return all_sum(self._gangs.root, int(self._stop_requested or late)).item() > 0
+
+
+def _on_stop_signals(request_stop: Callable[[], None]) -> Callable[[], None]:
+    """Ask for a stop at the first signal; a second Ctrl-C interrupts at once. Returns the undo."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        log.info("{} received; saving after this step.", signal.Signals(number).name)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        request_stop()
+
+    previous = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    return restore
+
+
+def create_trainer(
+    context: RecipeContext,
+    config: AsrConfig,
+    unit: TrainUnit[Seq2SeqBatch],
+    reader: DataReader[Seq2SeqBatch],
+    *,
+    valid_units: Sequence[EvalUnit[Seq2SeqBatch]],
+    valid_readers: Sequence[DataReader[Seq2SeqBatch]],
+) -> Trainer:
+    """Create the trainer as fairseq2 does, of our class."""
+    resolver = context.resolver
+    validator = resolver.resolve(_RecipeValidatorFactory).create(valid_units, valid_readers)
+
+    def inner_factory(**kwargs: Any) -> Trainer:
+        trainer = wire_object(resolver, StoppableTrainer, **kwargs)
+        if config.trainer.max_wall_minutes is not None:
+            trainer.max_wall_seconds = config.trainer.max_wall_minutes * 60
+        return trainer
+
+    factory = wire_object(resolver, _RecipeTrainerFactory, inner_factory=inner_factory)
+    return factory.create(unit, reader, validator)

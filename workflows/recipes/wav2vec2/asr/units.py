@@ -1,0 +1,134 @@
+"""What the trainer calls for each batch: one unit that learns, one that validates."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import cast, final
+
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.logging import log
+from fairseq2.metrics import MetricBag
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
+from fairseq2.nn.utils.module import freeze_parameters
+from fairseq2.recipe.evaluator import EvalUnit
+from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.trainer import TrainUnit
+from torch import Tensor
+from typing_extensions import override
+
+from .criterion import CtcCriterion
+from .decoding import GreedyDecoder
+from .error_rates import ALL, ErrorRates, publish
+
+
+@final
+class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
+    """Computes the loss, and freezes what must not learn yet.
+
+    Args:
+        criterion: The loss.
+        freeze_encoder_for_n_steps: The encoder and its frontend learn nothing in so many steps.
+        freeze_feature_extractor: Whether the convolutions never learn.
+    """
+
+    def __init__(
+        self,
+        criterion: CtcCriterion,
+        *,
+        freeze_encoder_for_n_steps: int,
+        freeze_feature_extractor: bool,
+    ) -> None:
+        self._criterion = criterion
+        self._frozen_steps = freeze_encoder_for_n_steps
+        self._freeze_feature_extractor = freeze_feature_extractor
+        self._encoder_frozen: bool | None = None
+
+    @override
+    def set_step_nr(self, step_nr: int) -> None:
+        frozen = step_nr <= self._frozen_steps
+        if frozen == self._encoder_frozen:
+            return
+        if frozen:
+            log.info("The encoder is frozen until step {}.", self._frozen_steps)
+        elif self._encoder_frozen is not None:
+            log.info("The encoder learns from step {} on.", step_nr)
+        model = cast(Wav2Vec2AsrModel, self._criterion.model.base_module)
+        freeze_parameters(model.encoder_frontend, frozen)
+        freeze_parameters(model.encoder, frozen)
+        if model.masker is not None:
+            freeze_parameters(model.masker, frozen)
+        if self._freeze_feature_extractor:
+            freeze_parameters(model.encoder_frontend.feature_extractor)
+        self._encoder_frozen = frozen
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        self._criterion.prepare_metric_bag(metric_bag)
+
+    @override
+    def process_batch(
+        self, batch: Seq2SeqBatch, metric_bag: MetricBag
+    ) -> tuple[Tensor, int | None]:
+        # The number of utterances normalises the gradient, over all batches and ranks of the step.
+        return self._criterion(batch, metric_bag), batch.batch_size
+
+    @property
+    @override
+    def model(self) -> RecipeModel:
+        return self._criterion.model
+
+
+@final
+class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
+    """Measures loss, WER and CER over all validation splits together, and per split and dialect.
+
+    Args:
+        criterion: The loss.
+        decoder: Turns logits into text.
+        splits: The names of the splits, reported each if there are several.
+        dialects: The dialects that occur in them; the worst gives ``worst_group_wer``.
+        profile: The text normalisation of the scores.
+    """
+
+    def __init__(
+        self,
+        criterion: CtcCriterion,
+        decoder: GreedyDecoder,
+        *,
+        splits: Sequence[str],
+        dialects: Sequence[str],
+        profile: str,
+    ) -> None:
+        self._criterion = criterion
+        self._decoder = decoder
+        self._splits = tuple(splits) if len(splits) > 1 else ()
+        self._dialects = tuple(f"dialect/{name}" for name in dialects)
+        self._profile = profile
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        self._criterion.prepare_metric_bag(metric_bag)
+        groups = [*self._splits, *self._dialects]
+        metric_bag.add("errors", ErrorRates(groups, self._profile))
+
+    @override
+    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        logits, layout = self._criterion.with_logits(batch, metric_bag)
+        example = cast(dict[str, list[str]], batch.example)
+        groups = [
+            ([split] if self._splits else []) + ([f"dialect/{dialect}"] if dialect else [])
+            for split, dialect in zip(example["split"], example["dialect"], strict=True)
+        ]
+        errors = metric_bag.get("errors", ErrorRates)
+        errors.update(example["text"], self._decoder(logits, layout), groups)
+
+    @override
+    def process_metric_values(self, values: MutableMapping[str, object]) -> None:
+        counts = cast(Tensor, values.pop("errors"))
+        groups = (ALL, *self._splits, *self._dialects)
+        publish(counts, groups, worst_among=self._dialects, values=values)
+
+    @property
+    @override
+    def model(self) -> RecipeModel:
+        return self._criterion.model
