@@ -18,11 +18,11 @@ numeral. Source: CoRal's ``NUMERAL_REGEX``."""
 MAX_DIGITS: Final = 9
 """Longer whole numbers stay digits; CoRal's tables end below a milliard."""
 
-_BELOW_TWENTY: Final = (
+BELOW_TWENTY: Final = (
     *("nul", "en", "to", "tre", "fire", "fem", "seks", "syv", "otte", "ni", "ti", "elleve"),
     *("tolv", "tretten", "fjorten", "femten", "seksten", "sytten", "atten", "nitten"),
 )
-_TENS: Final = (
+TENS: Final = (
     *("", "", "tyve", "tredive", "fyrre", "halvtreds"),
     *("tres", "halvfjerds", "firs", "halvfems"),
 )
@@ -48,7 +48,7 @@ def spell_integer(number: int) -> str:
     if number in (100, 1000):
         return "hundrede" if number == 100 else "tusind"
     if number == 0:
-        return _BELOW_TWENTY[0]
+        return BELOW_TWENTY[0]
     millions, rest = divmod(number, 1_000_000)
     thousands, units = divmod(rest, 1_000)
     parts: list[str] = []
@@ -67,17 +67,17 @@ def _below_thousand(number: int) -> str:
     hundreds, rest = divmod(number, 100)
     if not hundreds:
         return _below_hundred(rest)
-    head = f"{'et' if hundreds == 1 else _BELOW_TWENTY[hundreds]} hundrede"
+    head = f"{'et' if hundreds == 1 else BELOW_TWENTY[hundreds]} hundrede"
     return f"{head} og {_below_hundred(rest)}" if rest else head
 
 
 def _below_hundred(number: int) -> str:
     tens, ones = divmod(number, 10)
     if number < 20:
-        return _BELOW_TWENTY[number]
-    return f"{_BELOW_TWENTY[ones]}og{_TENS[tens]}" if ones else _TENS[tens]
+        return BELOW_TWENTY[number]
+    return f"{BELOW_TWENTY[ones]}og{TENS[tens]}" if ones else TENS[tens]
 
 
 def _decimal(digit: int) -> str:
     # Decimals are counted in the neuter: "ni komma et".
-    return "et" if digit == 1 else _BELOW_TWENTY[digit]
+    return "et" if digit == 1 else BELOW_TWENTY[digit]
