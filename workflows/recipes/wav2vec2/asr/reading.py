@@ -6,26 +6,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, final
 
 from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.logging import log
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
 from typing_extensions import Self, override
 
 from danish_asr.dataset import DanishAsrDataset
 from danish_asr.errors import ConfigError
+from danish_asr.frames import frame_count
+from danish_asr.reader import PlannedReader
 
 from .config import AsrConfig
 
 
-def training_reader(context: RecipeContext, config: AsrConfig) -> DataReader[Seq2SeqBatch]:
-    """Open the training split: filtered, mixed, shuffled, augmented."""
+def training_reader(context: RecipeContext, config: AsrConfig) -> PlannedReader:
+    """Open the training split, filtered, mixed, shuffled and augmented, and say what it gives."""
     if config.dataset.train_split is None:
         raise ConfigError(["dataset.train_split must name a split to train on"])
-    return _reader(
+    reader = _reader(
         context,
         config,
         config.dataset.train_split,
         training=True,
         num_accumulate=config.trainer.grad_accumulation.num_batches,
     )
+    if reader.account is not None:
+        log.info("Training data\n{}", "\n".join(reader.account.lines()))
+    if reader.mix is not None:
+        log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
+    log.info("Steps per epoch: {} | Padding: {:.1%}", reader.steps_per_epoch, reader.padding)
+    return reader
 
 
 def validation_reader(context: RecipeContext, config: AsrConfig) -> SplitsReader:
@@ -53,8 +63,10 @@ def splits_reader(context: RecipeContext, config: AsrConfig, splits: str) -> Spl
 
 def _reader(
     context: RecipeContext, config: AsrConfig, split: str, *, training: bool, num_accumulate: int
-) -> DataReader[Seq2SeqBatch]:
+) -> PlannedReader:
     section = config.dataset
+    model = cast(Wav2Vec2AsrConfig, context.model.config)
+    layers = model.encoder_config.feature_extractor_layer_descs
     return context.default_dataset.as_(DanishAsrDataset).create_reader(
         split,
         tokenizer=context.default_tokenizer,
@@ -67,6 +79,7 @@ def _reader(
         training=training,
         seed=config.common.seed,
         text_profile=section.text_profile,
+        num_frames=frame_count([(kernel, stride) for _, kernel, stride in layers]),
     )
 
 

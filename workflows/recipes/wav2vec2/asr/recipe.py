@@ -23,7 +23,7 @@ from danish_asr.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_da
 from .config import AsrConfig
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
-from .reading import describe, training_reader, validation_reader
+from .reading import training_reader, validation_reader
 from .run_directory import complete_model_card
 from .trainer import create_trainer
 from .units import AsrTrainUnit, AsrValidationUnit
@@ -80,7 +80,6 @@ class AsrRecipe(TrainRecipe):
         config = context.config.as_(AsrConfig)
         criterion = CtcCriterion(context.model)
         reader = training_reader(context, config)
-        describe(reader, config)
         unit = AsrTrainUnit(
             criterion,
             freeze_encoder_for_n_steps=config.trainer.freeze_encoder_for_n_steps,
