@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import OPTIONAL, ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from .assets import resolve
 from .config import AsrConfig
 from .eval.selection import select
 from .loading import Tree, merge, read_yaml, structure, unstructure
-from .run_directory import check_continuation
+from .run_directory import check_continuation, trim_metrics
 from .trainer import STOPPED
 
 REFUSED = 2
@@ -46,6 +46,7 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
         config = resolve(config, where=_where(args))
         if os.environ.get("RANK", "0") == "0":
             check_continuation(args.output_dir, unstructure(config))
+            trim_metrics(args.output_dir)
         try:
             train(recipe, config, args.output_dir)
         except TaskStopException:
@@ -53,8 +54,14 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
             sys.exit(STOPPED)
 
 
-def eval_main(recipe: EvalRecipe, arguments: Sequence[str] | None = None) -> None:
+def eval_main(
+    recipe: Callable[[int | None], EvalRecipe], arguments: Sequence[str] | None = None
+) -> None:
     """Score a split with a run's checkpoint or a named model; a training configuration will do.
+
+    Args:
+        recipe: Makes the recipe, given the training step of the checkpoint that is scored.
+        arguments: The command line; None: that of the process.
 
     Exits with status 0 when every row is scored, 2 when the configuration is refused, 1 otherwise.
     """
@@ -65,7 +72,7 @@ def eval_main(recipe: EvalRecipe, arguments: Sequence[str] | None = None) -> Non
             _dump(selection.config)
             return
         config = resolve(selection.config, where=_where(args))
-        evaluate(recipe, config, selection.output_dir)
+        evaluate(recipe(selection.step), config, selection.output_dir)
 
 
 def _parse(arguments: Sequence[str] | None, description: str) -> Namespace:

@@ -107,7 +107,7 @@ def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> Con
     Raises:
         ConfigError: Keys are unknown, values have the wrong type or break a rule; all at once.
     """
-    full = merge(_defaults_for(kls, tree), tree)
+    full = merge(defaults(kls), _component_defaults(tree), tree)
     faults: list[str] = []
     sound = _sound_part(kls, full, "", faults)
     config = _converter.structure(sound, kls)
@@ -125,16 +125,16 @@ def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> Con
     return typed
 
 
-def _defaults_for(kls: type[object], tree: Mapping[str, Any]) -> Tree:
-    """The defaults, less those of a component that ``tree`` replaces by another."""
-    default = defaults(kls)
+def _component_defaults(tree: Mapping[str, Any]) -> Tree:
+    """The defaults of each component that ``tree`` chooses in place of the default one."""
+    chosen: Tree = {}
     for section, choices in COMPONENTS.items():
-        chosen = tree.get(section)
-        name = str(chosen.get("name")) if isinstance(chosen, Mapping) else ""
-        if section in default and name in choices and name != default[section]["name"]:
-            component = choices[name]
-            default[section]["config"] = defaults(component) if is_dataclass(component) else None
-    return default
+        part = tree.get(section)
+        name = str(part.get("name")) if isinstance(part, Mapping) else ""
+        if name in choices:
+            own = defaults(choices[name]) if is_dataclass(choices[name]) else None
+            chosen[section] = {"_set_": {"config": own}}
+    return chosen
 
 
 def _sound_part(kls: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +40,28 @@ def checkpoint_steps(output_dir: Path) -> list[int]:
     """Return the steps whose checkpoints are complete, ascending."""
     names = (path.name for path in (output_dir / CHECKPOINTS).glob("step_*") if path.is_dir())
     return sorted(int(name[5:]) for name in names if name[5:].isdigit())
+
+
+def checkpoint_scores(output_dir: Path) -> dict[int, float]:
+    """Return the validation score of each complete checkpoint that has one; higher is better."""
+    folder = output_dir / CHECKPOINTS / "scores"
+    files = {step: folder / f"step_{step}.txt" for step in checkpoint_steps(output_dir)}
+    return {s: float(f.read_text(encoding="utf-8")) for s, f in files.items() if f.is_file()}
+
+
+def trim_metrics(output_dir: Path) -> None:
+    """Drop what was recorded after the checkpoint that a run continues from.
+
+    The run takes those steps again; its metrics files then hold each step once.
+    """
+    steps = checkpoint_steps(output_dir)
+    last = steps[-1] if steps else 0
+    for file in (output_dir / "metrics").rglob("*.jsonl"):
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        # A line that was being written when the run died ends without a newline.
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["Step"] <= last]
+        if len(kept) < len(lines):
+            _write(file, "".join(kept))
 
 
 def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
@@ -80,6 +103,10 @@ def complete_model_card(output_dir: Path, tokenizer: str | None) -> None:
     card: Tree = {**read_yaml(file), "tokenizer_ref": tokenizer}
     text = io.StringIO()
     YAML(typ="safe", pure=True).dump(card, text)
-    partial = file.with_suffix(".partial")
-    partial.write_text(text.getvalue(), encoding="utf-8")
+    _write(file, text.getvalue())
+
+
+def _write(file: Path, text: str) -> None:
+    partial = file.with_name(file.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
     partial.replace(file)

@@ -21,7 +21,14 @@ from workflows.recipes.wav2vec2.asr.recipe import register_common
 
 @final
 class AsrEvalRecipe(EvalRecipe):
-    """Scores every row of the split or splits in ``evaluator.split``."""
+    """Scores every row of the split or splits in ``evaluator.split``.
+
+    Args:
+        step: The training step of the checkpoint that is scored, for the record.
+    """
+
+    def __init__(self, step: int | None = None) -> None:
+        self._step = step
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -42,6 +49,8 @@ class AsrEvalRecipe(EvalRecipe):
                 "dataset": config.dataset.name,
                 "model": config.model.name,
                 "checkpoint": config.evaluator.checkpoint,
+                "step": self._step,
+                "run": str(config.common.assets.prev_checkpoint_dir or ""),
                 "tokenizer": config.tokenizer.name,
             },
         )
@@ -55,7 +64,7 @@ class AsrEvalRecipe(EvalRecipe):
 
 def main() -> None:
     """Run the recipe as the command line says."""
-    eval_main(AsrEvalRecipe())
+    eval_main(AsrEvalRecipe)
 
 
 if __name__ == "__main__":

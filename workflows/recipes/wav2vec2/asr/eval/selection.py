@@ -14,21 +14,30 @@ from typing import Any, Final
 from danish_asr.errors import ConfigError, RunError
 from workflows.recipes.wav2vec2.asr.config import AsrEvalConfig
 from workflows.recipes.wav2vec2.asr.loading import Tree, merge, structure
-from workflows.recipes.wav2vec2.asr.run_directory import CHECKPOINTS, checkpoint_steps
+from workflows.recipes.wav2vec2.asr.run_directory import (
+    CHECKPOINTS,
+    checkpoint_scores,
+    checkpoint_steps,
+)
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
 
 NO_CHECKPOINT: Final = "none"
 
-_ASSETS: Final = {"best": "best_checkpoint", "last": "last_checkpoint"}
-
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration whose ``model.name`` is what will be scored."""
+    """What will be scored.
+
+    Attributes:
+        config: The configuration; its ``model.name`` is what will be scored.
+        output_dir: Where the results go, one directory per checkpoint and split.
+        step: The training step of the checkpoint; None for a model that is scored as it is named.
+    """
 
     config: AsrEvalConfig
     output_dir: Path
+    step: int | None
 
 
 def select(run_dir: Path, tree: Mapping[str, Any], *, where: str) -> Selection:
@@ -52,38 +61,42 @@ def select(run_dir: Path, tree: Mapping[str, Any], *, where: str) -> Selection:
     changes: Tree = {"evaluator": {"checkpoint": checkpoint}}
     if split is not None:
         changes |= {"dataset": {"valid_split": split}}
-    if checkpoint != NO_CHECKPOINT:
-        asset = _asset(run_dir, checkpoint)
+    step = None if checkpoint == NO_CHECKPOINT else _step(run_dir, checkpoint)
+    if step is not None:
         checkpoints = str((run_dir / CHECKPOINTS).resolve())
         changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
-        tree = {**tree, "model": {"name": asset}, "pretrained_encoder": {"name": ""}}
+        name = f"checkpoint_step_{step}"
+        tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
     config = structure(AsrEvalConfig, merge(tree, changes), where=where)
     split = config.dataset.valid_split
     if not split:
         raise ConfigError(["evaluator.split must name a split to score"], where=where)
     config = replace(config, evaluator=replace(config.evaluator, split=split))
+    # Checked like the rest of a training configuration, then dropped: fairseq2 knows no optimizers
+    # while it evaluates.
+    config = replace(config, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
     scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
-    return Selection(config, run_dir / "eval" / scored / split)
+    return Selection(config, run_dir / "eval" / scored / split, step)
 
 
-def _asset(run_dir: Path, checkpoint: str) -> str:
-    """The name under which fairseq2 knows a checkpoint of a run."""
+def _step(run_dir: Path, checkpoint: str) -> int:
+    """The training step of a run's checkpoint that is named ``best``, ``last`` or ``step_<n>``."""
     steps = checkpoint_steps(run_dir)
     if not steps:
         raise RunError(
             f"{run_dir} holds no checkpoint to score. Train into it first, name the directory of a "
             f"run, or set evaluator.checkpoint={NO_CHECKPOINT} to score model.name as it is."
         )
-    if checkpoint == "best" and not any((run_dir / CHECKPOINTS / "scores").glob("step_*.txt")):
-        raise RunError(
-            f"no checkpoint of {run_dir} was validated, so none is the best; "
-            "set evaluator.checkpoint=last to score the newest."
-        )
-    if checkpoint in _ASSETS:
-        return _ASSETS[checkpoint]
-    known = ["best", "last", NO_CHECKPOINT, *(f"step_{step}" for step in steps)]
-    if checkpoint not in known:
-        raise RunError(
-            f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {', '.join(known)}"
-        )
-    return f"checkpoint_{checkpoint}"
+    if checkpoint == "best":
+        scores = checkpoint_scores(run_dir)
+        if not scores:
+            raise RunError(
+                f"no checkpoint of {run_dir} was validated, so none is the best; "
+                "set evaluator.checkpoint=last to score the newest."
+            )
+        return max(scores, key=lambda step: (scores[step], step))
+    named = {"last": steps[-1], **{f"step_{step}": step for step in steps}}
+    if checkpoint not in named:
+        known = ", ".join(["best", NO_CHECKPOINT, *named])
+        raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")
+    return named[checkpoint]
