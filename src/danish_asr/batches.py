@@ -1,0 +1,143 @@
+"""Load the rows of a planned batch: fetch, decode, tokenise, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from danish_asr.errors import DatasetError
+from danish_asr.index import Index
+from danish_asr.plan import Rows
+from danish_asr.schema import METADATA_COLUMNS
+from danish_asr.waveform import SpecAugment, WaveformDecoder
+
+# isort: split
+from fairseq2.datasets import Seq2SeqBatch
+
+
+@dataclass(frozen=True, eq=False)
+class TargetEncoder:
+    """Turns a row's raw text into the targets of a loss.
+
+    Attributes:
+        normalize: Raw text to the text that is trained on.
+        encode: That text to token indices, ``(tokens,)`` int64.
+        pad: Index that fills targets up to the longest of a batch.
+        unknown: Index that is left out of the targets; None: nothing is left out.
+    """
+
+    normalize: Callable[[str], str]
+    encode: Callable[[str], Tensor]
+    pad: int
+    unknown: int | None
+
+    def __call__(self, text: str) -> Tensor:
+        """Targets of a raw text, ``(tokens,)`` int64; none for a text that gives none."""
+        tokens = self.encode(self.normalize(text))
+        return tokens if self.unknown is None else tokens[tokens != self.unknown]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchLoader:
+    """Makes a ``Seq2SeqBatch`` of rows of an index; any number of threads may call it at once.
+
+    Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
+    ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
+    so a text that gives none has one pad symbol as its target. ``example`` is a dict of lists, one
+    item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples)
+    and ``target_size`` (tokens; 0 for a text that gives none).
+
+    Attributes:
+        shortest: Waveforms with fewer samples are padded with zeros up to it, so that the model
+            makes a frame of each; ``audio_size`` stays the true one.
+        truncate: Cut all waveforms of a batch to its shortest (``no_padding``).
+        augment: Applied to training waveforms, with a generator seeded per utterance and epoch.
+    """
+
+    index: Index
+    decoder: WaveformDecoder
+    targets: TargetEncoder
+    dtype: torch.dtype
+    shortest: int = 1
+    truncate: bool = False
+    augment: SpecAugment | None = None
+    pin_memory: bool = False
+
+    def __call__(self, rows: Rows, *, seed: Sequence[int], first: int) -> Seq2SeqBatch:
+        """Load these rows; the seed and their place in the epoch's plan fix what is random.
+
+        Args:
+            rows: Row numbers of the index.
+            seed: The run's and the epoch's.
+            first: Place of the first row in the epoch's plan; the others follow it.
+
+        Raises:
+            DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
+        """
+        example = self._metadata(rows)
+        waveforms = [self._waveform(row, [*seed, first + n]) for n, row in enumerate(rows.tolist())]
+        if self.truncate:
+            least = min(len(waveform) for waveform in waveforms)
+            waveforms = [waveform[:least] for waveform in waveforms]
+        targets = [self.targets(text) for text in example["text"]]
+        example["target_size"] = [len(target) for target in targets]
+        nothing = torch.tensor([self.targets.pad])
+        targets = [target if len(target) else nothing for target in targets]
+        return Seq2SeqBatch(
+            self._padded(waveforms, 0, self.dtype),
+            [len(waveform) for waveform in waveforms],
+            self._padded(targets, self.targets.pad, torch.int64),
+            [len(target) for target in targets],
+            example=example,
+        )
+
+    def _waveform(self, row: int, seed: Sequence[int]) -> Tensor:
+        try:
+            waveform = self.decoder(self.index.audio.read(row))
+        except ValueError as error:
+            raise self._fault(row, str(error)) from error
+        expected = int(self.index.lengths[row])
+        if len(waveform) != expected:
+            raise self._fault(
+                row, f"audio_size is {expected}, the audio has {len(waveform)} samples"
+            )
+        if self.augment is not None:
+            waveform = self.augment(waveform, np.random.default_rng(seed))
+        if len(waveform) < self.shortest:
+            waveform = torch.nn.functional.pad(waveform, (0, self.shortest - len(waveform)))
+        return waveform
+
+    def _fault(self, row: int, what: str) -> DatasetError:
+        return DatasetError(
+            f"{self.index.audio.describe(row)}, id '{self.index.column('id')[row]}': {what}; "
+            "`danish-asr verify` lists every such row"
+        )
+
+    def _padded(self, rows: list[Tensor], value: float, dtype: torch.dtype) -> Tensor:
+        width = max(len(row) for row in rows)
+        batch = torch.full((len(rows), width), value, dtype=dtype, pin_memory=self.pin_memory)
+        for number, row in enumerate(rows):
+            batch[number, : len(row)] = row
+        return batch
+
+    def _metadata(self, rows: NDArray[np.integer[Any]]) -> dict[str, list[Any]]:
+        where = pa.array(rows)
+        columns = {
+            name: self.index.column(name).take(where).to_pylist()
+            for name in ("id", "text", *METADATA_COLUMNS)
+        }
+        partitions = [self.index.partitions[code] for code in self.index.partition_of[rows]]
+        return {
+            **columns,
+            "corpus": [partition.corpus for partition in partitions],
+            "language": [partition.language for partition in partitions],
+            "split": [self.index.split] * len(partitions),
+            "audio_size": self.index.lengths[rows].tolist(),
+        }
