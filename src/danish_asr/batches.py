@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,32 +16,11 @@ from danish_asr.errors import DatasetError
 from danish_asr.index import Index
 from danish_asr.plan import Rows
 from danish_asr.schema import METADATA_COLUMNS
+from danish_asr.targets import Targets
 from danish_asr.waveform import SpecAugment, WaveformDecoder
 
 # isort: split
 from fairseq2.datasets import Seq2SeqBatch
-
-
-@dataclass(frozen=True, eq=False)
-class TargetEncoder:
-    """Turns a row's raw text into the targets of a loss.
-
-    Attributes:
-        normalize: Raw text to the text that is trained on.
-        encode: That text to token indices, ``(tokens,)`` int64.
-        pad: Index that fills targets up to the longest of a batch.
-        unknown: Index that is left out of the targets; None: nothing is left out.
-    """
-
-    normalize: Callable[[str], str]
-    encode: Callable[[str], Tensor]
-    pad: int
-    unknown: int | None
-
-    def __call__(self, text: str) -> Tensor:
-        """Targets of a raw text, ``(tokens,)`` int64; none for a text that gives none."""
-        tokens = self.encode(self.normalize(text))
-        return tokens if self.unknown is None else tokens[tokens != self.unknown]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +36,17 @@ class BatchLoader:
     Attributes:
         shortest: Waveforms with fewer samples are padded with zeros up to it, so that the model
             makes a frame of each; ``audio_size`` stays the true one.
+        remove_unknown: Leave unknown symbols out of the targets.
         truncate: Cut all waveforms of a batch to its shortest (``no_padding``).
         augment: Applied to training waveforms, with a generator seeded per utterance and epoch.
     """
 
     index: Index
     decoder: WaveformDecoder
-    targets: TargetEncoder
+    targets: Targets
     dtype: torch.dtype
     shortest: int = 1
+    remove_unknown: bool = False
     truncate: bool = False
     augment: SpecAugment | None = None
     pin_memory: bool = False
@@ -86,7 +67,9 @@ class BatchLoader:
         if self.truncate:
             least = min(len(waveform) for waveform in waveforms)
             waveforms = [waveform[:least] for waveform in waveforms]
-        targets = [self.targets(text) for text in example["text"]]
+        targets = [
+            self.targets(text, remove_unknown=self.remove_unknown) for text in example["text"]
+        ]
         example["target_size"] = [len(target) for target in targets]
         nothing = torch.tensor([self.targets.pad])
         targets = [target if len(target) else nothing for target in targets]

@@ -7,8 +7,9 @@ where millions of rows would take minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from danish_asr.frames import FrameCount, frames_of
 from danish_asr.index import Index
 from danish_asr.plan import Rows
 from danish_asr.schema import SAMPLE_RATE
+from danish_asr.targets import Targets
 
 SHORT: Final = "shorter than min_audio_len"
 LONG: Final = "longer than max_audio_len"
@@ -72,42 +74,18 @@ class Account:
         return [head, *(removal.line() for removal in self.removed)]
 
 
-@dataclass(frozen=True, eq=False)
-class Encoder:
-    """A tokenizer's encoder with what filters need to know of its vocabulary.
-
-    Attributes:
-        encode: Text to token indices, ``(tokens,)``.
-        unknown: Index of the unknown symbol; None if the tokenizer has none.
-    """
-
-    encode: Callable[[str], NDArray[np.int64]]
-    unknown: int | None
-
-    def count(self, text: str, *, remove_unknown: bool) -> tuple[int, int, int]:
-        """Targets, frames that CTC needs for them, and how many of the targets are known.
-
-        CTC puts a blank between two equal targets, so it needs ``targets + repeats`` frames.
-        """
-        tokens = self.encode(text)
-        known = tokens if self.unknown is None else tokens[tokens != self.unknown]
-        targets = known if remove_unknown else tokens
-        repeats = int(np.count_nonzero(targets[1:] == targets[:-1]))
-        return len(targets), len(targets) + repeats, len(known)
-
-
 def select_rows(
-    index: Index, texts: pa.Array, encoder: Encoder, limits: Limits, frames: FrameCount
+    index: Index, targets: Targets, limits: Limits, frames: FrameCount
 ) -> tuple[Rows, Account]:
     """The rows that training uses, ascending, and the account of the others.
 
     Args:
         index: The split.
-        texts: What the rows are trained on, one string per row of the index.
-        encoder: Turns these texts into targets.
+        targets: Turns a row's text into what is trained on.
         limits: The filters' settings.
         frames: Frames per utterance of the model that is trained.
     """
+    texts = targets.texts(index)
     characters = _numbers(pc.utf8_length(texts))
     lengths = index.lengths
     reasons: list[tuple[str, NDArray[np.bool_]]] = [
@@ -118,7 +96,7 @@ def select_rows(
     ]
     left = ~np.logical_or.reduce([mask for _, mask in reasons])
     reasons += _token_reasons(
-        texts, characters, left, frames_of(lengths, frames), encoder=encoder, limits=limits
+        texts, characters, left, frames_of(lengths, frames), targets=targets, limits=limits
     )
     first = np.full(len(index), len(reasons), np.int8)
     for number in reversed(range(len(reasons))):
@@ -134,7 +112,7 @@ def _token_reasons(
     left: NDArray[np.bool_],
     frames: NDArray[np.int64],
     *,
-    encoder: Encoder,
+    targets: Targets,
     limits: Limits,
 ) -> list[tuple[str, NDArray[np.bool_]]]:
     most = _most_tokens(texts, characters)
@@ -142,17 +120,22 @@ def _token_reasons(
     unsure = 2 * most > frames
     if threshold is not None:
         unsure |= most > threshold
-    unsure |= ~_surely_known(texts, encoder)
+    unsure |= ~_surely_known(texts, targets)
     wordy, unknown, crowded = (np.zeros(len(left), np.bool_) for _ in range(3))
     for row in np.flatnonzero(unsure & left).tolist():
         text = texts[row].as_py()
-        targets, needed, known = encoder.count(text, remove_unknown=limits.remove_unknown)
-        unknown[row] = known == 0
+        tokens = np.asarray(targets.encode(text).numpy(), np.int64)
+        known = tokens if targets.unknown is None else tokens[tokens != targets.unknown]
         # Upstream compares before it removes unknown symbols.
-        tokens = encoder.count(text, remove_unknown=False)[0] if limits.remove_unknown else targets
-        wordy[row] = threshold is not None and tokens > threshold
-        crowded[row] = needed > frames[row]
+        wordy[row] = threshold is not None and len(tokens) > threshold
+        unknown[row] = not len(known)
+        crowded[row] = ctc_frames(known if limits.remove_unknown else tokens) > frames[row]
     return [(WORDY, wordy), (UNKNOWN, unknown), (CROWDED, crowded)]
+
+
+def ctc_frames(tokens: NDArray[np.int64]) -> int:
+    """Frames that CTC needs: one per target, and one for the blank between two equal targets."""
+    return len(tokens) + int(np.count_nonzero(tokens[1:] == tokens[:-1]))
 
 
 def _most_tokens(texts: pa.Array, characters: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -166,11 +149,9 @@ def _most_tokens(texts: pa.Array, characters: NDArray[np.int64]) -> NDArray[np.i
     return characters + 9 * extra + 2
 
 
-def _surely_known(texts: pa.Array, encoder: Encoder) -> NDArray[np.bool_]:
+def _surely_known(texts: pa.Array, targets: Targets) -> NDArray[np.bool_]:
     """Which texts hold a letter that the tokenizer knows; the others may hold one all the same."""
-    if encoder.unknown is None:
-        return np.ones(len(texts), np.bool_)
-    letters = [c for c in "abcdefghijklmnopqrstuvwxyz" if encoder.unknown not in encoder.encode(c)]
+    letters = [letter for letter in ascii_lowercase if targets.knows(letter)]
     if not letters:
         return np.zeros(len(texts), np.bool_)
     found = pc.match_substring_regex(texts, f"[{''.join(letters)}]")

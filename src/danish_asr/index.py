@@ -77,11 +77,12 @@ class Index:
         return single_chunk(self.table.column(name))
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
-        """A code per row and the names that the codes stand for; null is ``unknown``."""
+        """A code per row and the names that occur, by code; null is ``unknown``."""
         encoded = self.column("dialect")
         names = [*map(str, encoded.dictionary.to_pylist()), "unknown"]
         codes = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
-        return codes.astype(np.int32), names
+        present, dense = np.unique(codes, return_inverse=True)
+        return dense.astype(np.int32), [names[code] for code in present]
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Index:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -70,7 +70,7 @@ class Mix:
         ]
 
 
-def read_hours(path: Path, index: Index, *, known: Collection[Partition]) -> dict[Partition, float]:
+def read_hours(path: Path, index: Index) -> dict[Partition, float]:
     """Training hours per partition from a ``language_distribution`` TSV.
 
     Raises:
@@ -91,8 +91,9 @@ def read_hours(path: Path, index: Index, *, known: Collection[Partition]) -> dic
                 "language, with training hours only (rows per split would change the weights)"
             )
         hours[partition] = value
+    known = index.known_partitions
     exist = ", ".join(map(str, sorted(known)))
-    if strangers := sorted(set(hours) - set(known)):
+    if strangers := sorted(set(hours) - known):
         names = ", ".join(map(str, strangers))
         raise DatasetError(f"{path}: {names} matches no partition of the dataset; it has: {exist}")
     if missing := sorted(set(index.partitions) - set(hours)):

@@ -81,7 +81,7 @@ class Plan:
         if not len(self):
             return np.zeros(0, np.int64)
         longest = np.maximum.reduceat(lengths[self.rows], self.offsets[:-1])
-        return longest.astype(np.int64) * np.diff(self.offsets)
+        return np.asarray(longest * np.diff(self.offsets), np.int64)
 
     def padding(self, lengths: NDArray[np.int32]) -> float:
         """Share of the padded samples that is padding."""

@@ -73,18 +73,3 @@ def _mask(table: pa.Table, text: Any, where: str) -> NDArray[np.bool_]:
     mask = np.zeros(len(table), np.bool_)
     mask[passed] = True
     return mask
-
-
-def refuse_limits(config: MixtureParquetStorageConfig) -> list[str]:
-    """A fault for each setting of the section that cannot be obeyed."""
-    faults = []
-    limit = config.fragment_streaming.limit
-    for name, value in vars(limit).items() if limit is not None else ():
-        if value is not None:
-            faults.append(
-                f"{_SECTION}.fragment_streaming.limit.{name}: expected none, found {value}; "
-                "asr_task_config.max_num_batches shortens an epoch"
-            )
-    if config.fragment_streaming.filesystem is not None:
-        faults.append(f"{_SECTION}.fragment_streaming.filesystem: expected none (a local path)")
-    return faults
