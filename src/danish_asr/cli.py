@@ -29,6 +29,9 @@ def score(
     predictions: Annotated[Path, typer.Argument(help="A predictions.jsonl.")],
     *,
     profile: Annotated[str, typer.Option(help="Text profile: raw, coral or rye.")] = "coral",
+    remove_fillers: Annotated[
+        bool, typer.Option("--remove-fillers", help="With rye: take out øh, hmm, ... as well.")
+    ] = False,
     by: Annotated[
         list[str] | None,
         typer.Option(help="A column, or columns joined by commas, to group by. May be repeated."),
@@ -37,25 +40,76 @@ def score(
     denominator: Annotated[
         str, typer.Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")
     ] = "standard",
+    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
     json: Annotated[
         Path | None, typer.Option(help="Default: scores.json beside the predictions.")
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Default: report.html beside the predictions.")
     ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a table of all groups.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a block for a model card.")] = None,
 ) -> None:
-    """Score a predictions file: WER and CER overall and per group."""
-    from danish_asr.report import score_file  # noqa: PLC0415 - only this command
-    from danish_asr.scores import DEFAULT_BY  # noqa: PLC0415
+    """Score a predictions file: WER and CER with intervals, overall and per group."""
+    from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
+    from danish_asr.report import score_file  # noqa: PLC0415
+    from danish_asr.scores import DEFAULT_BY, Settings  # noqa: PLC0415
 
     score_file(
         predictions,
-        profile=profile,
         by=by or DEFAULT_BY,
-        row_filter=row_filter,
-        denominator=denominator,
+        settings=Settings(
+            profile=profile,
+            remove_fillers=remove_fillers,
+            row_filter=row_filter,
+            denominator=denominator_named(denominator),
+            resamples=resamples,
+            seed=seed,
+        ),
         json_path=json or predictions.with_name("scores.json"),
         html_path=html or predictions.with_name("report.html"),
+        csv_path=csv,
+        markdown_path=markdown,
+    )
+
+
+@app.command()
+def synthesize(
+    folder: Annotated[Path, typer.Argument(help="Where the corpus goes.")],
+    seed: Annotated[int, typer.Option(help="Fixes every byte.")] = 1,
+    train: Annotated[int, typer.Option(help="Utterances of the train split.")] = 4000,
+    dev: Annotated[int, typer.Option(help="Utterances of the dev split.")] = 160,
+    test: Annotated[int, typer.Option(help="Utterances of the test split.")] = 400,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: all CPUs.")] = None,
+) -> None:
+    """Make synthetic Danish speech in CoRal's shape."""
+    from danish_asr.corpora.synthetic import SyntheticSize, synthesise  # noqa: PLC0415
+    from danish_asr.cpus import usable_cpus  # noqa: PLC0415
+
+    size = SyntheticSize(train=train, dev=dev, test=test)
+    synthesise(folder, size=size, seed=seed, workers=workers or usable_cpus())
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(help="A folder with CoRal's Parquet files.")],
+    name: Annotated[str, typer.Option(help="Name of the dataset's card.")],
+    out: Annotated[Path, typer.Option(help="The dataset's root.")] = Path("data/parquet"),
+    max_drop: Annotated[float, typer.Option(help="Largest share of rows to leave out.")] = 0.05,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: all CPUs.")] = None,
+) -> None:
+    """Convert a corpus to 16 kHz FLAC in Parquet, with ledger, manifest and cards."""
+    from danish_asr.convert import convert as run  # noqa: PLC0415
+    from danish_asr.corpora import open_source  # noqa: PLC0415
+    from danish_asr.cpus import usable_cpus  # noqa: PLC0415
+
+    run(
+        open_source(source),
+        out,
+        name=name,
+        workers=workers or usable_cpus(),
+        max_drop=max_drop,
     )
 
 

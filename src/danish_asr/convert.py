@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.corpora.base import Source
-from danish_asr.engines import run_here, run_processes
+from danish_asr.engines import run_units
 from danish_asr.errors import DatasetError
 from danish_asr.files import publish, publish_text, sweep
 from danish_asr.progress import ConversionProgress
@@ -118,17 +118,11 @@ def _convert_units(
     with ConversionProgress(total) as progress:
         for record in records.values():
             progress.advance(record)
-        for record in _run(job, left, workers):
+        for record in run_units(job, left, workers):
             records[record.unit] = record
             progress.advance(record)
             _check_drops(list(records.values()), most_dropped)
     return [records[unit.number] for unit in units]
-
-
-def _run(job: Job, units: Sequence[Unit], workers: int) -> Iterator[Record]:
-    if workers <= 1 or len(units) <= 1:
-        return run_here(job, units)
-    return run_processes(job, units, min(workers, len(units)))
 
 
 def _check_drops(records: Sequence[Record], most: float) -> None:

@@ -1,30 +1,21 @@
-"""Tell how a conversion gets on: one live display, or a line a minute where there is no terminal."""
+"""Tell how a conversion gets on: a live display, or a line a minute if not a terminal."""
 
 from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from typing_extensions import Self
 
 from danish_asr.schema import SAMPLE_RATE
+from danish_asr.shard import Record
 
 _SECONDS_PER_HOUR: Final = 3600
 _INTERVAL: Final = 60.0
 """Seconds between two plain lines."""
-
-
-class Tally(Protocol):
-    """What a finished unit adds to the count."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def samples(self) -> int: ...
-    @property
-    def dropped(self) -> tuple[object, ...]: ...
 
 
 class ConversionProgress:
@@ -49,7 +40,7 @@ class ConversionProgress:
         )
         self._task = self._display.add_task("converting", total=total, rates="")
 
-    def __enter__(self) -> ConversionProgress:
+    def __enter__(self) -> Self:
         self._display.start()
         return self
 
@@ -63,7 +54,7 @@ class ConversionProgress:
         if not self._console.is_terminal:
             self._print_line()
 
-    def advance(self, record: Tally) -> None:
+    def advance(self, record: Record) -> None:
         """Count a finished unit."""
         self._rows += record.rows + len(record.dropped)
         self._samples += record.samples

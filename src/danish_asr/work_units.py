@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -161,9 +162,7 @@ def _ranges(chunks: tuple[int, ...], shard_rows: int) -> Iterator[tuple[int, int
     for rows in chunks:
         parts = max(1, math.ceil(rows / shard_rows))
         bounds = [begin + rows * part // parts for part in range(parts + 1)]
-        yield from (
-            (low, high) for low, high in zip(bounds, bounds[1:], strict=False) if high > low
-        )
+        yield from ((low, high) for low, high in pairwise(bounds) if high > low)
         begin += rows
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 NON_NATIVE: Final = "Non-native"
 
-_SUB_DIALECTS: Final = {
+SUB_DIALECTS: Final = {
     "Østjysk": (
         "midtøstjysk",
         "østjysk",
@@ -48,13 +48,14 @@ _SUB_DIALECTS: Final = {
     ),
     "Sydømål": ("nordfalstersk", "lollandsk", "sydømål", "sydfalstersk"),
 }
+"""For each dialect, the names that CoRal has for what belongs to it."""
 
-DIALECTS: Final = (*_SUB_DIALECTS, NON_NATIVE)
+DIALECTS: Final = (*SUB_DIALECTS, NON_NATIVE)
 """The ten groups that results are told for."""
 
 # A corpus that was mapped before keeps its values.
 _DIALECT_OF: Final = {name.lower(): name for name in DIALECTS} | {
-    sub_dialect: dialect for dialect, names in _SUB_DIALECTS.items() for sub_dialect in names
+    sub_dialect: dialect for dialect, names in SUB_DIALECTS.items() for sub_dialect in names
 }
 
 _OLDEST: Final = 130
