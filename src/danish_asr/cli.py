@@ -50,6 +50,12 @@ def score(
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a table of all groups.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a block for a model card.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="A run's directory: its training curves on the page.")
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="The built dataset: audio of a few utterances on the page.")
+    ] = None,
 ) -> None:
     """Score a predictions file: WER and CER with intervals, overall and per group."""
     from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
@@ -71,6 +77,8 @@ def score(
         html_path=html or predictions.with_name("report.html"),
         csv_path=csv,
         markdown_path=markdown,
+        run_dir=run,
+        dataset=dataset,
     )
 
 

@@ -101,6 +101,11 @@ class ErrorCounts:
         """Character error rate, a micro-average; spaces between words are characters."""
         return self.characters.rate(denominator)
 
+    @classmethod
+    def from_tuple(cls, numbers: Sequence[int]) -> ErrorCounts:
+        """Undo `to_tuple`."""
+        return cls(numbers[0], Counts(*numbers[1:5]), Counts(*numbers[5:9]))
+
     def to_tuple(self) -> tuple[int, ...]:
         """Rows, then hits, substitutions, deletions, insertions in words, then in characters."""
         return self.rows, *astuple(self.words), *astuple(self.characters)

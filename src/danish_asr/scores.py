@@ -1,24 +1,39 @@
-"""Scores of one predictions file: overall and per group, from addable counts.
+"""Scores of one predictions file: overall and per group, with intervals.
 
 ::
 
     scores = score_predictions(read_predictions(path), by=["dialect", "age_group,gender"])
-    scores.overall.errors.wer()
+    print(scores.overall.wer.value, scores.overall.wer.interval)
     scores.to_pandas()
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from danish_asr.errors import ConfigError
-from danish_asr.metrics import Counts, Denominator, ErrorCounts, count_errors
+import numpy as np
+
+from danish_asr.intervals import (
+    RESAMPLES,
+    NotResolvable,
+    Resolution,
+    interval,
+    resampled_sums,
+    why_not_resolvable,
+)
+from danish_asr.metrics import Denominator, ErrorCounts
 from danish_asr.predictions import Prediction
-from danish_asr.row_filters import row_filter_reason
-from danish_asr.text import PROFILE_VERSIONS, normalizer
+from danish_asr.scored_rows import (
+    FloatArray,
+    GroupKey,
+    GroupSums,
+    IntArray,
+    rates,
+    score_rows,
+)
+from danish_asr.text import PROFILE_VERSIONS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +41,42 @@ if TYPE_CHECKING:
 DEFAULT_BY: Final = ("dialect", "age_group", "gender")
 """Groupings that are reported when none is asked for."""
 
-GroupKey = tuple[str | None, ...]
-"""One value per column of a grouping; None where the row does not know it."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a score depends on beside the predictions; every score carries all of it.
+
+    Attributes:
+        profile: How texts are normalised, see `danish_asr.text`.
+        remove_fillers: The option of profile ``rye``.
+        row_filter: Which rows are scored, see `danish_asr.row_filters`.
+        denominator: What errors are divided by, see `danish_asr.metrics`.
+        resamples: Bootstrap resamples behind an interval.
+        seed: Of the resampling.
+    """
+
+    profile: str = "coral"
+    remove_fillers: bool = False
+    row_filter: str = "all"
+    denominator: Denominator = "standard"
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with the profile's version."""
+        return asdict(self) | {"profile_version": PROFILE_VERSIONS[self.profile]}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A rate (a fraction) and how well the data resolves it."""
+
+    value: float
+    interval: Resolution
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"value": self.value, **self.interval.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +85,65 @@ class GroupScore:
 
     columns: tuple[str, ...]
     values: GroupKey
-    errors: ErrorCounts
     speakers: int
+    errors: ErrorCounts
+    wer: Estimate
+    cer: Estimate
 
     @property
     def label(self) -> str:
         """The values for people to read."""
-        return " · ".join("unknown" if value is None else value for value in self.values) or "all"
+        return group_label(self.values)
 
-    def to_dict(self, denominator: Denominator) -> dict[str, Any]:
-        """Return plain data; rates are fractions with the given denominator."""
+    @property
+    def is_named(self) -> bool:
+        """Whether all its values are known."""
+        return all(value is not None for value in self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
         return {
             "group": dict(zip(self.columns, self.values, strict=True)),
             "rows": self.errors.rows,
             "speakers": self.speakers,
-            "wer": self.errors.wer(denominator),
-            "cer": self.errors.cer(denominator),
-            "words": _counts_dict(self.errors.words),
-            "characters": _counts_dict(self.errors.characters),
+            "wer": self.wer.to_dict(),
+            "cer": self.cer.to_dict(),
+            "words": asdict(self.errors.words),
+            "characters": asdict(self.errors.characters),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far the group with the highest WER is from the one with the lowest.
+
+    Groups without a name or without a word of reference do not take part. The interval resamples
+    the speakers of both groups apart; where a speaker is in both it is wider than need be. It
+    knows nothing of the search for the worst and the best, so read it as a description.
+    """
+
+    worst: str
+    best: str
+    difference: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"worst": self.worst, "best": self.best, "difference": self.difference.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The scores of all groups of one grouping; ``gap`` is None with fewer than two named ones."""
+
+    columns: tuple[str, ...]
+    groups: tuple[GroupScore, ...]
+    gap: Gap | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "groups": [group.to_dict() for group in self.groups],
+            "gap": self.gap.to_dict() if self.gap else None,
         }
 
 
@@ -65,26 +155,26 @@ class Scores:
     where nothing tells how many rows the split has.
     """
 
-    profile: str
-    row_filter: str
-    denominator: Denominator
+    settings: Settings
     rows_in_file: int
     rows_in_split: int | None
     left_out: Mapping[str, int]
     overall: GroupScore
-    groups: Mapping[str, Sequence[GroupScore]]
+    groupings: Mapping[str, Grouping]
 
     @property
     def is_partial(self) -> bool:
         """Whether the file holds fewer rows than the split."""
         return self.rows_in_split is not None and self.rows_in_file < self.rows_in_split
 
+    def only(self, names: Iterable[str]) -> Scores:
+        """Return the same scores with the named groupings alone."""
+        return replace(self, groupings={name: self.groupings[name] for name in names})
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as ``scores.json`` holds it."""
         return {
-            "profile": {"name": self.profile, "version": PROFILE_VERSIONS[self.profile]},
-            "row_filter": self.row_filter,
-            "denominator": self.denominator,
+            "settings": self.settings.to_dict(),
             "rows": {
                 "scored": self.overall.errors.rows,
                 "in_file": self.rows_in_file,
@@ -92,40 +182,28 @@ class Scores:
                 "left_out": dict(self.left_out),
                 "partial": self.is_partial,
             },
-            "overall": self.overall.to_dict(self.denominator),
-            "groups": {
-                grouping: [group.to_dict(self.denominator) for group in groups]
-                for grouping, groups in self.groups.items()
-            },
+            "overall": self.overall.to_dict(),
+            "groupings": {name: grouping.to_dict() for name, grouping in self.groupings.items()},
         }
 
+    def lines(self) -> list[dict[str, Any]]:
+        """Return one flat line per group, the first being all rows."""
+        named = [("all", self.overall)]
+        named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
+        return [_line(name, group) for name, group in named]
+
     def to_pandas(self) -> pd.DataFrame:
-        """Return one line per group, the first being all rows."""
+        """Return `lines` as a data frame."""
         import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
 
-        lines = [("all", self.overall)]
-        lines += [(name, group) for name, groups in self.groups.items() for group in groups]
-        return pd.DataFrame(
-            {
-                "grouping": name,
-                "group": group.label,
-                "rows": group.errors.rows,
-                "speakers": group.speakers,
-                "words": group.errors.words.reference_length,
-                "wer": group.errors.wer(self.denominator),
-                "cer": group.errors.cer(self.denominator),
-            }
-            for name, group in lines
-        )
+        return pd.DataFrame(self.lines())
 
 
 def score_predictions(
     predictions: Iterable[Prediction],
     *,
-    profile: str = "coral",
     by: Sequence[str] = DEFAULT_BY,
-    row_filter: str = "all",
-    denominator: Denominator = "standard",
+    settings: Settings | None = None,
     rows_in_split: int | None = None,
 ) -> Scores:
     """Score rows; each element of ``by`` is a column or a product of columns ("age_group,gender").
@@ -134,72 +212,116 @@ def score_predictions(
         ConfigError: There is no such profile, row filter or column.
         PredictionsError: Passed on from ``predictions``.
     """
-    normalise = normalizer(profile)
-    reason_of = row_filter_reason(row_filter)
-    groupings = {name: tuple(column.strip() for column in name.split(",")) for name in by}
-    tallies = {columns: _Tally() for columns in [(), *groupings.values()]}
-    left_out: Counter[str] = Counter()
-    rows = 0
-    for prediction in predictions:
-        rows += 1
-        if reason := reason_of(prediction):
-            left_out[reason] += 1
-            continue
-        errors = count_errors(normalise(prediction.reference), normalise(prediction.hypothesis))
-        for columns, tally in tallies.items():
-            tally.add(_key(prediction, columns), prediction.speaker_id, errors)
+    settings = settings or Settings()
+    columns_of = {name: grouping_columns(name) for name in by}
+    rows = score_rows(
+        predictions,
+        columns=[column for columns in columns_of.values() for column in columns],
+        profile=settings.profile,
+        row_filter=settings.row_filter,
+        remove_fillers=settings.remove_fillers,
+    )
+    nobody = GroupSums((), (), np.zeros((0, 9), np.int64))
     return Scores(
-        profile=profile,
-        row_filter=row_filter,
-        denominator=denominator,
-        rows_in_file=rows,
+        settings=settings,
+        rows_in_file=rows.rows_in_file,
         rows_in_split=rows_in_split,
-        left_out=left_out,
-        overall=next(iter(tallies[()].groups(())), GroupScore((), (), ErrorCounts(), 0)),
-        groups={name: tallies[columns].groups(columns) for name, columns in groupings.items()},
+        left_out=rows.left_out,
+        overall=_score_group((), next(iter(rows.groups(())), nobody), settings),
+        groupings={
+            name: _score_grouping(columns, rows.groups(columns), settings)
+            for name, columns in columns_of.items()
+        },
     )
 
 
-class _Tally:
-    """Adds errors up per group and remembers who spoke."""
-
-    def __init__(self) -> None:
-        self._errors: dict[GroupKey, ErrorCounts] = {}
-        self._speakers: dict[GroupKey, set[str | None]] = {}
-
-    def add(self, key: GroupKey, speaker: str | None, errors: ErrorCounts) -> None:
-        self._errors[key] = self._errors.get(key, ErrorCounts()) + errors
-        self._speakers.setdefault(key, set()).add(speaker)
-
-    def groups(self, columns: tuple[str, ...]) -> list[GroupScore]:
-        by_name = sorted(self._errors, key=lambda key: [(v is None, v or "") for v in key])
-        return [
-            GroupScore(columns, key, self._errors[key], len(self._speakers[key] - {None}))
-            for key in by_name
-        ]
+def grouping_columns(name: str) -> tuple[str, ...]:
+    """Return the columns of a grouping's name, e.g. of ``"age_group,gender"``."""
+    return tuple(dict.fromkeys(column.strip() for column in name.split(",")))
 
 
-_COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+def group_label(values: GroupKey) -> str:
+    """Return a group's values for people to read."""
+    return " · ".join("unknown" if value is None else value for value in values) or "all"
 
 
-def _key(prediction: Prediction, columns: tuple[str, ...]) -> GroupKey:
-    return tuple(_value(prediction, column) for column in columns)
+def _score_grouping(
+    columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
+) -> Grouping:
+    scores = tuple(_score_group(columns, group, settings) for group in groups)
+    named = [
+        (score.wer.value, index)
+        for index, score in enumerate(scores)
+        if score.is_named and score.errors.words.reference_length
+    ]
+    if len(named) < 2:
+        return Grouping(columns, scores, None)
+    best, worst = min(named)[1], max(named)[1]
+    difference = scores[worst].wer.value - scores[best].wer.value
+    resolution = _difference_interval(groups[worst], groups[best], settings)
+    gap = Gap(scores[worst].label, scores[best].label, Estimate(difference, resolution))
+    return Grouping(columns, scores, gap)
 
 
-def _value(prediction: Prediction, column: str) -> str | None:
-    if column in _COLUMNS:
-        value: str | None = getattr(prediction, column)
-        return value
-    if column in prediction.extra:
-        return prediction.extra[column]
-    known = ", ".join([*_COLUMNS, *sorted(prediction.extra)])
-    raise ConfigError([f"by: '{column}' is no column of the predictions; they have {known}"])
+def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
+    errors = group.errors
+    words, characters = _intervals(group.sums, settings)
+    return GroupScore(
+        columns=columns,
+        values=group.values,
+        speakers=group.known_speakers,
+        errors=errors,
+        wer=Estimate(errors.wer(settings.denominator), words),
+        cer=Estimate(errors.cer(settings.denominator), characters),
+    )
 
 
-def _counts_dict(counts: Counts) -> dict[str, int]:
-    return {
-        "hits": counts.hits,
-        "substitutions": counts.substitutions,
-        "deletions": counts.deletions,
-        "insertions": counts.insertions,
+def _intervals(sums: IntArray, settings: Settings) -> tuple[Resolution, Resolution]:
+    """Return the intervals of WER and CER, both from the same resamples."""
+    speakers = len(sums)
+    refused = [_refusal(sums, rate) for rate in rates(sums, settings.denominator)]
+    if all(refused):
+        wer, cer = (NotResolvable(str(reason)) for reason in refused)
+        return wer, cer
+    wers, cers = rates(_resampled(sums, settings, stream=0), settings.denominator)
+    results = [
+        NotResolvable(reason) if reason else interval(samples, speakers)
+        for reason, samples in zip(refused, (wers, cers), strict=True)
+    ]
+    return results[0], results[1]
+
+
+def _difference_interval(worst: GroupSums, best: GroupSums, settings: Settings) -> Resolution:
+    for group in (worst, best):
+        rate, _ = rates(group.sums, settings.denominator)
+        if reason := _refusal(group.sums, rate):
+            return NotResolvable(f"{group_label(group.values)}: {reason}")
+    high, _ = rates(_resampled(worst.sums, settings, stream=1), settings.denominator)
+    low, _ = rates(_resampled(best.sums, settings, stream=2), settings.denominator)
+    return interval(high - low, min(len(worst.sums), len(best.sums)))
+
+
+def _refusal(sums: IntArray, rate: FloatArray) -> str | None:
+    return why_not_resolvable(sums[:, 1:4].sum(axis=1), rate)
+
+
+def _resampled(sums: IntArray, settings: Settings, *, stream: int) -> FloatArray:
+    generator = np.random.default_rng([settings.seed, stream])
+    return np.concatenate(list(resampled_sums(sums, settings.resamples, generator)))
+
+
+def _line(name: str, group: GroupScore) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "grouping": name,
+        "group": group.label,
+        "rows": group.errors.rows,
+        "speakers": group.speakers,
+        "words": group.errors.words.reference_length,
     }
+    for measure, estimate in (("wer", group.wer), ("cer", group.cer)):
+        bounds = estimate.interval.to_dict()
+        line[measure] = estimate.value
+        line[f"{measure}_low"] = bounds.get("low")
+        line[f"{measure}_high"] = bounds.get("high")
+    line["not_resolvable"] = group.wer.interval.to_dict().get("not_resolvable")
+    return line

@@ -1,0 +1,78 @@
+"""Scores as JSON, as CSV and as a Markdown block for a model card."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from danish_asr.report.wording import (
+    bounds,
+    gap_sentence,
+    grouping_title,
+    partial_warning,
+    percent,
+    sentence,
+    summary,
+)
+from danish_asr.scores import GroupScore, Scores
+
+
+def to_json(document: dict[str, Any]) -> str:
+    """Return indented JSON that keeps Danish letters."""
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def to_csv(scores: Scores) -> str:
+    """Return one line per group; rates are fractions."""
+    lines = scores.lines()
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return stream.getvalue()
+
+
+def to_markdown(scores: Scores) -> str:
+    """Return a section for a model card."""
+    parts = ["## Evaluation", f"Scored with danish-asr: {summary(scores)}."]
+    if scores.is_partial:
+        parts.append(f"**Warning:** {partial_warning(scores)}.")
+    parts.append(_table([scores.overall]))
+    for name, grouping in scores.groupings.items():
+        parts += [f"### {sentence(grouping_title(name))}", _table(grouping.groups)]
+        if gap := gap_sentence(grouping):
+            parts.append(_cell(sentence(gap)) + ".")
+    parts.append(
+        "Intervals are 95 % intervals over speakers. The rates are micro-averages: all errors over "
+        "all words (WER) or characters (CER)."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(groups: list[GroupScore] | tuple[GroupScore, ...]) -> str:
+    head = [
+        "| group | WER % | 95 % interval | CER % | rows | speakers |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    return "\n".join([*head, *(_row(group) for group in groups)])
+
+
+def _row(group: GroupScore) -> str:
+    cells = [
+        _cell(group.label),
+        percent(group.wer.value),
+        bounds(group.wer.interval),
+        percent(group.cer.value),
+        str(group.errors.rows),
+        str(group.speakers),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(text: str) -> str:
+    """Keep a label from being read as markup."""
+    for mark in "\\|<>*_`[]":
+        text = text.replace(mark, f"\\{mark}")
+    return " ".join(text.split())

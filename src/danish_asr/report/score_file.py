@@ -1,0 +1,113 @@
+"""``danish-asr score``: a predictions file becomes a table, and whatever files are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from danish_asr.error_analysis import analyse_errors
+from danish_asr.errors import PredictionsError
+from danish_asr.files import publish_text
+from danish_asr.predictions import read_predictions
+from danish_asr.report.clips import CLIPS, audio_urls
+from danish_asr.report.exports import to_csv, to_json, to_markdown
+from danish_asr.report.page import PageData, render_page
+from danish_asr.report.terminal import print_scores
+from danish_asr.report.training import training_panels
+from danish_asr.scored_rows import BANDS
+from danish_asr.scores import DEFAULT_BY, Scores, Settings, score_predictions
+
+EVALUATION_FILE: Final = "evaluation.json"
+"""What the evaluation recipe writes beside the predictions: among others, rows in the split."""
+
+
+def score_file(
+    path: Path,
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    settings: Settings | None = None,
+    run_dir: Path | None = None,
+    dataset: Path | None = None,
+    json_path: Path | None = None,
+    csv_path: Path | None = None,
+    markdown_path: Path | None = None,
+    html_path: Path | None = None,
+    console: Console | None = None,
+) -> Scores:
+    """Score ``path``, print the table of ``by``, and write what paths are given for.
+
+    JSON, CSV and the page also hold the scores by duration and by words per second. ``run_dir``
+    adds a run's training curves to the page, ``dataset`` the audio of a few utterances.
+
+    Raises:
+        PredictionsError: The file breaks its contract, or has more rows than its split.
+        ConfigError: There is no such profile, row filter or column.
+        RunError: ``run_dir`` is no run's directory.
+        DatasetError: ``dataset`` is no built dataset.
+    """
+    console = console or Console()
+    settings = settings or Settings()
+    scores = score_predictions(
+        read_predictions(path),
+        by=list(dict.fromkeys([*by, *BANDS])),
+        settings=settings,
+        rows_in_split=rows_in_split(path),
+    )
+    _require_rows_of_split(path, scores)
+    asked = scores.only(by)
+    print_scores(asked, console)
+    documents: list[tuple[Path | None, Callable[[], str]]] = [
+        (json_path, lambda: to_json(scores.to_dict())),
+        (csv_path, lambda: to_csv(scores)),
+        (markdown_path, lambda: to_markdown(asked)),
+        (html_path, lambda: _page(path, scores, run_dir, dataset)),
+    ]
+    for target, document in documents:
+        if target:
+            publish_text(target, document())
+            console.print(f"wrote {target}", soft_wrap=True, markup=False, highlight=False)
+    return scores
+
+
+def _page(path: Path, scores: Scores, run_dir: Path | None, dataset: Path | None) -> str:
+    analysis = analyse_errors(read_predictions(path), settings=scores.settings)
+    worst = [utterance.id for utterance in analysis.worst[:CLIPS]]
+    data = PageData(
+        title="Danish speech recognition: scores",
+        scores=scores,
+        analysis=analysis,
+        training=training_panels(run_dir) if run_dir else (),
+        clips=audio_urls(dataset, worst) if dataset else {},
+    )
+    return render_page(data)
+
+
+def rows_in_split(path: Path) -> int | None:
+    """Return how many rows the evaluated split has, or None where nothing beside ``path`` says.
+
+    Raises:
+        PredictionsError: The file that should say it cannot be read.
+    """
+    evaluation = path.with_name(EVALUATION_FILE)
+    if not evaluation.is_file():
+        return None
+    try:
+        rows = json.loads(evaluation.read_text(encoding="utf-8"))["rows_in_split"]
+        return sum(int(count) for count in rows.values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise PredictionsError(
+            f'{evaluation}: expected a JSON object with "rows_in_split": {{"<split>": rows}}; '
+            "evaluate again, or remove the file to score without it"
+        ) from None
+
+
+def _require_rows_of_split(path: Path, scores: Scores) -> None:
+    if scores.rows_in_split is not None and scores.rows_in_file > scores.rows_in_split:
+        raise PredictionsError(
+            f"{path}: has {scores.rows_in_file} rows, but the split has {scores.rows_in_split} "
+            f"({EVALUATION_FILE}); evaluate again"
+        )

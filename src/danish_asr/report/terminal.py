@@ -1,0 +1,58 @@
+"""Scores as a table in the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from danish_asr.report.wording import (
+    INTERVAL_NOTE,
+    bounds,
+    gap_sentence,
+    grouping_title,
+    partial_warning,
+    percent,
+    summary,
+)
+from danish_asr.scores import GroupScore, Scores
+
+
+def print_scores(scores: Scores, console: Console) -> None:
+    """Print one table of all groups, what it rests on, and a warning where the file is partial."""
+    if scores.is_partial:
+        console.print(f"[yellow]warning:[/yellow] {partial_warning(scores)}", soft_wrap=True)
+    console.print(summary(scores), soft_wrap=True, highlight=False)
+    table = Table()
+    table.add_column("group")
+    for name in ("WER %", "95 % interval", "CER %", "rows", "speakers", "words"):
+        table.add_column(name, justify="right")
+    table.add_row(*_cells(scores.overall))
+    for name, grouping in scores.groupings.items():
+        table.add_section()
+        table.add_row(f"[bold]{escape(grouping_title(name))}[/bold]")
+        for group in grouping.groups:
+            table.add_row(*_cells(group))
+    console.print(table)
+    for name, grouping in scores.groupings.items():
+        if sentence := gap_sentence(grouping):
+            line = escape(f"{grouping_title(name)}: {sentence}")
+            console.print(line, soft_wrap=True, highlight=False)
+    if "not resolvable" in {bounds(group.wer.interval) for group in _all_groups(scores)}:
+        console.print(INTERVAL_NOTE, soft_wrap=True, highlight=False)
+
+
+def _all_groups(scores: Scores) -> list[GroupScore]:
+    return [scores.overall, *(group for part in scores.groupings.values() for group in part.groups)]
+
+
+def _cells(group: GroupScore) -> list[str]:
+    return [
+        escape(group.label),
+        percent(group.wer.value),
+        bounds(group.wer.interval),
+        percent(group.cer.value),
+        f"{group.errors.rows}",
+        f"{group.speakers}",
+        f"{group.errors.words.reference_length}",
+    ]

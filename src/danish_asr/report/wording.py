@@ -1,0 +1,82 @@
+"""How numbers and settings are said, the same in the terminal, on the page and in Markdown."""
+
+from __future__ import annotations
+
+from danish_asr.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
+from danish_asr.scores import Gap, Grouping, Scores
+
+INTERVAL_NOTE = (
+    f"not resolvable: an interval needs {MIN_SPEAKERS} speakers, none of them with more than "
+    f"{MAX_SHARE:.0%} of the words"
+)
+
+
+def percent(rate: float) -> str:
+    """A fraction in per cent, without the sign."""
+    return f"{100 * rate:.2f}"
+
+
+def points(difference: float) -> str:
+    """A difference of fractions in percentage points, signed."""
+    return f"{100 * difference:+.2f}"
+
+
+def bounds(resolution: Resolution) -> str:
+    """An interval in per cent, or that there is none."""
+    if isinstance(resolution, Interval):
+        return f"{percent(resolution.low)} to {percent(resolution.high)}"
+    return "not resolvable"
+
+
+def why(resolution: Resolution) -> str:
+    """The reason for a missing interval, or nothing."""
+    return "" if isinstance(resolution, Interval) else resolution.reason
+
+
+def sentence(text: str) -> str:
+    """The same with a capital first letter; names inside keep theirs."""
+    return text[:1].upper() + text[1:]
+
+
+def grouping_title(name: str) -> str:
+    """A heading, e.g. "by age_group and gender"."""
+    return "by " + " and ".join(part.strip().replace("_", " ") for part in name.split(","))
+
+
+def summary(scores: Scores) -> str:
+    """One line that says what the numbers are."""
+    settings = scores.settings
+    fillers = ", fillers removed" if settings.remove_fillers else ""
+    profile = f"profile {settings.profile} v{settings.to_dict()['profile_version']}{fillers}"
+    return (
+        f"{profile}, filter {settings.row_filter}, denominator {settings.denominator}, "
+        f"{row_count(scores)}"
+    )
+
+
+def row_count(scores: Scores) -> str:
+    """Rows scored, of how many, and why others were not."""
+    total = "" if scores.rows_in_split is None else f" of {scores.rows_in_split} in the split"
+    left_out = "; ".join(f"{count} left out: {why}" for why, count in scores.left_out.items())
+    return f"{scores.overall.errors.rows} rows scored{total}" + (
+        f" ({left_out})" if left_out else ""
+    )
+
+
+def partial_warning(scores: Scores) -> str:
+    """Say that the file lacks rows of its split."""
+    return (
+        f"the predictions are partial: {scores.rows_in_file} of {scores.rows_in_split} rows of the "
+        "split; these scores are not the split's scores"
+    )
+
+
+def gap_sentence(grouping: Grouping) -> str | None:
+    """Say how far the worst group is from the best."""
+    gap: Gap | None = grouping.gap
+    if gap is None:
+        return None
+    return (
+        f"worst {gap.worst}, {percent(gap.difference.value)} points above {gap.best} "
+        f"(95 % interval {bounds(gap.difference.interval)})"
+    )

@@ -1,0 +1,78 @@
+"""Predictions for tests: a small hand-made file, and a large one as a model would make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from danish_asr.predictions import Prediction
+
+WORDS = (
+    *("jeg", "det", "er", "en", "et", "på", "at", "og", "til", "med", "har", "ikke", "som", "der"),
+    *("den", "for", "af", "de", "men", "om", "hun", "han", "var", "skal", "rødgrød", "fløde"),
+    *("sommerhus", "togstation", "enogtyve", "21", "1.203", "øh", "hmm", "København", "Aalborg"),
+    *("lærer", "børn"),
+)
+DIALECTS = ("Østjysk", "Sjællandsk", "Nordjysk", "Fynsk", "Bornholmsk")
+
+
+def prediction(row_id: str, reference: str, hypothesis: str, **changes: object) -> Prediction:
+    """One row; what is not told is the same for all."""
+    values: dict[str, object] = {
+        "corpus": "coral",
+        "split": "test",
+        "duration": 2.0,
+        "speaker_id": "s1",
+    }
+    return Prediction(
+        id=row_id,
+        reference=reference,
+        hypothesis=hypothesis,
+        **(values | changes),  # type: ignore[arg-type]
+    )
+
+
+def four_rows() -> list[Prediction]:
+    """Two of Fynsk, one of Bornholmsk with nothing heard, one of an unknown dialect."""
+    return [
+        prediction("a", "det er koldt", "det er koldt", dialect="Fynsk"),
+        prediction("b", "det er varmt", "det var varmt", dialect="Fynsk"),
+        prediction("c", "Øh, det er 21 grader", "", dialect="Bornholmsk"),
+        prediction("d", "ja", "ja ja"),
+    ]
+
+
+def heard_rows(
+    rows: int, *, speakers: int = 60, errors: float = 0.2, seed: int = 0
+) -> Iterator[Prediction]:
+    """Random sentences, heard with a speaker's own error rate around ``errors``."""
+    random = Random(seed)  # noqa: S311 - not cryptography
+    rates = [min(0.9, errors * random.lognormvariate(0, 0.4)) for _ in range(speakers)]
+    for number in range(rows):
+        speaker = number % speakers
+        words = random.choices(WORDS, k=random.randint(1, 12))
+        yield prediction(
+            f"utt-{number:06d}",
+            " ".join(words).capitalize() + ".",
+            " ".join(_heard(words, rates[speaker], random)),
+            duration=round(len(words) / random.uniform(1, 4), 2),
+            speaker_id=f"spk-{speaker:03d}",
+            dialect=DIALECTS[speaker % len(DIALECTS)],
+            age_group=("0-24", "25-49", "50+")[speaker % 3],
+            gender=("female", "male", None)[speaker % 7 % 3],
+        )
+
+
+def _heard(words: list[str], rate: float, random: Random) -> Iterator[str]:
+    for word in words:
+        chance = random.random()
+        if chance < rate / 3:
+            yield random.choice(WORDS)
+        elif chance < rate / 2:
+            continue
+        elif chance < rate * 2 / 3:
+            yield from (word, random.choice(WORDS))
+        elif chance < rate:
+            yield word.replace("e", "æ").replace("d", "t") + "s"
+        else:
+            yield word

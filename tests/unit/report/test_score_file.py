@@ -1,0 +1,140 @@
+"""``danish-asr score``, from file to table and files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.predictions import write_predictions
+from danish_asr.report import score_file
+from danish_asr.scores import Settings
+from tests.score_rows import four_rows, heard_rows, prediction
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+@pytest.fixture
+def predictions(tmp_path: Path) -> Path:
+    path = tmp_path / "predictions.jsonl"
+    write_predictions(path, four_rows())
+    return path
+
+
+def _console() -> Console:
+    return Console(record=True, width=120, file=io.StringIO())
+
+
+def test_scores_json_counts_every_row_once_in_every_grouping(predictions: Path) -> None:
+    path = predictions.with_name("scores.json")
+    score_file(predictions, json_path=path, console=_console())
+    scores = json.loads(path.read_text(encoding="utf-8"))
+    assert scores["rows"]["scored"] == 4
+    assert scores["overall"]["words"] == {
+        "hits": 6,
+        "substitutions": 1,
+        "deletions": 4,
+        "insertions": 1,
+    }
+    assert set(scores["groupings"]) >= {"dialect", "age_group", "gender", "duration"}
+    for grouping in scores["groupings"].values():
+        assert sum(group["rows"] for group in grouping["groups"]) == 4
+        assert sum(group["words"]["deletions"] for group in grouping["groups"]) == 4
+
+
+def test_table_json_csv_and_markdown_are_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    write_predictions(path, heard_rows(600))
+    console = _console()
+    names = ["scores.json", "scores.csv", "scores.md"]
+    by_json, by_csv, by_markdown = (tmp_path / name for name in names)
+    score_file(
+        path,
+        by=["dialect", "age_group,gender"],
+        json_path=by_json,
+        csv_path=by_csv,
+        markdown_path=by_markdown,
+        console=console,
+    )
+    shown = console.export_text().replace(f"{tmp_path}/", "")
+    (tmp_path / "scores.txt").write_text(shown, encoding="utf-8")
+    for name in [*names, "scores.txt"]:
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        if "UPDATE_GOLDEN" in os.environ:
+            (GOLDEN / name).write_text(text, encoding="utf-8")
+        assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
+
+
+def test_csv_and_json_tell_the_same(predictions: Path) -> None:
+    path = predictions.with_name("scores.csv")
+    scores = score_file(predictions, csv_path=path, console=_console())
+    lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    assert [line["group"] for line in lines] == list(scores.to_pandas()["group"])
+    assert float(lines[0]["wer"]) == scores.to_dict()["overall"]["wer"]["value"]
+
+
+def test_a_partial_file_is_scored_with_a_warning(predictions: Path) -> None:
+    _evaluation(predictions, {"rows_in_split": {"test": 5}})
+    console = _console()
+    assert score_file(predictions, console=console).is_partial
+    shown = console.export_text()
+    assert "warning: the predictions are partial: 4 of 5 rows" in shown
+    assert "4 rows scored of 5 in the split" in shown
+
+
+def test_a_whole_file_is_scored_without_a_warning(predictions: Path) -> None:
+    _evaluation(predictions, {"rows_in_split": {"test": 3, "dev": 1}})
+    console = _console()
+    assert not score_file(predictions, console=console).is_partial
+    assert "warning" not in console.export_text()
+
+
+def test_more_rows_than_the_split_has_are_refused(predictions: Path) -> None:
+    _evaluation(predictions, {"rows_in_split": {"test": 3}})
+    with pytest.raises(PredictionsError, match="has 4 rows, but the split has 3"):
+        score_file(predictions, console=_console())
+
+
+@pytest.mark.parametrize("evaluation", [{}, [], {"rows_in_split": 4}, {"rows_in_split": {"t": []}}])
+def test_an_unreadable_evaluation_file_is_refused(predictions: Path, evaluation: Any) -> None:
+    _evaluation(predictions, evaluation)
+    with pytest.raises(PredictionsError, match=r'evaluation.json: expected .*"rows_in_split"'):
+        score_file(predictions, console=_console())
+
+
+def _evaluation(predictions: Path, document: Any) -> None:
+    predictions.with_name("evaluation.json").write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_an_unknown_column_is_refused_with_the_known_ones(predictions: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"'dialekt' is no column .* they have corpus, split, .* duration"
+    ):
+        score_file(predictions, by=["dialekt"], console=_console())
+
+
+def test_markup_in_a_label_is_shown_as_text_everywhere(tmp_path: Path) -> None:
+    label = "<script>alert(1)</script>[red]|*"
+    path = tmp_path / "predictions.jsonl"
+    write_predictions(path, [prediction("a", "ja", "ja", dialect=label)])
+    console = _console()
+    page, block = tmp_path / "report.html", tmp_path / "block.md"
+    score_file(path, console=console, html_path=page, markdown_path=block)
+    assert label in console.export_text()
+    assert "<script>alert" not in page.read_text(encoding="utf-8")
+    assert "\\<script\\>alert(1)\\</script\\>\\[red\\]\\|\\*" in block.read_text(encoding="utf-8")
+
+
+def test_what_a_filter_leaves_out_is_told(predictions: Path) -> None:
+    rows = [*four_rows(), prediction("e", "ja", "ja", duration=0.5)]
+    write_predictions(predictions, rows)
+    console = _console()
+    score_file(predictions, settings=Settings(row_filter="coral"), console=console)
+    assert "4 rows scored (1 left out: 0.5 s or shorter)" in console.export_text()
