@@ -6,7 +6,6 @@ where it was interrupted, and so does the demo.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from rich.console import Console
 from danish_asr.convert import convert
 from danish_asr.corpora import open_source
 from danish_asr.corpora.synthetic import synthesise
+from danish_asr.cpus import usable_cpus
 from danish_asr.errors import RunError
 from danish_asr.report import score_file
 from danish_asr.schema import CARDS_DIR
@@ -50,9 +50,9 @@ def run_demo(root: Path, *, overrides: Sequence[str] = (), console: Console | No
     started = time.monotonic()
 
     console.rule("1/5  Danish speech, synthesised")
-    synthesise(source, console=console)
+    synthesise(source, workers=usable_cpus())
     console.rule("2/5  Conversion to the dataset")
-    convert(open_source(str(source)), dataset, name=DATASET, workers=os.cpu_count() or 1)
+    convert(open_source(str(source)), dataset, name=DATASET, workers=usable_cpus())
     console.rule("3/5  Training a tiny CTC model from scratch")
     _recipe(RECIPE, run, dataset, overrides)
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")
