@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 
-from danish_asr.convert import Summary, convert
-from danish_asr.corpora.coral import open_folder
+from danish_asr.convert import convert
+from danish_asr.corpora import open_source
+from danish_asr.dataset_manifest import Manifest
 from danish_asr.work_units import ConvertOptions
 
 TEXTS = (
@@ -146,10 +147,10 @@ def build_dataset(
     name: str = "tiny",
     options: ConvertOptions | None = None,
     **source: Any,
-) -> Summary:
+) -> Manifest:
     """Build a small dataset below ``root`` from `build_source`, made with ``source``'s arguments.
 
     The source is left beside it, in ``<root>.source``.
     """
     folder = build_source(root.with_name(root.name + ".source"), **source)
-    return convert(open_folder(folder), root, name=name, options=options)
+    return convert(open_source(str(folder)), root, name=name, options=options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ class AudioError(Exception):
 
 
 def to_flac(
-    encoded: bytes,
+    audio: bytes | Path,
     *,
     start: float = 0.0,
     seconds: float | None = None,
@@ -32,7 +33,7 @@ def to_flac(
     """Convert an audio file of any format that libsndfile reads (WAV, FLAC, MP3, OGG, ...).
 
     Args:
-        encoded: The whole file. Not modified.
+        audio: The whole file, or its path.
         start: Seconds to skip.
         seconds: Seconds to take after them; None for the rest.
         max_seconds: Longest utterance to accept.
@@ -43,7 +44,7 @@ def to_flac(
     Raises:
         AudioError: The audio is undecodable, empty, too long or has non-finite samples.
     """
-    samples, rate = decode(encoded, start=start, seconds=seconds, max_seconds=max_seconds)
+    samples, rate = decode(audio, start=start, seconds=seconds, max_seconds=max_seconds)
     mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1)
     if not np.isfinite(mono).all():
         raise AudioError("non-finite samples")
@@ -55,7 +56,7 @@ def to_flac(
 
 
 def decode(
-    encoded: bytes,
+    audio: bytes | Path,
     *,
     start: float = 0.0,
     seconds: float | None = None,
@@ -68,8 +69,10 @@ def decode(
     Raises:
         AudioError: The audio is undecodable, too long or not there at all.
     """
+    if isinstance(audio, Path) and not audio.is_file():
+        raise AudioError("audio file missing")
     try:
-        with soundfile.SoundFile(io.BytesIO(encoded)) as file:
+        with soundfile.SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else audio) as file:
             first = round(start * file.samplerate)
             left = file.frames - first
             frames = left if seconds is None else min(left, round(seconds * file.samplerate))

@@ -101,23 +101,51 @@ def synthesize(
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(help="A folder with CoRal's Parquet files.")],
-    name: Annotated[str, typer.Option(help="Name of the dataset's card.")],
+    source: Annotated[str | None, typer.Argument(help="KIND:WHERE, see --list.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the dataset's card.")] = None,
     out: Annotated[Path, typer.Option(help="The dataset's root.")] = Path("data/parquet"),
+    corpus: Annotated[str | None, typer.Option(help="Name of a corpus other than CoRal.")] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="OURS=THEIRS, such as text=sentence. May be repeated."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split of the whole source, if file names do not tell.")
+    ] = None,
     max_drop: Annotated[float, typer.Option(help="Largest share of rows to leave out.")] = 0.05,
+    max_seconds: Annotated[float, typer.Option(help="Leave longer utterances out.")] = 600.0,
+    shard_rows: Annotated[int, typer.Option(help="Most source rows per shard.")] = 1000,
     workers: Annotated[int | None, typer.Option(help="Processes; default: all CPUs.")] = None,
+    engine: Annotated[str, typer.Option(help="processes or ray.")] = "processes",
+    address: Annotated[
+        str | None, typer.Option(help="The Ray cluster; default: this machine.")
+    ] = None,
+    shard: Annotated[str | None, typer.Option(help="Do only part I of N, written I/N.")] = None,
+    finish: Annotated[bool, typer.Option(help="Complete a dataset of converted parts.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
     """Convert a corpus to 16 kHz FLAC in Parquet, with ledger, manifest and cards."""
-    from danish_asr.convert import convert as run  # noqa: PLC0415
-    from danish_asr.corpora import open_source  # noqa: PLC0415
-    from danish_asr.cpus import usable_cpus  # noqa: PLC0415
+    from danish_asr import convert_command as command  # noqa: PLC0415 - only this command
+    from danish_asr.corpora import SourceOptions  # noqa: PLC0415
+    from danish_asr.work_units import ConvertOptions  # noqa: PLC0415
 
-    run(
-        open_source(source),
-        out,
-        name=name,
-        workers=workers or usable_cpus(),
-        max_drop=max_drop,
+    if list_:
+        command.print_readers()
+        return
+    command.run_command(
+        command.ConvertCommand(
+            source=source,
+            name=name,
+            out=out,
+            source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
+            options=ConvertOptions(max_seconds=max_seconds, shard_rows=shard_rows),
+            workers=workers,
+            engine=engine,
+            address=address,
+            max_drop=max_drop,
+            shard=shard,
+            finish=finish,
+        )
     )
 
 

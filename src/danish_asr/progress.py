@@ -1,19 +1,20 @@
-"""Tell how a conversion gets on: a live display, or a line a minute if not a terminal."""
+"""Tell how a conversion gets on: a live display, or a line a minute if there is no terminal."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from typing_extensions import Self
 
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.dataset_manifest import Manifest, seconds
 from danish_asr.shard import Record
 
-_SECONDS_PER_HOUR: Final = 3600
 _INTERVAL: Final = 60.0
 """Seconds between two plain lines."""
 
@@ -27,10 +28,12 @@ class ConversionProgress:
     def __init__(self, total: int, console: Console | None = None) -> None:
         self._total = total
         self._console = console or Console(stderr=True)
-        self._rows = self._samples = self._dropped = 0
+        self.dropped = 0
+        """Rows in the ledger so far."""
+        self._resumed = self._rows = self._samples = 0
         self._begin = self._told = time.monotonic()
         self._display = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("converting"),
             BarColumn(),
             TextColumn("{task.completed:,}/{task.total:,} rows"),
             TextColumn("{task.fields[rates]}"),
@@ -38,7 +41,7 @@ class ConversionProgress:
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._display.add_task("converting", total=total, rates="")
+        self._task = self._display.add_task("", total=total, rates="")
 
     def __enter__(self) -> Self:
         self._display.start()
@@ -54,26 +57,59 @@ class ConversionProgress:
         if not self._console.is_terminal:
             self._print_line()
 
+    def resume(self, records: Iterable[Record]) -> None:
+        """Count what earlier runs finished; rates are those of this run."""
+        for record in records:
+            self._resumed += record.rows + len(record.dropped)
+            self.dropped += len(record.dropped)
+        self._display.update(self._task, completed=self._resumed)
+
     def advance(self, record: Record) -> None:
         """Count a finished unit."""
         self._rows += record.rows + len(record.dropped)
         self._samples += record.samples
-        self._dropped += len(record.dropped)
-        self._display.update(self._task, completed=self._rows, rates=self._rates())
+        self.dropped += len(record.dropped)
+        self._display.update(self._task, completed=self._done, rates=self._rates())
         if not self._console.is_terminal and time.monotonic() - self._told >= _INTERVAL:
             self._print_line()
 
+    @property
+    def _done(self) -> int:
+        return self._resumed + self._rows
+
     def _rates(self) -> str:
         elapsed = max(time.monotonic() - self._begin, 1e-3)
-        hours = self._samples / SAMPLE_RATE / _SECONDS_PER_HOUR
+        hours = seconds(self._samples) / 3600
         rates = f"{self._rows / elapsed:,.0f} rows/s  {hours / elapsed:.2f} audio-hours/s"
-        return f"{rates}  {self._dropped:,} dropped"
+        return f"{rates}  {self.dropped:,} dropped"
 
     def _print_line(self) -> None:
         self._told = time.monotonic()
         elapsed = self._told - self._begin
-        left = elapsed * (self._total - self._rows) / self._rows if self._rows else 0.0
+        left = f"{elapsed * (self._total - self._done) / self._rows:,.0f} s" if self._rows else "?"
         self._console.print(
-            f"converted {self._rows:,}/{self._total:,} rows  {self._rates()}  {left:,.0f} s left",
+            f"converted {self._done:,}/{self._total:,} rows  {self._rates()}  ETA {left}",
             highlight=False,
+            soft_wrap=True,
+        )
+
+
+def print_summary(manifest: Manifest, console: Console) -> None:
+    """Tell what a finished dataset holds, and what was left out why."""
+    console.print(
+        f"{manifest.name}: {manifest.rows:,} rows, {manifest.hours:.2f} hours; "
+        f"{manifest.dropped_rows:,} of {manifest.source_rows:,} source rows are in the ledger",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if manifest.dropped:
+        table = Table("reason", "dialect", "rows", title="Rows in the ledger")
+        for entry in manifest.dropped:
+            table.add_row(entry.reason, entry.dialect or "not said", f"{entry.rows:,}")
+        console.print(table)
+    for dialect, rows in manifest.unmapped_dialects.items():
+        console.print(
+            f"unknown dialect name, kept as it is: {dialect} ({rows:,} rows)",
+            highlight=False,
+            soft_wrap=True,
         )

@@ -13,8 +13,8 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any, Final, TypeVar
 
 from danish_asr.errors import DanishAsrError
@@ -41,64 +41,61 @@ def run_in_processes(
         DanishAsrError: A task raised it, or a worker was killed.
     """
     waiting = iter(items)
-    busy: dict[Connection, BaseProcess] = {}
+    busy: dict[Any, _Worker] = {}
     try:
-        for _ in range(workers):
-            _hand_out(waiting, busy, *_start(task))
+        for item in islice(waiting, workers):
+            worker = _Worker(task)
+            busy[worker.connection] = worker
+            worker.connection.send(item)
         while busy:
             for connection in wait(list(busy)):
-                assert isinstance(connection, Connection)
-                process = busy.pop(connection)
-                result = _receive(connection, process)
-                if fresh:
-                    connection.close()
-                    process.join()
-                    connection, process = _start(task)  # noqa: PLW2901 - the next worker
-                _hand_out(waiting, busy, connection, process)
+                worker = busy[connection]
+                result = worker.receive()
+                del busy[connection]
+                for item in islice(waiting, 1):
+                    if fresh:
+                        worker.dismiss()
+                        worker = _Worker(task)
+                    busy[worker.connection] = worker
+                    worker.connection.send(item)
+                if worker.connection not in busy:
+                    worker.dismiss()
                 yield result
     finally:
         # Whatever ended the run, what is unfinished will be done again; waiting would only delay.
-        for connection, process in busy.items():
-            process.kill()
-            process.join()
-            connection.close()
+        for worker in busy.values():
+            worker.process.kill()
+            worker.dismiss()
 
 
-def _start(task: Callable[[Any], Any]) -> tuple[Connection, BaseProcess]:
-    ours, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=_serve, args=(theirs, task), daemon=True)
-    process.start()
-    theirs.close()
-    return ours, process
+class _Worker:
+    """A process that works on what it is sent, one item after the other."""
 
+    def __init__(self, task: Callable[[Any], Any]) -> None:
+        self.connection, theirs = _SPAWN.Pipe()
+        self.process = _SPAWN.Process(target=_serve, args=(theirs, task), daemon=True)
+        self.process.start()
+        theirs.close()
 
-def _hand_out(
-    waiting: Iterator[Any],
-    busy: dict[Connection, BaseProcess],
-    connection: Connection,
-    process: BaseProcess,
-) -> None:
-    """Give a worker the next item, or send it home."""
-    for item in waiting:
-        connection.send(item)
-        busy[connection] = process
-        return
-    connection.close()
-    process.join()
+    def receive(self) -> Any:
+        """The result of the item that was sent; what the task raised is raised here."""
+        try:
+            succeeded, value = self.connection.recv()
+        except EOFError:
+            self.process.join()
+            raise DanishAsrError(
+                f"a worker process was killed (exit code {self.process.exitcode}), most likely "
+                "because memory ran out; run the same command again to continue, with fewer "
+                "--workers"
+            ) from None
+        if succeeded:
+            return value
+        raise value
 
-
-def _receive(connection: Connection, process: BaseProcess) -> Any:
-    try:
-        succeeded, value = connection.recv()
-    except EOFError:
-        process.join()
-        raise DanishAsrError(
-            f"a worker process was killed (exit code {process.exitcode}), most likely because "
-            "memory ran out; run the same command again to continue, with fewer --workers"
-        ) from None
-    if succeeded:
-        return value
-    raise value
+    def dismiss(self) -> None:
+        """Let the process end, and wait for it."""
+        self.connection.close()
+        self.process.join()
 
 
 def _serve(connection: Connection, task: Callable[[Any], Any]) -> None:

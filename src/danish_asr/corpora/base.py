@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -45,7 +46,7 @@ class Utterance:
         row: Position in its file, from 0.
         id: Unique in a corpus that is in order; conversion checks it.
         text: The transcript, or None.
-        audio: An encoded audio file, or None.
+        audio: An encoded audio file, or the path of one, or None.
         speaker: Who speaks.
         start: Seconds into ``audio`` at which the utterance begins.
         seconds: Length of the utterance; None for all of ``audio`` from ``start``.
@@ -55,7 +56,7 @@ class Utterance:
     row: int
     id: str
     text: str | None
-    audio: bytes | None
+    audio: bytes | Path | None
     speaker: Speaker
     start: float = 0.0
     seconds: float | None = None

@@ -1,17 +1,18 @@
 """Read corpora that lie in Parquet files as the ``datasets`` library writes them.
 
-Audio is taken as the encoded bytes that stand in the file; nothing here decodes it. Columns are
-streamed, so that memory does not grow with the file.
+Audio is taken as the encoded bytes that stand in the file; nothing here decodes it. Rows are
+streamed, so that memory is bounded by a row group, not by a file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import IO, Any, Final
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,38 +21,19 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.corpora.base import SourceFile, Utterance
-from danish_asr.corpora.metadata import speaker
+from danish_asr.corpora.columns import Columns, utterance
+from danish_asr.corpora.location import Location
 from danish_asr.errors import SourceError
+from danish_asr.schema import SPLIT_ALIASES, SPLITS
 
 _BATCH_ROWS: Final = 16
-"""Rows decoded from Parquet at a time: 16 utterances of 10 s at 48 kHz are 15 MB."""
+"""Rows taken from Arrow at a time: 16 utterances of 10 s at 48 kHz are 15 MB."""
 
 _BUFFER: Final = 1 << 20
 _EDGE: Final = 1 << 16
 """Bytes at each end of a file that its fingerprint covers; the Parquet footer lies in the last."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Which columns of a corpus hold what; None where there is no such column."""
-
-    text: str = "text"
-    audio: str = "audio"
-    id: tuple[str, ...] = ()
-    """Joined with ``_``; without any, the file's name and the row make the id."""
-    speaker_id: str | None = None
-    dialect: str | None = None
-    age: str | None = None
-    gender: str | None = None
-    country_birth: str | None = None
-    validated: str | None = None
-    """Rows that say "rejected" here are refused."""
-
-    def names(self) -> tuple[str, ...]:
-        """All columns that are read, those that a file may lack included."""
-        optional = (self.speaker_id, self.dialect, self.age, self.gender, self.country_birth)
-        named = (*self.id, self.text, self.audio, *optional, self.validated)
-        return tuple(name for name in named if name is not None)
+_SPLIT_NAME: Final = re.compile(r"^([a-z]+)(?=[-_.]|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,103 +42,113 @@ class ParquetSource:
 
     Attributes:
         name: What the user asked for.
-        root: The directory that file names are relative to.
+        location: Where the files are; their names are relative to its root.
         files: The files, in the order of their names.
         columns: The columns of each corpus.
-        fs: Where the files are.
     """
 
     name: str
-    root: str
+    location: Location
     files: tuple[SourceFile, ...]
     columns: Mapping[str, Columns]
-    fs: AbstractFileSystem = field(default_factory=LocalFileSystem)
 
     def ids(self, file: SourceFile) -> pa.Array:
         """See `Source.ids`. Reads the id columns only."""
         columns = self.columns[file.corpus].id
-        rows = pa.array([f"{file.name}:{row}" for row in range(file.rows)], pa.string())
-        if not columns:
-            return rows
+        by_position = pa.array([f"{file.name}:{row}" for row in range(file.rows)], pa.string())
         with self._open(file) as parquet:
+            if not columns or not set(columns) <= set(parquet.schema_arrow.names):
+                return by_position
             table = parquet.read(list(columns))
         parts = [table[name].combine_chunks().cast(pa.string()) for name in columns]
-        return pc.coalesce(pc.binary_join_element_wise(*parts, "_"), rows)
+        return pc.coalesce(pc.binary_join_element_wise(*parts, "_"), by_position)
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         """See `Source.read`."""
         columns = self.columns[file.corpus]
         groups, first = _groups_between(file.chunks, start, stop)
         with self._open(file) as parquet:
-            present = set(parquet.schema_arrow.names)
             batches = parquet.iter_batches(
                 batch_size=_BATCH_ROWS,
                 row_groups=groups,
-                columns=[name for name in columns.names() if name in present],
+                columns=columns.among(parquet.schema_arrow.names),
                 use_threads=False,
             )
             for row, values in enumerate(_rows(batches), start=first):
                 if row >= stop:
                     return
                 if row >= start:
-                    yield self._utterance(file, row, values, columns)
+                    values[columns.audio] = self._audio(file, values.get(columns.audio))
+                    yield utterance(values, columns, row=row, position=f"{file.name}:{row}")
 
     def check_unchanged(self, file: SourceFile) -> None:
-        """See `Source.check_unchanged`."""
-        path = self._path(file)
-        if not self.fs.exists(path):
-            raise SourceError(f"{path}: the file was there when the conversion began, and is gone")
-        if stamp(self.fs, path) != file.stamp:
-            raise SourceError(f"{path}: the file has changed since the conversion began")
+        """See `Source.check_unchanged`. A revision of the hub cannot change."""
+        if file.stamp:
+            check_stamp(Path(self._path(file)), file.stamp)
 
-    def _utterance(
-        self, file: SourceFile, row: int, values: dict[str, Any], columns: Columns
-    ) -> Utterance:
-        def value(column: str | None) -> Any:
-            return None if column is None else values.get(column)
-
-        parts = [value(column) for column in columns.id]
-        has_id = bool(parts) and all(part is not None for part in parts)
-        refused = str(value(columns.validated)).strip().lower() == "rejected"
-        return Utterance(
-            row=row,
-            id="_".join(str(part) for part in parts) if has_id else f"{file.name}:{row}",
-            text=value(columns.text),
-            audio=self._audio(file, value(columns.audio)),
-            speaker=speaker(
-                speaker_id=value(columns.speaker_id),
-                dialect=value(columns.dialect),
-                age=value(columns.age),
-                gender=value(columns.gender),
-                country_birth=value(columns.country_birth),
-            ),
-            refused="rejected" if refused else None,
-        )
-
-    def _audio(self, file: SourceFile, value: Any) -> bytes | None:
+    def _audio(self, file: SourceFile, value: Any) -> bytes | Path | None:
         """Embedded bytes, or else the file that a path beside the Parquet file names."""
         if not isinstance(value, dict):
             return value if isinstance(value, bytes) else None
         if value.get("bytes") is not None:
             return bytes(value["bytes"])
-        if value.get("path"):
-            beside = PurePosixPath(self._path(file)).parent / str(value["path"])
-            if self.fs.isfile(str(beside)):
-                return bytes(self.fs.cat_file(str(beside)))
+        if value.get("path") and isinstance(self.location.fs, LocalFileSystem):
+            return Path(self._path(file)).parent / str(value["path"])
         return None
 
     def _path(self, file: SourceFile) -> str:
-        return f"{self.root}/{file.name}"
+        return f"{self.location.root}/{file.name}"
 
     @contextmanager
     def _open(self, file: SourceFile) -> Iterator[pq.ParquetFile]:
-        with open_parquet(self.fs, self._path(file)) as parquet:
+        path = self._path(file)
+        with open_parquet(self.location.fs, path) as parquet:
             try:
                 yield parquet
-            except (pa.ArrowInvalid, OSError) as error:
-                raise SourceError(
-                    f"{self._path(file)}: cannot be read to its end ({error}); fetch it again"
-                ) from error
+            except (pa.ArrowException, OSError) as error:
+                raise SourceError(f"{path}: damaged ({error}); fetch it again") from error
+
+
+def open_parquet_files(
+    name: str,
+    location: Location,
+    *,
+    corpus_of: Mapping[str, str],
+    columns: Mapping[str, Columns],
+    split: str | None = None,
+) -> ParquetSource:
+    """List Parquet files as a source.
+
+    Args:
+        name: What the user asked for.
+        location: Where the files are.
+        corpus_of: The corpus of each path; paths begin with the location's root.
+        columns: The columns of each corpus.
+        split: The split of all of them; None to tell it from their names.
+
+    Raises:
+        SourceError: There are no rows, or a file is unusable.
+    """
+    files = [
+        _inspect(location, path, corpus, columns[corpus], split)
+        for path, corpus in corpus_of.items()
+    ]
+    if not sum(file.rows for file in files):
+        what = "rows" if files else "Parquet files"
+        of = f" of the subset '{location.subset}'" if location.subset else ""
+        raise SourceError(f"{name}: the source is empty, it has no {what}{of}")
+    return ParquetSource(name=name, location=location, files=tuple(files), columns=columns)
+
+
+def find_parquet(location: Location) -> list[str]:
+    """All Parquet files below a location, in order."""
+    return sorted(str(path) for path in location.fs.find(location.root) if _is_parquet(str(path)))
+
+
+def column_names(location: Location, path: str) -> list[str]:
+    """Names of a Parquet file's columns."""
+    with open_parquet(location.fs, path) as parquet:
+        return list(parquet.schema_arrow.names)
 
 
 @contextmanager
@@ -166,30 +158,78 @@ def open_parquet(fs: AbstractFileSystem, path: str) -> Iterator[pq.ParquetFile]:
     Raises:
         SourceError: It is no Parquet file, or one whose end is missing.
     """
-    stream = _open_stream(fs, path)
+    local = isinstance(fs, LocalFileSystem)
+    # Arrow's own reader of local files spares a copy and the GIL, and streams pages. Elsewhere
+    # every read is a request, so it fetches what is needed of a row group in a few large ones.
+    stream = path if local else fs.open(path, "rb", cache_type="none")
     try:
-        parquet = pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False)
-    except (pa.ArrowInvalid, OSError) as error:
+        parquet = pq.ParquetFile(stream, buffer_size=_BUFFER if local else 0, pre_buffer=not local)
+    except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path}: no complete Parquet file ({error}); fetch it again") from error
     with parquet:
         yield parquet
 
 
-def _open_stream(fs: AbstractFileSystem, path: str) -> str | IO[bytes]:
-    # Arrow's own reader of local files spares a copy and the GIL.
-    if isinstance(fs, LocalFileSystem):
-        return path
-    stream: IO[bytes] = fs.open(path, "rb")
-    return stream
+def split_of(path: PurePosixPath) -> str:
+    """Our name for the split that a file belongs to, from its name or a folder above it.
+
+    Raises:
+        SourceError: Neither names a split.
+    """
+    for part in (path.name, *reversed(path.parent.parts)):
+        match = _SPLIT_NAME.match(part)
+        split = SPLIT_ALIASES.get(match[1], match[1]) if match else None
+        if split in SPLITS:
+            return split
+    known = ", ".join((*SPLITS, *SPLIT_ALIASES))
+    raise SourceError(
+        f"{path}: the name tells no split; let it begin with one of {known}, or name the split of "
+        "the whole source with --split"
+    )
 
 
-def fingerprint(fs: AbstractFileSystem, path: str) -> str:
-    """Digest of a file's size and of both its ends.
+def stamp(path: Path) -> str:
+    """Size and time of change of a local file."""
+    status = path.stat()
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def check_stamp(path: Path, expected: str) -> None:
+    """Raise `SourceError` if a file is gone or was changed."""
+    if not path.is_file():
+        raise SourceError(f"{path}: was there when the conversion began, and is gone")
+    if stamp(path) != expected:
+        raise SourceError(f"{path}: has changed since the conversion began")
+
+
+def _inspect(
+    location: Location, path: str, corpus: str, columns: Columns, split: str | None
+) -> SourceFile:
+    relative = PurePosixPath(path).relative_to(location.root)
+    with open_parquet(location.fs, path) as parquet:
+        columns.check(parquet.schema_arrow.names, path)
+        footer = parquet.metadata
+        chunks = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+    return SourceFile(
+        name=str(relative),
+        corpus=corpus,
+        split=split or split_of(relative),
+        chunks=chunks,
+        fingerprint=_fingerprint(location.fs, path),
+        stamp=stamp(Path(path)) if isinstance(location.fs, LocalFileSystem) else "",
+    )
+
+
+def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
+    """What changes with the content: the hub's digest, or one of size and both ends.
 
     A Parquet file's last bytes hold the offset and size of every column chunk, so that other
     content gives another fingerprint, without reading gigabytes.
     """
-    size = int(fs.size(path))
+    info = fs.info(path)
+    if blob := info.get("blob_id"):
+        return str(blob)
+    size = int(info["size"])
     digest = hashlib.sha256(str(size).encode())
     with fs.open(path, "rb") as stream:
         digest.update(stream.read(_EDGE))
@@ -198,12 +238,8 @@ def fingerprint(fs: AbstractFileSystem, path: str) -> str:
     return digest.hexdigest()
 
 
-def stamp(fs: AbstractFileSystem, path: str) -> str:
-    """Size and time of change of a local file; what identifies the blob elsewhere."""
-    info = fs.info(path)
-    if isinstance(fs, LocalFileSystem):
-        return f"{info['size']}-{info['mtime']}"
-    return str(info.get("blob_id") or fs.ukey(path))
+def _is_parquet(path: str) -> bool:
+    return path.endswith(".parquet") and not PurePosixPath(path).name.startswith(".")
 
 
 def _groups_between(chunks: tuple[int, ...], start: int, stop: int) -> tuple[list[int], int]:
