@@ -83,6 +83,44 @@ def score(
 
 
 @app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="The predictions.jsonl of run A.")],
+    b: Annotated[Path, typer.Argument(help="The predictions.jsonl of run B, over the same rows.")],
+    *,
+    profile: Annotated[str, typer.Option(help="Text profile: raw, coral or rye.")] = "coral",
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="A column, or columns joined by commas, to group by. May be repeated."),
+    ] = None,
+    row_filter: Annotated[str, typer.Option("--filter", help="Rows: all or coral.")] = "all",
+    denominator: Annotated[
+        str, typer.Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")
+    ] = "standard",
+    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
+    json: Annotated[Path | None, typer.Option(help="Write the comparison as JSON.")] = None,
+) -> None:
+    """Compare two runs over the same rows: differences with intervals and a test by speaker."""
+    from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
+    from danish_asr.report import compare_files  # noqa: PLC0415
+    from danish_asr.scores import DEFAULT_BY, Settings  # noqa: PLC0415
+
+    compare_files(
+        a,
+        b,
+        by=by or DEFAULT_BY,
+        settings=Settings(
+            profile=profile,
+            row_filter=row_filter,
+            denominator=denominator_named(denominator),
+            resamples=resamples,
+            seed=seed,
+        ),
+        json_path=json,
+    )
+
+
+@app.command()
 def synthesize(
     folder: Annotated[Path, typer.Argument(help="Where the corpus goes.")],
     seed: Annotated[int, typer.Option(help="Fixes every byte.")] = 1,
@@ -146,6 +184,27 @@ def convert(
             shard=shard,
             finish=finish,
         )
+    )
+
+
+@app.command()
+def verify(
+    root: Annotated[Path, typer.Argument(help="A built dataset.")] = Path("data/parquet"),
+    sample: Annotated[
+        int | None, typer.Option(help="Decode only so many rows, spread over all; default: all.")
+    ] = None,
+    allow_shared: Annotated[
+        list[str] | None,
+        typer.Option(help="speakers or sentences: that splits share them is no fault."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: all CPUs.")] = None,
+) -> None:
+    """Read a built dataset back and report all its faults at once."""
+    from danish_asr.cpus import usable_cpus  # noqa: PLC0415 - only this command
+    from danish_asr.verify import verify_command  # noqa: PLC0415
+
+    verify_command(
+        root, sample=sample, workers=workers or usable_cpus(), allow_shared=allow_shared or ()
     )
 
 

@@ -76,7 +76,7 @@ def why_not_resolvable(words: IntArray, per_speaker: FloatArray) -> str | None:
         return f"{people}, {MIN_SPEAKERS} needed"
     share = words.max() / max(words.sum(), 1)
     if share > MAX_SHARE:
-        return f"one speaker has {share:.0%} of the words"
+        return f"one speaker has {100 * share:.0f} % of the words"
     if np.ptp(per_speaker) == 0:
         return "every speaker has the same value"
     return None

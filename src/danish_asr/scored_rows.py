@@ -105,14 +105,16 @@ class ScoredRows:
     """Rows in the order of the file, those that the row filter left out excepted.
 
     Attributes:
-        counts: (rows, 9), see ``COUNT_COLUMNS``.
+        counts: (rows, 9), see ``COUNT_COLUMNS``; two runs side by side have 18 columns.
         ids: Of each row.
+        lines: In the file, of each row, counted from 1.
         fingerprints: A hash of each row's raw reference, valid within this process.
         left_out: Rows that the filter left out, by reason.
     """
 
     counts: IntArray
     ids: tuple[str, ...]
+    lines: IntArray
     fingerprints: IntArray
     left_out: Mapping[str, int]
     factors: Mapping[str, _Factor]
@@ -126,30 +128,32 @@ class ScoredRows:
         """Sum the counts per group and speaker; bands in their order, names by alphabet."""
         if not self.ids:
             return []
-        codes = [np.asarray(self.factors[column].codes) for column in (*columns, "speaker_id")]
-        cells, cell_of_row = np.unique(np.stack(codes), axis=1, return_inverse=True)
-        sums = np.zeros((cells.shape[1], COUNT_COLUMNS), np.int64)
-        np.add.at(sums, cell_of_row.reshape(-1), self.counts)
-        # np.unique sorts by the group's codes first, so a group's cells are neighbours.
-        group_codes, begins = np.unique(cells[:-1], axis=1, return_index=True)
-        if not columns:
-            begins = np.zeros(1, np.int64)
-            group_codes = np.zeros((0, 1), np.int64)
-        ends = [*begins[1:].tolist(), cells.shape[1]]
+        # Speakers are the last digit of a mixed-radix number, so a group's cells are neighbours.
+        names = (*columns, "speaker_id")
+        radices = tuple(len(self.factors[name].code_of) for name in names)
+        codes = tuple(np.asarray(self.factors[name].codes) for name in names)
+        cells, cell_of_row = np.unique(np.ravel_multi_index(codes, radices), return_inverse=True)
+        sums = np.stack(
+            [np.bincount(cell_of_row, weights=column) for column in self.counts.T], axis=1
+        ).astype(np.int64)
+        group_of_cell, speaker_of_cell = np.divmod(cells, radices[-1])
+        group_codes, begins = np.unique(group_of_cell, return_index=True)
+        ends = [*begins[1:].tolist(), len(cells)]
         speakers = self.factors["speaker_id"].labels
         groups = [
             GroupSums(
-                values=self._labels(columns, group_codes[:, index].tolist()),
-                speakers=tuple(speakers[code] for code in cells[-1, begin:end].tolist()),
+                values=self._labels(columns, int(code), radices[:-1]),
+                speakers=tuple(speakers[speaker] for speaker in speaker_of_cell[begin:end]),
                 sums=sums[begin:end],
             )
-            for index, (begin, end) in enumerate(zip(begins.tolist(), ends, strict=True))
+            for code, begin, end in zip(group_codes, begins.tolist(), ends, strict=True)
         ]
         return sorted(groups, key=lambda group: _sort_key(columns, group.values))
 
-    def _labels(self, columns: Sequence[str], codes: Sequence[int]) -> GroupKey:
+    def _labels(self, columns: Sequence[str], code: int, radices: tuple[int, ...]) -> GroupKey:
+        codes = np.unravel_index(code, radices) if columns else ()
         pairs = zip(columns, codes, strict=True)
-        return tuple(self.factors[column].labels[code] for column, code in pairs)
+        return tuple(self.factors[column].labels[int(code)] for column, code in pairs)
 
 
 def _sort_key(columns: Sequence[str], values: GroupKey) -> list[tuple[bool, int, str]]:
@@ -181,10 +185,10 @@ def score_rows(
     factors = {column: _Factor() for column in ("speaker_id", *columns)}
     unseen = set(factors) - set(COLUMNS) - set(BANDS)
     extra: set[str] = set()
-    counts, fingerprints = array("i"), array("q")
+    counts, lines, fingerprints = array("i"), array("i"), array("q")
     ids: list[str] = []
     left_out: Counter[str] = Counter()
-    for row in predictions:
+    for line, row in enumerate(predictions, start=1):
         if row.extra:
             extra |= row.extra.keys()
         if reason := reason_of(row):
@@ -193,6 +197,7 @@ def score_rows(
         errors = count_errors(normalise(row.reference), normalise(row.hypothesis))
         counts.extend(errors.to_tuple())
         ids.append(row.id)
+        lines.append(line)
         fingerprints.append(hash(row.reference))
         for column, factor in factors.items():
             factor.add(_value(row, column, errors))
@@ -201,6 +206,7 @@ def score_rows(
     return ScoredRows(
         counts=np.array(counts, np.int64).reshape(-1, COUNT_COLUMNS),
         ids=tuple(ids),
+        lines=np.array(lines, np.int64),
         fingerprints=np.array(fingerprints, np.int64),
         left_out=left_out,
         factors=factors,

@@ -6,8 +6,8 @@ from danish_asr.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
 from danish_asr.scores import Gap, Grouping, Scores
 
 INTERVAL_NOTE = (
-    f"not resolvable: an interval needs {MIN_SPEAKERS} speakers, none of them with more than "
-    f"{MAX_SHARE:.0%} of the words"
+    f"not resolvable: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with more "
+    f"than {100 * MAX_SHARE:.0f} % of the words"
 )
 
 
