@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fairseq2.assets import AssetCard, AssetStore
+from fairseq2.assets import AssetCard, AssetCardError, AssetStore
 from fairseq2.composition import _register_library
 from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
 from fairseq2.data.tokenizers import Tokenizer, TokenizerFamily, resolve_tokenizer_reference
@@ -67,12 +67,24 @@ class Assets:
 
     def _names_of(self, kind: str) -> list[str]:
         names = {name.removesuffix("@") for name in self._store.asset_names if name.endswith("@")}
-        cards = {name: self._store.maybe_retrieve_card(name) for name in names}
-        return sorted(n for n, c in cards.items() if c and c.has_field(f"{kind}_family"))
+        return sorted(name for name in names if self._is_a(kind, name))
+
+    def _is_a(self, kind: str, name: str) -> bool:
+        try:
+            card = self._store.maybe_retrieve_card(name)
+            return card is not None and card.has_field(f"{kind}_family")
+        except AssetCardError:
+            # fairseq2 0.6 itself ships a card whose base card is missing.
+            return False
 
     def model_family(self, name: str) -> ModelFamily | None:
         """Return fairseq2's handler of a model family, or None."""
         return self._container.resolve_optional(ModelFamily, key=name)
+
+    def head_size(self, card: AssetCard) -> int | None:
+        """Return the number of symbols of a CTC model's head; None for other models."""
+        family = self.model_family(card.field("model_family").as_(str))
+        return getattr(family.get_model_config(card), HEAD_SIZE, None) if family else None
 
     def tokenizer(self, card: AssetCard) -> Tokenizer:
         """Load the tokenizer that a card stands for, or that it refers to."""
@@ -96,6 +108,11 @@ def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
     model = None
     if config.model.name:
         model = assets.find("model.name", config.model.name, "model", faults)
+        if model is not None and assets.head_size(model) is None:
+            faults.append(
+                f"model.name '{config.model.name}' has no CTC head; this recipe trains and scores "
+                "models of the family wav2vec2_asr, such as omniASR_CTC_300M"
+            )
     if config.pretrained_encoder.name:
         assets.find("pretrained_encoder.name", config.pretrained_encoder.name, "model", faults)
     if faults:
@@ -141,27 +158,20 @@ def _with_head(
     faults: list[str],
 ) -> ModelSection:
     """Size a new head for the tokenizer, or hold a trained head against it."""
-    family_name = card.field("model_family").as_(str) if card else section.family
-    family = assets.model_family(family_name or "")
-    if family is None:
-        faults.append(f"model.family '{family_name}' is no known model family")
-        return section
     if card is not None:
-        head = getattr(family.get_model_config(card), HEAD_SIZE, None)
-        if head is None:
+        if (head := assets.head_size(card)) != size:
             faults.append(
-                f"model.name '{section.name}' is of family {family_name}, which has no "
-                "CTC head; this recipe trains and scores omniASR_CTC_* models"
+                f"tokenizer has {size} symbols, but the head of '{section.name}' has {head}; "
+                "leave tokenizer.name out to get the model's own"
             )
-        elif head != size:
-            faults.append(
-                f"tokenizer has {size} symbols, but the head of '{section.name}' has "
-                f"{head}; leave tokenizer.name out to get the model's own"
-            )
+        return section
+    family = assets.model_family(section.family or "")
+    if family is None:
+        faults.append(f"model.family '{section.family}' is no known model family")
         return section
     if section.arch is not None and family.maybe_get_arch_config(section.arch) is None:
         faults.append(
-            f"model.arch '{section.arch}' is no architecture of {family_name}; "
+            f"model.arch '{section.arch}' is no architecture of {section.family}; "
             f"known: {', '.join(sorted(family.get_archs()))}"
         )
         return section

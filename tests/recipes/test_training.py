@@ -1,0 +1,271 @@
+"""Training on fairseq2's real trainer: what a run leaves behind, stops and continues."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+import torch
+
+from danish_asr.predictions import read_predictions
+from tests.recipes.running import (
+    RECIPE,
+    arguments,
+    evaluate,
+    metrics,
+    start,
+    train,
+    weights,
+)
+from workflows.recipes.wav2vec2.asr.loading import read_yaml
+from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps
+from workflows.recipes.wav2vec2.asr.trainer import STOPPED
+
+SLOW_STEPS = ("regime.num_steps=400", "regime.validate_every_n_steps=400")
+
+
+def assert_same_weights(one: Path, other: Path, step: int) -> None:
+    left, right = weights(one, step), weights(other, step)
+    assert left.keys() == right.keys()
+    for name in left:
+        assert torch.equal(left[name], right[name]), name
+
+
+def test_a_run_directory_is_complete(finished_run: Path) -> None:
+    assert checkpoint_steps(finished_run) == [2, 4]
+    assert [row["Step"] for row in metrics(finished_run, "train")] == [1, 2, 3, 4]
+    assert [row["Step"] for row in metrics(finished_run, "valid")] == [2, 4]
+    assert list((finished_run / "tb").rglob("events.out.tfevents.*"))
+    config = read_yaml(finished_run / "config.yaml")
+    assert config["tokenizer"]["name"] == "tiny_char"
+    card = read_yaml(finished_run / "checkpoints" / "model.yaml")
+    assert card["tokenizer_ref"] == "tiny_char"
+
+
+def test_validation_reports_wer_cer_and_every_dialect(finished_run: Path) -> None:
+    row = metrics(finished_run, "valid")[-1]
+    assert {"Word Error Rate (WER)", "Character Error Rate (CER)", "CTC Loss"} <= row.keys()
+    dialects = [key for key in row if key.startswith("wer/dialect/")]
+    assert len(dialects) > 1
+    assert row["WER of the worst dialect"] == max(row[key] for key in dialects)
+
+
+def test_a_model_from_scratch_trains_its_feature_extractor(finished_run: Path) -> None:
+    """TRAPS, training: upstream always freezes it, which cripples learning from scratch."""
+    first, last = weights(finished_run, 2), weights(finished_run, 4)
+    extractor = [name for name in first if "feature_extractor" in name and "weight" in name]
+    assert extractor
+    assert not any(torch.equal(first[name], last[name]) for name in extractor)
+
+
+def test_a_frozen_feature_extractor_stays_as_it_is(tmp_path: Path, dataset: Path) -> None:
+    assert train(tmp_path / "run", dataset, "trainer.freeze_feature_extractor=true") == 0
+    first, last = weights(tmp_path / "run", 2), weights(tmp_path / "run", 4)
+    for name in first:
+        if "feature_extractor" in name:
+            assert torch.equal(first[name], last[name]), name
+    assert not torch.equal(first["final_proj.weight"], last["final_proj.weight"])
+
+
+def test_the_encoder_learns_once_its_frozen_steps_are_over(tmp_path: Path, dataset: Path) -> None:
+    assert train(tmp_path / "run", dataset, "trainer.freeze_encoder_for_n_steps=2") == 0
+    rows = metrics(tmp_path / "run", "train")
+    assert rows[0]["Gradient Norm"] < rows[2]["Gradient Norm"]
+    assert not torch.equal(
+        weights(tmp_path / "run", 2)["encoder.layers.0.ffn.inner_proj.weight"],
+        weights(tmp_path / "run", 4)["encoder.layers.0.ffn.inner_proj.weight"],
+    )
+
+
+def test_the_same_command_on_a_finished_run_changes_nothing(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    before = metrics(run, "train")
+    assert train(run, dataset) == 0
+    assert metrics(run, "train") == before
+
+
+def test_a_run_that_was_killed_continues_bit_for_bit(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, data reading: upstream continues with other batches and repeats steps in its files."""
+    run = tmp_path / "run"
+    process = start(RECIPE, arguments(run, dataset, "regime.num_steps=4"))
+    wait_for(lambda: 2 in checkpoint_steps(run), process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    shutil.rmtree(run / "checkpoints" / "step_4", ignore_errors=True)
+    assert train(run, dataset) == 0
+    assert_same_weights(run, finished_run, 4)
+    loss = "CTC Loss"
+    there = [(row["Step"], row[loss]) for row in metrics(finished_run, "train")]
+    assert [(row["Step"], row[loss]) for row in metrics(run, "train")] == there
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+def test_a_stop_signal_saves_and_exits_with_its_own_status(
+    tmp_path: Path, dataset: Path, number: signal.Signals
+) -> None:
+    """TRAPS, training: upstream ignores SIGUSR1 when num_steps is set."""
+    run = tmp_path / "run"
+    process = start(
+        RECIPE, arguments(run, dataset, *SLOW_STEPS, "regime.checkpoint_every_n_steps=400")
+    )
+    wait_for((run / "metrics" / "train.jsonl").is_file, process)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == STOPPED, output
+    (step,) = checkpoint_steps(run)
+    assert metrics(run, "train")[-1]["Step"] <= step < 400
+    assert not (run / "metrics" / "valid.jsonl").exists()
+
+
+def test_a_time_budget_saves_and_exits_with_its_own_status(tmp_path: Path, dataset: Path) -> None:
+    run = tmp_path / "run"
+    status = train(
+        run,
+        dataset,
+        *SLOW_STEPS,
+        "regime.checkpoint_every_n_steps=400",
+        "trainer.max_wall_minutes=1e-6",
+    )
+    assert status == STOPPED
+    assert checkpoint_steps(run) == [1]
+
+
+def test_another_configuration_may_not_continue_a_run(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert train(run, dataset, "optimizer.config.lr=1.0", "dataset.text_profile=raw") == 2
+    message = capsys.readouterr().err
+    assert "holds a run at step 4 that another configuration made" in message
+    assert "optimizer.config.lr was 0.002 and is now 1.0" in message
+    assert "dataset.text_profile was 'coral' and is now 'raw'" in message
+
+
+def test_a_run_may_be_made_longer(tmp_path: Path, dataset: Path, finished_run: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert train(run, dataset, "regime.num_steps=6") == 0
+    assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4, 5, 6]
+    assert checkpoint_steps(run)[-1] == 6
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset.name=nope", "dataset.name 'nope' is no known dataset. Known: "),
+        ("tokenizer.name=nope", "tokenizer.name 'nope' is no known tokenizer. Known: "),
+        ("model={name: nope}", "model.name 'nope' is no known model. Known: "),
+        ("model.arch=huge", "model.arch 'huge' is no architecture of wav2vec2_asr; known: "),
+        ("model={name: omniASR_LLM_300M}", "has no CTC head"),
+        ("dataset.valid_split=dav", "dav"),
+        (
+            "model.config_overrides={target_vocab_size: 7}",
+            "model.config_overrides.target_vocab_size must be",
+        ),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused_with_those_that_exist(
+    tmp_path: Path, dataset: Path, override: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path / "run", dataset, override) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
+    tmp_path: Path, dataset: Path
+) -> None:
+    # Dropout is drawn per process; without it the two must agree.
+    small = "num_encoder_layers: 1, model_dim: 32, dropout_p: 0.0"
+    plain = f"model.config_overrides={{encoder_config: {{{small}}}}}"
+    twice = "trainer.grad_accumulation.num_batches=2"
+    process = start(RECIPE, arguments(tmp_path / "two", dataset, plain), processes=2)
+    assert train(tmp_path / "one", dataset, plain, twice) == 0
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    for one, two in zip(
+        metrics(tmp_path / "one", "train"), metrics(tmp_path / "two", "train"), strict=True
+    ):
+        assert two["CTC Loss"] == pytest.approx(one["CTC Loss"], rel=1e-6)
+
+
+def test_evaluation_scores_every_row_once_with_its_raw_text(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert evaluate(monkeypatch, run, dataset) == 0
+    predictions = list(read_predictions(run / "eval" / "best" / "test" / "predictions.jsonl"))
+    assert len({p.id for p in predictions}) == len(predictions) == 16
+    assert {p.split for p in predictions} == {"test"}
+    assert any(p.reference != p.reference.lower() for p in predictions)
+
+
+def test_two_processes_score_the_same_rows_as_one(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    shutil.copytree(finished_run, one)
+    shutil.copytree(finished_run, two)
+    process = start(f"{RECIPE}.eval.recipe", arguments(two, dataset), processes=2)
+    assert evaluate(monkeypatch, one, dataset) == 0
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    file = Path("eval", "best", "test", "predictions.jsonl")
+    assert (one / file).read_bytes() == (two / file).read_bytes()
+
+
+def test_a_named_subset_is_scored_truly(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, data reading: upstream's subsets all scored the same rows."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    split = "test_coral_conversation"
+    assert evaluate(monkeypatch, run, dataset, f"evaluator.split={split}") == 0
+    predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
+    assert {p.corpus for p in predictions} == {"coral_conversation"}
+    assert len(predictions) == 8
+
+
+def test_what_cannot_be_scored_is_refused(
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert evaluate(monkeypatch, finished_run, dataset, "evaluator.checkpoint=step_3") == 2
+    assert "known: best, none, last, step_2, step_4" in capsys.readouterr().err
+    assert evaluate(monkeypatch, finished_run, dataset, "evaluator.split=exam") == 2
+    assert "exam" in capsys.readouterr().err
+
+
+def test_a_directory_without_a_run_is_not_scored(
+    tmp_path: Path,
+    dataset: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert evaluate(monkeypatch, tmp_path / "empty", dataset) == 2
+    assert "holds no checkpoint to score" in capsys.readouterr().err
+
+
+def wait_for(happened: Callable[[], bool], process: Popen[str], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if process.poll() is not None:
+            raise AssertionError(process.communicate()[0])
+        assert time.monotonic() < deadline, "the run did not get there in time"
+        time.sleep(0.02)
