@@ -59,8 +59,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("group", overflow="fold")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("group", overflow="fold", min_width=11)
     for name in ("WER % A", "B", "B - A", "95 % interval", "p (Holm)", "rows", "speakers"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(*_cells(comparison.overall))

@@ -24,7 +24,7 @@ def print_scores(scores: Scores, console: Console) -> None:
         console.print(f"[yellow]warning:[/yellow] {partial_warning(scores)}", soft_wrap=True)
     console.print(summary(scores), soft_wrap=True, highlight=False)
     table = Table()
-    table.add_column("group", overflow="fold")
+    table.add_column("group", overflow="fold", min_width=11)
     for name in ("WER %", "95 % interval", "CER %", "rows", "speakers", "words"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(*_cells(scores.overall))
