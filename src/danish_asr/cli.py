@@ -208,6 +208,21 @@ def verify(
     )
 
 
+@app.command()
+def demo(
+    root: Annotated[Path, typer.Option("--dir", help="Takes everything the demo makes.")] = Path(
+        "demo"
+    ),
+    config: Annotated[
+        list[str] | None, typer.Option(help="key=value for the recipe. May be repeated.")
+    ] = None,
+) -> None:
+    """Make synthetic Danish speech, convert it, train, evaluate and report; or continue that."""
+    from danish_asr.demo import run_demo  # noqa: PLC0415 - only this command
+
+    run_demo(root, overrides=config or [])
+
+
 def main() -> None:
     """Run the command; what the user can mend is told without a traceback, with status 1."""
     try:
