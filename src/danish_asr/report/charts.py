@@ -68,8 +68,11 @@ def _draw_group(axes: Axes, place: int, group: GroupScore) -> None:
 
 
 def _amount(group: GroupScore) -> str:
-    speakers = "1 speaker" if group.speakers == 1 else f"{group.speakers} speakers"
-    return f"{group.errors.rows} rows, {speakers}"
+    return f"{_number(group.errors.rows, 'row')}, {_number(group.speakers, 'speaker')}"
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _short(label: str) -> str:

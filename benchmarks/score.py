@@ -1,0 +1,175 @@
+"""How long scoring takes, and how much memory: one table.
+
+::
+
+    python benchmarks/score.py
+    python benchmarks/score.py --many 100000     # instead of a million rows
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from danish_asr.error_analysis import analyse_errors
+from danish_asr.intervals import resampled_sums
+from danish_asr.predictions import Prediction, read_predictions, write_predictions
+from danish_asr.report import compare_files, score_file
+from danish_asr.scores import Settings, score_predictions
+from danish_asr.text import PROFILES
+
+ROWS = 20_000
+SPEAKERS = 150
+BY = ["dialect", "age_group", "gender", "age_group,gender"]
+DIALECTS = ["Østjysk", "Sjællandsk", "Nordjysk", "Københavnsk", "Vestjysk", "Sønderjysk", "Fynsk"]
+WORDS = (
+    *("jeg", "det", "er", "en", "et", "på", "at", "og", "til", "med", "har", "ikke", "som", "der"),
+    *("den", "for", "af", "de", "men", "om", "21", "1.203", "øh", "hmm", "København", "Aalborg"),
+    *("rødgrød", "fløde", "sommerhus", "togstation", "enogtyve", "arbejdsplads", "kr."),
+)
+
+Measured = tuple[str, float, float]
+"""What was done, seconds, and the peak of memory in MiB."""
+
+
+def main() -> None:
+    """Measure each task in a process of its own, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--many", type=int, default=1_000_000, help="rows of the large file")
+    many = parser.parse_args().many
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        small, other, large = root / "small.jsonl", root / "other.jsonl", root / "large.jsonl"
+        write_predictions(small, rows(ROWS))
+        write_predictions(other, rows(ROWS, heard=1))
+        write_predictions(large, repeated(many))
+        tasks: list[tuple[str, Callable[..., None], tuple[object, ...]]] = [
+            (f"{ROWS:,} rows, 3 profiles, 4 groupings, intervals", score_profiles, (small,)),
+            (f"{ROWS:,} rows, 1,000 resamples of 150 speakers", resample, (SPEAKERS,)),
+            (f"{ROWS:,} rows, 1,000 resamples, each row a speaker", resample, (ROWS,)),
+            (f"{ROWS:,} rows, error analysis", analyse, (small,)),
+            (f"{ROWS:,} rows, table, JSON and page", report, (small,)),
+            (f"{ROWS:,} rows, compare, 10,000 resamples", compare, (small, other)),
+            (f"{many:,} rows, 1 profile, 4 groupings, intervals", score, (large, "coral")),
+        ]
+        show([measure(name, task, *arguments) for name, task, arguments in tasks])
+
+
+def measure(name: str, task: Callable[..., None], *arguments: object) -> Measured:
+    """Run a task alone, so that its peak of memory is its own."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        seconds, mebibytes = pool.apply(timed, (task, *arguments))
+    return name, seconds, mebibytes
+
+
+def timed(task: Callable[..., None], *arguments: object) -> tuple[float, float]:
+    """Return the seconds of one run, and this process's peak of memory."""
+    begin = time.perf_counter()
+    task(*arguments)
+    seconds = time.perf_counter() - begin
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def score(path: Path, profile: str) -> None:
+    """Score one file under one profile."""
+    score_predictions(read_predictions(path), by=BY, settings=Settings(profile=profile))
+
+
+def score_profiles(path: Path) -> None:
+    """Score one file under every profile."""
+    for profile in PROFILES:
+        score(path, profile)
+
+
+def resample(speakers: int) -> None:
+    """Draw the resamples of one group alone."""
+    sums = np.random.default_rng(0).integers(0, 50, (speakers, 9))
+    for _ in resampled_sums(sums, 1_000, np.random.default_rng(0)):
+        pass
+
+
+def analyse(path: Path) -> None:
+    """Look at the errors of one file."""
+    analyse_errors(read_predictions(path))
+
+
+def report(path: Path) -> None:
+    """Do what ``danish-asr score`` does."""
+    score_file(
+        path,
+        json_path=path.with_suffix(".json"),
+        html_path=path.with_suffix(".html"),
+        console=Console(file=StringIO()),
+    )
+
+
+def compare(a: Path, b: Path) -> None:
+    """Do what ``danish-asr compare`` does."""
+    compare_files(a, b, console=Console(file=StringIO()))
+
+
+def rows(count: int, *, heard: int = 0) -> Iterator[Prediction]:
+    """Yield random sentences; ``heard`` is the seed of what was heard, not of what was said."""
+    said_by, heard_by = Random(0), Random(heard)  # noqa: S311 - not cryptography
+    for number in range(count):
+        words = said_by.choices(WORDS, k=said_by.randint(2, 16))
+        speaker = number % SPEAKERS
+        yield Prediction(
+            id=f"utterance-{number:07d}",
+            corpus="coral_read_aloud" if number % 3 else "coral_conversation",
+            split="test",
+            reference=" ".join(words).capitalize() + ".",
+            hypothesis=" ".join(mishear(words, 0.1 + speaker / 1000, heard_by)),
+            duration=len(words) / 2.5,
+            speaker_id=f"speaker-{speaker:03d}",
+            dialect=DIALECTS[speaker % len(DIALECTS)],
+            age_group=("0-24", "25-49", "50+")[speaker % 3],
+            gender=("female", "male")[speaker % 2],
+        )
+
+
+def mishear(words: list[str], rate: float, random: Random) -> Iterator[str]:
+    """Yield the words, some of them wrong, missing or followed by another."""
+    for word in words:
+        if random.random() > rate:
+            yield word
+        elif random.random() > 0.2:
+            yield word.replace("e", "æ").replace("d", "t") + random.choice("ers")
+
+
+def repeated(count: int) -> Iterator[Prediction]:
+    """Yield the small file's rows over and over under new ids."""
+    some = list(rows(min(count, ROWS)))
+    for number in range(count):
+        yield replace(some[number % len(some)], id=f"utterance-{number:07d}")
+
+
+def show(results: list[Measured]) -> None:
+    """Print one line per task."""
+    table = Table(title=f"Scoring, one core, Python {sys.version.split()[0]}")
+    table.add_column("what")
+    table.add_column("seconds", justify="right")
+    table.add_column("peak MiB", justify="right")
+    for name, seconds, mebibytes in results:
+        table.add_row(name, f"{seconds:.2f}", f"{mebibytes:.0f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
