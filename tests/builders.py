@@ -5,6 +5,7 @@ Everything is made fast (tones, no speech) and is the same on every call.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -154,3 +155,15 @@ def build_dataset(
     """
     folder = build_source(root.with_name(root.name + ".source"), **source)
     return convert(open_source(str(folder)), root, name=name, options=options)
+
+
+def tree(root: Path) -> dict[str, str]:
+    """A digest of every file below ``root``, with the root's own path taken out of the cards."""
+    own = str(root.resolve()).encode()
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(
+            path.read_bytes().replace(own, b"ROOT")
+        ).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }

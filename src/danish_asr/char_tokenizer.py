@@ -8,7 +8,7 @@ fairseq and omniASR have them: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3. 
 from __future__ import annotations
 
 import io
-from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 import sentencepiece
@@ -19,24 +19,19 @@ SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 _SPACE: Final = "▁"
 
 
-def build_char_tokenizer(characters: Counter[str]) -> bytes:
+def build_char_tokenizer(characters: Iterable[str]) -> bytes:
     """Return a SentencePiece model with one symbol per character, the space among them.
 
     Texts are taken as they are (no normalisation, no leading space), so that decoding an encoded
     text gives it back, if single spaces separate its words.
 
     Args:
-        characters: How often each character stands in the training text; what does not print is
-            left out.
+        characters: All that stand in the training text; what does not print is left out.
     """
-    counts = {char: count for char, count in characters.items() if char.isprintable()}
-    alphabet = sorted(set(counts) - {" ", _SPACE}, key=lambda char: (-counts[char], char))
+    alphabet = sorted({char for char in characters if char.isprintable()} - {" ", _SPACE})
     model = io.BytesIO()
-    # Each line is as long as the alphabet is, whatever the size of the corpus. That the first
-    # characters stand in more lines fixes their order.
-    lines = ["".join(f" {char}" for char in alphabet[: rank + 1]) for rank in range(len(alphabet))]
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
+        sentence_iterator=iter([" ".join(alphabet)]),
         model_writer=model,
         model_type="char",
         vocab_size=len(SPECIAL_SYMBOLS) + 1 + len(alphabet),

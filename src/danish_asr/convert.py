@@ -98,7 +98,10 @@ def convert(
     sweep(out)
     job = Job(source=source, root=out, options=options)
     run = engine or (lambda job, units: run_units(job, units, workers))
-    records = _convert_units(job, plan.units, run, plan.rows * max_drop)
+    try:
+        records = _convert_units(job, plan.units, run, plan.rows * max_drop)
+    finally:
+        sweep(out)
     return _finish(out, name, source, plan, records)
 
 
@@ -219,7 +222,7 @@ def _finish(
         if unit.split == "train"
     ]
     samples = Counter(dict.fromkeys((unit.corpus for unit in plan.units), 0))
-    characters: Counter[str] = Counter()
+    characters: set[str] = set()
     for corpus, record in train:
         samples[corpus] += record.samples
         characters.update(record.characters)

@@ -63,12 +63,24 @@ def run_command(command: ConvertCommand) -> None:
         console.print(f"part {part.index} of {part.count} is converted; --finish follows the last")
         return
     assert command.name is not None
-    common = {"name": command.name, "options": command.options, "max_drop": command.max_drop}
     if command.finish:
-        manifest = finish(source, command.out, **common)
+        manifest = finish(
+            source,
+            command.out,
+            name=command.name,
+            options=command.options,
+            max_drop=command.max_drop,
+        )
     else:
-        engine = _engine(command, workers)
-        manifest = convert(source, command.out, workers=workers, engine=engine, **common)
+        manifest = convert(
+            source,
+            command.out,
+            name=command.name,
+            options=command.options,
+            workers=workers,
+            max_drop=command.max_drop,
+            engine=_engine(command, workers),
+        )
     print_summary(manifest, console)
     console.print(f"{command.out}: complete", highlight=False, soft_wrap=True)
 

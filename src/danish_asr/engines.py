@@ -6,6 +6,7 @@ Each engine yields records as units finish, in any order; the bytes do not depen
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ def run_on_ray(
         MissingExtraError: Ray is not installed.
     """
     try:
-        import ray  # noqa: PLC0415 - an optional extra
+        ray: Any = import_module("ray")
     except ImportError:
         raise MissingExtraError("--engine ray", "ray") from None
     own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -55,8 +54,8 @@ class Record:
         sha256: Digest of the shard; empty where no row was left to write, and so no shard.
         dropped: The rows that were not written.
         unmapped: How often each dialect name was met that no dialect is known for.
-        characters: How often each character stands in the written texts, as they are and as
-            profile ``coral`` has them. A tokenizer is made from those of the training split.
+        characters: Those of the written texts, as they are and as profile ``coral`` has them. A
+            tokenizer is made from those of the training split.
     """
 
     unit: int
@@ -66,7 +65,7 @@ class Record:
     sha256: str
     dropped: tuple[Dropped, ...]
     unmapped: dict[str, int]
-    characters: dict[str, int]
+    characters: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +142,7 @@ def _write_shard(job: Job, unit: Unit) -> Record:
         sha256=writer.sha256 if writer.rows else "",
         dropped=tuple(dropped),
         unmapped=unmapped,
-        characters=dict(sorted(writer.characters.items())),
+        characters="".join(sorted(writer.characters)),
     )
 
 
@@ -194,7 +193,7 @@ class _ShardWriter:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.rows = self.samples = 0
-        self.characters: Counter[str] = Counter()
+        self.characters: set[str] = set()
         self._sink = _DigestingSink(stream)
         self._pending: list[dict[str, Any]] = []
         self._parquet = pq.ParquetWriter(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -26,14 +26,13 @@ def write_statistics(root: Path, train_hours: Mapping[str, float]) -> None:
     publish_text(root / STATISTICS_FILE, "\n".join(["corpus\tlanguage\thours", *rows, ""]))
 
 
-def write_cards(root: Path, name: str, characters: Counter[str]) -> None:
+def write_cards(root: Path, name: str, characters: AbstractSet[str]) -> None:
     """Write the fairseq2 cards of a dataset, and the character tokenizer with its card.
 
     Args:
         root: The built dataset.
         name: Name of the dataset; the tokenizer is called ``<name>_char``.
-        characters: How often each character stands in the training text. Without any there is no
-            tokenizer.
+        characters: All that stand in the training text. Without any there is no tokenizer.
     """
     cards = root / CARDS_DIR
     card = {

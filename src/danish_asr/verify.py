@@ -2,7 +2,7 @@
 
 ::
 
-danish-asr verify data/parquet --sample 1000
+    danish-asr verify data/parquet --sample 1000
 """
 
 from __future__ import annotations
@@ -193,7 +193,10 @@ def _check_statistics(root: Path, findings: Sequence[ShardFindings]) -> Iterator
     for found in findings:
         if found.split == "train":
             samples[found.corpus] += found.samples.total()
-    told = {(row.corpus, row.language): float(row.hours) for row in table.itertuples()}
+    told = {
+        (str(corpus), str(language)): float(hours)
+        for corpus, language, hours in table.itertuples(index=False)
+    }
     if len(told) < len(table):
         yield f"{STATISTICS_FILE}: a corpus has more than one row"
     for corpus, count in samples.items():

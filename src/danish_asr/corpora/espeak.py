@@ -21,6 +21,8 @@ _OUTPUT_SYNCHRONOUS: Final = 2
 _CHARS_UTF8: Final = 1
 _RATE, _PITCH, _RANGE = 1, 3, 4
 
+_SEED: Final = 1
+
 _CALLBACK: Final = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
 )
@@ -56,6 +58,8 @@ class Espeak:
         self.sample_rate = int(self._library.espeak_Initialize(_OUTPUT_SYNCHRONOUS, 0, data, 0))
         if self.sample_rate <= 0:
             raise SourceError(f"eSpeak NG does not start with its data in {data.decode()}")
+        # Otherwise the noise in its voices would begin with the time of day.
+        self._library.espeak_ng_SetRandSeed(ctypes.c_long(_SEED))
         self._said: list[NDArray[np.int16]] = []
         # A reference must live as long as the library may call.
         self._callback = _CALLBACK(self._receive)
@@ -75,8 +79,10 @@ class Espeak:
         self._said.clear()
         self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _CHARS_UTF8, None, None)
         self._library.espeak_Synchronize()
-        samples = np.concatenate([np.empty(0, np.int16), *self._said])
-        return samples.astype(np.float32) / 32768
+        samples: NDArray[np.float32] = np.concatenate([np.empty(0, np.int16), *self._said]) / (
+            np.float32(32768)
+        )
+        return samples
 
     def _receive(self, samples: Any, count: int, _events: int | None) -> int:
         if count > 0:

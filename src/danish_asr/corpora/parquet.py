@@ -106,7 +106,7 @@ class ParquetSource:
             try:
                 yield parquet
             except (pa.ArrowException, OSError) as error:
-                raise SourceError(f"{path}: damaged ({error}); fetch it again") from error
+                raise SourceError(f"{path}: damaged ({_line(error)}); fetch it again") from error
 
 
 def open_parquet_files(
@@ -165,7 +165,9 @@ def open_parquet(fs: AbstractFileSystem, path: str) -> Iterator[pq.ParquetFile]:
     try:
         parquet = pq.ParquetFile(stream, buffer_size=_BUFFER if local else 0, pre_buffer=not local)
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{path}: no complete Parquet file ({error}); fetch it again") from error
+        raise SourceError(
+            f"{path}: no complete Parquet file ({_line(error)}); fetch it again"
+        ) from error
     with parquet:
         yield parquet
 
@@ -236,6 +238,11 @@ def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
         stream.seek(max(0, size - _EDGE))
         digest.update(stream.read(_EDGE))
     return digest.hexdigest()
+
+
+def _line(error: Exception) -> str:
+    """An error of Arrow on one line."""
+    return " ".join(str(error).split())
 
 
 def _is_parquet(path: str) -> bool:

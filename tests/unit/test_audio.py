@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+
+from danish_asr.audio import AudioError, decode, encode_flac, to_flac
+from tests.builders import encode, tone
+
+
+def read(flac: bytes) -> tuple[Any, Any]:
+    info = soundfile.info(io.BytesIO(flac))
+    samples, _ = soundfile.read(io.BytesIO(flac), dtype="float32")
+    return samples, info
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 44_100, 48_000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_any_rate_and_channels_become_mono_flac_of_16_khz(rate: int, channels: int) -> None:
+    flac, samples = to_flac(tone(0.5, rate=rate, channels=channels))
+    wave, info = read(flac)
+    assert (info.format, info.subtype, info.channels) == ("FLAC", "PCM_16", 1)
+    assert info.samplerate == 16_000
+    assert info.frames == len(wave) == samples == pytest.approx(8_000, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("container", "subtype"),
+    [
+        ("WAV", "PCM_U8"),
+        ("WAV", "PCM_16"),
+        ("WAV", "PCM_24"),
+        ("WAV", "PCM_32"),
+        ("WAV", "FLOAT"),
+        ("FLAC", "PCM_S8"),
+        ("FLAC", "PCM_16"),
+        ("FLAC", "PCM_24"),
+        ("OGG", "VORBIS"),
+        ("OGG", "OPUS"),
+        ("MP3", "MPEG_LAYER_III"),
+    ],
+)
+def test_every_format_keeps_the_tone(container: str, subtype: str) -> None:
+    flac, _ = to_flac(tone(1.0, rate=48_000, hertz=440.0, format=container, subtype=subtype))
+    wave, _ = read(flac)
+    spectrum = np.abs(np.fft.rfft(wave))
+    loudest = float(np.fft.rfftfreq(len(wave), 1 / 16_000)[spectrum.argmax()])
+    assert loudest == pytest.approx(440.0, abs=3.0)
+    assert np.abs(wave).max() == pytest.approx(0.3, abs=0.06)
+
+
+def test_resampling_removes_what_16_khz_cannot_hold() -> None:
+    flac, _ = to_flac(tone(0.5, rate=48_000, hertz=12_000.0))
+    wave, _ = read(flac)
+    assert np.abs(wave[200:-200]).max() < 0.001
+
+
+def test_two_channels_are_averaged() -> None:
+    opposite = np.stack([np.full(1600, 0.5), np.full(1600, -0.3)], axis=1)
+    wave, _ = read(to_flac(encode(opposite, 16_000, subtype="FLOAT"))[0])
+    assert wave == pytest.approx(0.1, abs=1e-4)
+
+
+@pytest.mark.parametrize("frames", [1, 2, 160])
+def test_short_audio_is_audio(frames: int) -> None:
+    flac, samples = to_flac(encode(np.full((frames, 1), 0.25), 16_000))
+    assert samples == frames
+    assert read(flac)[1].frames == frames
+
+
+def test_silence_is_audio() -> None:
+    wave, _ = read(to_flac(encode(np.zeros((16_000, 1)), 16_000))[0])
+    assert not wave.any()
+
+
+def test_ten_minutes_are_converted() -> None:
+    assert to_flac(tone(600.0, rate=16_000, format="FLAC"), max_seconds=600.0)[1] == 9_600_000
+
+
+def test_a_start_and_a_length_cut_the_utterance_out() -> None:
+    ramp = np.linspace(0, 0.9, 32_000)[:, None]
+    flac, samples = to_flac(encode(ramp, 16_000), start=0.5, seconds=1.0)
+    assert samples == 16_000
+    assert read(flac)[0][0] == pytest.approx(0.9 * 8_000 / 32_000, abs=1e-3)
+
+
+def test_a_length_beyond_the_end_takes_what_there_is() -> None:
+    assert to_flac(tone(1.0, rate=16_000), start=0.75, seconds=5.0)[1] == 4_000
+
+
+def test_an_audio_file_may_be_given_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "tone.wav").write_bytes(tone(0.5, rate=16_000))
+    assert to_flac(tmp_path / "tone.wav") == to_flac(tone(0.5, rate=16_000))
+
+
+@pytest.mark.parametrize(
+    ("audio", "reason"),
+    [
+        (b"this is no audio", "undecodable audio"),
+        (tone(0.5, format="FLAC")[:900], "undecodable audio"),
+        (tone(0.0), "zero samples"),
+        (encode(np.array([[0.1], [np.nan]]), 16_000, subtype="FLOAT"), "non-finite samples"),
+        (encode(np.array([[0.1], [np.inf]]), 16_000, subtype="FLOAT"), "non-finite samples"),
+        (tone(2.5), "longer than 2 s"),
+        (Path("/no/such/file.wav"), "audio file missing"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_unusable_audio_has_a_reason(audio: bytes | Path, reason: str) -> None:
+    with pytest.raises(AudioError, match=f"^{reason}$"):
+        to_flac(audio, max_seconds=2.0)
+
+
+def test_a_start_beyond_the_end_leaves_nothing() -> None:
+    with pytest.raises(AudioError, match="zero samples"):
+        to_flac(tone(0.5), start=3.0)
+
+
+@given(st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=50))
+def test_encoding_loses_less_than_one_step_and_clips(values: list[float]) -> None:
+    samples = np.array(values, dtype=np.float32)
+    decoded, rate = decode(encode_flac(samples, 16_000))
+    assert rate == 16_000
+    assert decoded[:, 0] == pytest.approx(np.clip(samples, -1, 1), abs=2 / 32768)
+
+
+def test_encoding_gives_the_same_bytes_every_time() -> None:
+    assert to_flac(tone(0.3)) == to_flac(tone(0.3))

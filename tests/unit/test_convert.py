@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from danish_asr.convert import Part, convert, convert_part, finish
+from danish_asr.corpora import SourceOptions, open_source
+from danish_asr.dataset_manifest import read_manifest
+from danish_asr.errors import DatasetError, SourceError
+from danish_asr.schema import LEDGER_SCHEMA, UTTERANCE_SCHEMA
+from danish_asr.shard import Job, finished
+from danish_asr.work_units import ConvertOptions, plan_work
+from tests.builders import (
+    CONVERSATION_SCHEMA,
+    build_dataset,
+    build_source,
+    conversation_row,
+    coral_row,
+    encode,
+    tone,
+    tree,
+    write_parquet,
+)
+
+SMALL = ConvertOptions(shard_rows=7)
+
+
+def run(source: Path, out: Path, **options: Any) -> None:
+    settings: dict[str, Any] = {"name": "tiny", "options": SMALL} | options
+    convert(open_source(str(source)), out, **settings)
+
+
+def shards(root: Path) -> list[Path]:
+    return sorted((root / "version=0").rglob("*.parquet"))
+
+
+def read(shard: Path) -> list[dict[str, Any]]:
+    with pq.ParquetFile(shard) as parquet:  # without the partition keys of the path
+        return list(parquet.read().to_pylist())
+
+
+def ledger(root: Path) -> list[dict[str, Any]]:
+    return list(pq.read_table(root / "ledger.parquet").to_pylist())
+
+
+def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", train=15, options=SMALL)
+    names = {path.relative_to(tmp_path / "ds").as_posix() for path in shards(tmp_path / "ds")}
+    train = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
+    assert {f"{train}/part-0000{n}-of-00003.parquet" for n in range(3)} <= names
+    others = {path.name for path in (tmp_path / "ds").iterdir()}
+    assert others == {
+        "version=0",
+        "language_distribution_0.tsv",
+        "ledger.parquet",
+        "manifest.json",
+        "cards",
+    }
+
+
+def test_a_shard_has_the_schema_and_row_groups_of_100(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", train=230, dev=0, test=0, conversation=False)
+    (shard,) = shards(tmp_path / "ds")
+    with pq.ParquetFile(shard) as parquet:
+        assert parquet.schema_arrow.equals(UTTERANCE_SCHEMA)
+        groups = [parquet.metadata.row_group(group).num_rows for group in range(3)]
+    assert groups == [100, 100, 30]
+
+
+def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", conversation=False)
+    row = read(shards(tmp_path / "ds")[-1])[0]
+    assert row.pop("audio_bytes").startswith(b"fLaC")
+    assert row == {
+        "id": "rec_train_0",
+        "text": "Anna køber 21 æbler i Århus",
+        "audio_size": 8000,
+        "speaker_id": "spe_train_0",
+        "dialect": "Østjysk",
+        "sub_dialect": "midtøstjysk",
+        "age": 19,
+        "age_group": "0-24",
+        "gender": "female",
+        "country_birth": "DK",
+        "source_id": "read_aloud/train-00000-of-00001.parquet:0",
+    }
+
+
+def test_hours_are_those_of_training_with_one_row_per_corpus(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", train=10)
+    lines = (tmp_path / "ds" / "language_distribution_0.tsv").read_text().splitlines()
+    hours = f"{10 * 0.7 / 3600:.6f}"
+    assert lines == [
+        "corpus\tlanguage\thours",
+        f"coral_conversation\tdan_Latn\t{hours}",
+        f"coral_read_aloud\tdan_Latn\t{hours}",
+    ]
+
+
+BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
+    ("undecodable audio", {"audio": b"\x00garbage"}),
+    ("undecodable audio", {"audio": tone(0.5, format="FLAC")[:700]}),
+    ("no audio", {"audio_struct": None}),
+    ("no audio", {"audio_struct": {"bytes": b"", "path": None}}),
+    ("audio file missing", {"audio_struct": {"bytes": None, "path": "no.wav"}}),
+    ("empty text", {"text": None}),
+    ("empty text", {"text": " \t"}),
+    ("zero samples", {"audio": tone(0.0)}),
+    ("zero samples", {"audio": encode(np.array([[0.5]]), 48_000)}),
+    (
+        "non-finite samples",
+        {"audio": encode(np.full((80, 1), math.nan), 16_000, subtype="FLOAT")},
+    ),
+    ("longer than 3 s", {"audio": tone(3.5, rate=8000)}),
+    ("rejected", {"validated": "rejected"}),
+    ("duplicate id", {"id_recording": "rec_train_0"}),
+]
+
+GOOD_ROWS: list[dict[str, Any]] = [
+    {"text": "en bil 🚗 kører"},
+    {"age": None, "dialect": None, "gender": None, "country_birth": None},
+    {"audio": encode(np.array([[0.5]]), 16_000)},
+    {"audio": encode(np.zeros((800, 1)), 16_000)},
+    {"audio": tone(0.2, channels=2, format="OGG")},
+    {"validated": "maybe"},
+    {"dialect": "færøsk"},
+    {"country_birth": "SE"},
+]
+
+
+def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
+    rows = [coral_row(0)]
+    rows += [coral_row(number, **values) for number, (_, values) in enumerate(BAD_ROWS, 1)]
+    rows += [coral_row(number, **values) for number, values in enumerate(GOOD_ROWS, 50)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    options = ConvertOptions(max_seconds=3.0, shard_rows=6)
+    run(tmp_path / "in", tmp_path / "ds", options=options, max_drop=1.0)
+    entries = ledger(tmp_path / "ds")
+    assert [(entry["row"], entry["reason"]) for entry in entries] == [
+        (number, reason) for number, (reason, _) in enumerate(BAD_ROWS, 1)
+    ]
+    assert {entry["source"] for entry in entries} == {"train.parquet"}
+    assert entries[0]["id"] == "rec_train_1"
+    assert entries[0]["dialect"] == "Sjællandsk"
+    written = {row["source_id"]: row for shard in shards(tmp_path / "ds") for row in read(shard)}
+    assert len(written) == 1 + len(GOOD_ROWS)
+    assert written["train.parquet:14"]["text"] == "en bil 🚗 kører"
+    assert written["train.parquet:21"]["dialect"] == "Non-native"
+    manifest = read_manifest(tmp_path / "ds")
+    assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
+    assert manifest.unmapped_dialects == {"færøsk": 1}
+    assert pq.read_schema(tmp_path / "ds" / "ledger.parquet").equals(LEDGER_SCHEMA)
+
+
+def test_the_manifest_sums_the_ledger_up_by_reason_and_dialect(tmp_path: Path) -> None:
+    rows = [coral_row(n, text=None if n < 3 else "ja", dialect="fynsk") for n in range(10)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    run(tmp_path / "in", tmp_path / "ds", max_drop=0.5)
+    (entry,) = read_manifest(tmp_path / "ds").dropped
+    assert (entry.reason, entry.dialect, entry.rows) == ("empty text", "Fynsk", 3)
+
+
+def test_an_unknown_age_is_no_reason_to_drop_a_row(tmp_path: Path) -> None:
+    rows = [{**coral_row(number), "age": "ukendt"} for number in range(3)]
+    schema = pq.read_schema(write_first(tmp_path))
+    position = schema.get_field_index("age")
+    text_age = schema.set(position, schema.field("text").with_name("age"))
+    write_parquet(tmp_path / "in" / "train.parquet", rows, text_age)
+    run(tmp_path / "in", tmp_path / "ds")
+    found = read(shards(tmp_path / "ds")[0])
+    assert [(row["age"], row["age_group"]) for row in found] == [(None, None)] * 3
+
+
+def write_first(folder: Path) -> Path:
+    write_parquet(folder / "first.parquet", [coral_row(0)])
+    return folder / "first.parquet"
+
+
+def test_a_duplicate_is_found_across_files_splits_and_subsets(tmp_path: Path) -> None:
+    write_parquet(
+        tmp_path / "in" / "conversation" / "train.parquet",
+        [conversation_row(number) for number in range(4)],
+        CONVERSATION_SCHEMA,
+    )
+    write_parquet(
+        tmp_path / "in" / "read_aloud" / "test.parquet",
+        [coral_row(0, id_recording="con_train_0_2"), coral_row(1)],
+    )
+    run(tmp_path / "in", tmp_path / "ds", max_drop=0.5)
+    (entry,) = ledger(tmp_path / "ds")
+    assert (entry["source"], entry["reason"]) == ("read_aloud/test.parquet", "duplicate id")
+
+
+def test_too_many_drops_stop_the_conversion_with_the_reasons(tmp_path: Path) -> None:
+    rows = [coral_row(number, text=None if number % 5 == 0 else "ja") for number in range(20)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    with pytest.raises(DatasetError, match=r"--max-drop allows 1 of this source: empty text: 2"):
+        run(tmp_path / "in", tmp_path / "ds")
+    assert not (tmp_path / "ds" / "manifest.json").exists()
+    run(tmp_path / "in", tmp_path / "ds", max_drop=0.2)
+    assert read_manifest(tmp_path / "ds").dropped_rows == 4
+
+
+def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
+    source = build_source(tmp_path / "in", train=40)
+    for workers in (1, 3):
+        run(source, tmp_path / str(workers), workers=workers)
+    assert tree(tmp_path / "1") == tree(tmp_path / "3")
+
+
+def test_parts_in_any_order_make_the_same_dataset(tmp_path: Path) -> None:
+    source = build_source(tmp_path / "in", train=40)
+    run(source, tmp_path / "whole")
+    opened = open_source(str(source))
+    for index in (3, 1, 2):
+        with pytest.raises(DatasetError, match=r"of \d+ shards are not converted yet; run the"):
+            finish(opened, tmp_path / "parts", name="tiny", options=SMALL)
+        convert_part(opened, tmp_path / "parts", Part(index, 3), options=SMALL)
+    assert not (tmp_path / "parts" / "manifest.json").exists()
+    finish(opened, tmp_path / "parts", name="tiny", options=SMALL)
+    assert tree(tmp_path / "parts") == tree(tmp_path / "whole")
+
+
+def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")}
+    manifest = convert(open_source(str(tmp_path / "ds.source")), tmp_path / "ds", name="tiny")
+    assert manifest == read_manifest(tmp_path / "ds")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"options": ConvertOptions(max_seconds=1)}])
+def test_a_finished_dataset_is_not_overwritten_by_another(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    build_dataset(tmp_path / "ds", options=SMALL)
+    with pytest.raises(DatasetError, match=r"holds the finished dataset 'tiny', made from"):
+        run(tmp_path / "ds.source", tmp_path / "ds", **change)
+
+
+def test_parquet_of_someone_else_is_not_touched(tmp_path: Path) -> None:
+    source = build_source(tmp_path / "in")
+    (tmp_path / "ds" / "version=0" / "corpus=mls").mkdir(parents=True)
+    with pytest.raises(DatasetError, match="did not begin; choose another --out"):
+        run(source, tmp_path / "ds")
+
+
+def half_build(tmp_path: Path) -> Path:
+    source = build_source(tmp_path / "in", train=40)
+    convert_part(open_source(str(source)), tmp_path / "ds", Part(1, 2), options=SMALL)
+    return source
+
+
+def test_a_half_built_dataset_is_continued_without_redoing_what_is_done(tmp_path: Path) -> None:
+    source = half_build(tmp_path)
+    done = {path: path.stat().st_mtime_ns for path in shards(tmp_path / "ds")}
+    run(source, tmp_path / "ds")
+    assert done
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    run(source, tmp_path / "whole")
+    assert tree(tmp_path / "ds") == tree(tmp_path / "whole")
+
+
+def test_a_shard_of_another_size_is_not_taken_for_finished(tmp_path: Path) -> None:
+    source = half_build(tmp_path)
+    victim = shards(tmp_path / "ds")[0]
+    victim.write_bytes(victim.read_bytes()[:-10])
+    run(source, tmp_path / "ds")
+    run(source, tmp_path / "whole")
+    assert tree(tmp_path / "ds") == tree(tmp_path / "whole")
+
+
+def rewrite(source: Path) -> None:
+    write_parquet(next(source.rglob("train*.parquet")), [coral_row(n + 7) for n in range(40)])
+
+
+def touch(source: Path) -> None:
+    os.utime(next(source.rglob("train*.parquet")), ns=(1, 1))
+
+
+def add(source: Path) -> None:
+    write_parquet(source / "read_aloud" / "train-2.parquet", [coral_row(n + 900) for n in range(9)])
+
+
+def remove(source: Path) -> None:
+    next(source.rglob("train*.parquet")).unlink()
+
+
+@pytest.mark.parametrize("change", [rewrite, touch, add, remove])
+def test_a_changed_source_is_not_mixed_into_a_half_built_dataset(
+    tmp_path: Path, change: Any
+) -> None:
+    source = half_build(tmp_path)
+    before = {path: path.read_bytes() for path in shards(tmp_path / "ds")}
+    change(source)
+    with pytest.raises(DatasetError, match=r"source or the options have changed.*delete the dir"):
+        run(source, tmp_path / "ds")
+    assert {path: path.read_bytes() for path in shards(tmp_path / "ds")} == before
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [(rewrite, "has changed since"), (touch, "has changed"), (remove, "is gone")],
+)
+def test_a_source_that_changes_after_it_was_listed_is_not_read(
+    tmp_path: Path, change: Any, told: str
+) -> None:
+    source = open_source(str(build_source(tmp_path / "in", train=40, conversation=False)))
+    unit = plan_work(source, SMALL).units[0]
+    job = Job(source=source, root=tmp_path / "ds", options=SMALL)
+    change(tmp_path / "in")
+    with pytest.raises(SourceError, match=told):
+        job.convert(unit)
+    assert finished(tmp_path / "ds", unit) is None
+
+
+def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path) -> None:
+    (tmp_path / "long.wav").write_bytes(tone(3.0, rate=44_100))
+    rows = [
+        {"audio_filepath": "long.wav", "text": "ja tak", "offset": 0.5, "duration": 1.0},
+        {"audio_filepath": "long.wav", "text": "nej tak", "offset": 1.5, "duration": 0.25},
+        {"audio_filepath": "gone.wav", "text": "hvor er den"},
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    source = open_source(str(tmp_path / "train.jsonl"), SourceOptions(corpus="radio"))
+    convert(source, tmp_path / "ds", name="radio", max_drop=0.5)
+    table = pq.read_table(shards(tmp_path / "ds")[0])
+    assert table["audio_size"].to_pylist() == [16_000, 4_000]
+    assert Counter(entry["reason"] for entry in ledger(tmp_path / "ds")) == {
+        "audio file missing": 1
+    }
+
+
+def test_a_dataset_without_training_rows_has_no_tokenizer(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", train=0)
+    assert [path.name for path in (tmp_path / "ds" / "cards").iterdir()] == ["tiny.yaml"]

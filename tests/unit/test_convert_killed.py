@@ -1,0 +1,130 @@
+"""Conversions that end as conversions end in real life: killed, on a full disk, interrupted."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from danish_asr.convert import convert
+from danish_asr.corpora import open_source
+from danish_asr.work_units import ConvertOptions
+from tests.builders import build_source, tree
+
+SHARD_ROWS = 5
+ROWS = 300
+"""Per subset: 60 shards of train, and one each of dev and test."""
+
+
+def command(source: Path, out: Path, workers: int) -> list[str]:
+    arguments = f"convert {source} --out {out} --name tiny --shard-rows {SHARD_ROWS}"
+    program = "from danish_asr.cli import main; main()"
+    return [sys.executable, "-c", program, *arguments.split(), "--workers", str(workers)]
+
+
+def finished_shards(out: Path) -> int:
+    return len(list((out / ".convert").glob("unit-*.json")))
+
+
+def wait_for_shards(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
+    while process.poll() is None and finished_shards(out) < count:
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_source(
+        tmp_path_factory.mktemp("killed") / "in", train=ROWS, dev=4, test=4, row_group_size=SHARD_ROWS
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source: Path) -> dict[str, str]:
+    out = source.parent / "whole"
+    convert(open_source(str(source)), out, name="tiny", options=ConvertOptions(shard_rows=SHARD_ROWS))
+    return tree(out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_conversion_killed_at_random_moments_ends_with_the_same_bytes(
+    source: Path, undisturbed: dict[str, str], tmp_path: Path, workers: int
+) -> None:
+    """Only the parent is killed, so its workers must not get in the way of the next run."""
+    moments = random.Random(workers)
+    out = tmp_path / "ds"
+    kills = 0
+    while kills < 6:
+        before = finished_shards(out)
+        process = subprocess.Popen(command(source, out, workers), stderr=subprocess.PIPE)
+        wait_for_shards(process, out, before + moments.randint(0, 3))
+        time.sleep(moments.uniform(0, 0.05))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+        assert not (out / "manifest.json").exists()
+        kills += 1
+    subprocess.run(command(source, out, workers), check=True, capture_output=True)
+    assert tree(out) == undisturbed
+
+
+def test_ctrl_c_ends_with_130_and_the_next_run_continues(
+    source: Path, undisturbed: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "ds"
+    process = subprocess.Popen(command(source, out, 2), stderr=subprocess.PIPE)
+    wait_for_shards(process, out, 3)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in told
+    assert finished_shards(out) >= 3
+    subprocess.run(command(source, out, 2), check=True, capture_output=True)
+    assert tree(out) == undisturbed
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_told_and_nothing_half_written_stays(
+    source: Path, undisturbed: dict[str, str], tmp_path: Path, workers: int
+) -> None:
+    """A limit on the size of files is what a test can have of a full disk: writing fails."""
+    out = tmp_path / "ds"
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+
+    process = subprocess.run(
+        command(source, out, workers), preexec_fn=limit, capture_output=True, check=False
+    )
+    assert process.returncode == 1
+    assert b"cannot be written (File too large); finished shards are kept" in process.stderr
+    assert b"Traceback" not in process.stderr
+    assert not list(out.rglob("*.partial"))
+    whole = {name: digest for name, digest in tree(out).items() if name.endswith(".parquet")}
+    assert whole.items() <= undisturbed.items()
+    subprocess.run(command(source, out, 2), check=True, capture_output=True)
+    assert tree(out) == undisturbed
+
+
+def test_workers_end_with_a_killed_parent(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ds"
+    process = subprocess.Popen(command(source, out, 2), stderr=subprocess.DEVNULL)
+    wait_for_shards(process, out, 1)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.wait()
+    assert len(children) >= 2
+    for _ in range(200):
+        alive = [child for child in children if os.path.exists(f"/proc/{child}/exe")]
+        if not alive:
+            break
+        time.sleep(0.05)
+    assert not alive
