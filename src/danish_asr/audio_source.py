@@ -76,15 +76,9 @@ class RowGroups:
         return len(self.num_rows)
 
     @classmethod
-    def of_file(cls, path: Path, metadata: pq.FileMetaData) -> RowGroups:
-        """Read the chunks' places from a footer."""
-        column = next(
-            i
-            for i in range(metadata.num_columns)
-            if metadata.schema.column(i).path == "audio_bytes"
-        )
-        nullable = metadata.schema.column(column).max_definition_level > 0
-        places = list(_places(metadata, column))
+    def of_file(cls, path: Path, metadata: pq.FileMetaData, *, nullable: bool) -> RowGroups:
+        """Read the chunks' places from a footer; ``nullable`` is the audio column's."""
+        places = list(_places(metadata))
         return cls(
             paths=(path,),
             file_of=np.zeros(len(places), np.int32),
@@ -111,8 +105,18 @@ class RowGroups:
         )
 
 
-def _places(metadata: pq.FileMetaData, column: int) -> Iterator[tuple[int, int, int]]:
+def _places(metadata: pq.FileMetaData) -> Iterator[tuple[int, int, int]]:
     """Rows, first byte (-1 if not directly readable) and size of each audio chunk."""
+    if not metadata.num_row_groups:
+        return
+    # Not by `metadata.schema`: it refers back to the metadata (pyarrow 21), and millions of rows
+    # have half a gigabyte of that, which waits for Python's cycle collector.
+    first = metadata.row_group(0)
+    column = next(
+        number
+        for number in range(metadata.num_columns)
+        if first.column(number).path_in_schema == "audio_bytes"
+    )
     for number in range(metadata.num_row_groups):
         chunk = metadata.row_group(number).column(column)
         direct = chunk.compression == "UNCOMPRESSED" and _DIRECT_ENCODINGS.issuperset(

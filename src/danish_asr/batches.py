@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -99,7 +98,7 @@ class BatchLoader:
 
     def _fault(self, row: int, what: str) -> DatasetError:
         return DatasetError(
-            f"{self.index.audio.describe(row)}, id '{self.index.column('id')[row]}': {what}; "
+            f"{self.index.audio.describe(row)}, id '{self.index.ids.values([row])[0]}': {what}; "
             "`danish-asr verify` lists every such row"
         )
 
@@ -111,14 +110,13 @@ class BatchLoader:
         return batch
 
     def _metadata(self, rows: NDArray[np.integer[Any]]) -> dict[str, list[Any]]:
-        where = pa.array(rows)
-        columns = {
-            name: self.index.column(name).take(where).to_pylist()
-            for name in ("id", "text", *METADATA_COLUMNS)
-        }
+        numbers = rows.tolist()
+        metadata = {name: self.index.values(name, numbers) for name in METADATA_COLUMNS}
         partitions = [self.index.partitions[code] for code in self.index.partition_of[rows]]
         return {
-            **columns,
+            "id": self.index.ids.values(numbers),
+            "text": self.index.texts.values(numbers),
+            **metadata,
             "corpus": [partition.corpus for partition in partitions],
             "language": [partition.language for partition in partitions],
             "split": [self.index.split] * len(partitions),

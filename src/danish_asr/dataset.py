@@ -316,7 +316,8 @@ def _digest(index: Index, rows: Rows) -> str:
     """Fingerprint of which rows are read and what they are; the dataset's place plays no part."""
     digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16)
     digest.update(index.lengths.tobytes())
-    for name in ("id", "text"):
-        for buffer in index.column(name).buffers():
-            digest.update(b"" if buffer is None else buffer)
+    for strings in (index.ids, index.texts):
+        digest.update(strings.sizes.tobytes())
+        for _, chunk in strings.chunks():
+            digest.update(chunk.buffers()[2])
     return digest.hexdigest()

@@ -85,19 +85,17 @@ def select_rows(
         limits: The filters' settings.
         frames: Frames per utterance of the model that is trained.
     """
-    texts = targets.texts(index)
-    characters = _numbers(pc.utf8_length(texts))
+    facts = _text_facts(index, targets)
     lengths = index.lengths
     reasons: list[tuple[str, NDArray[np.bool_]]] = [
         (SHORT, lengths < limits.min_audio_len),
         (LONG, lengths > limits.max_audio_len),
-        (EMPTY, _numbers(pc.utf8_length(pc.utf8_trim_whitespace(texts))) == 0),
-        (FAST, lengths < limits.min_samples_per_char * characters.astype(np.int64)),
+        (EMPTY, facts.blank),
+        (FAST, lengths < limits.min_samples_per_char * facts.characters),
     ]
     left = ~np.logical_or.reduce([mask for _, mask in reasons])
-    reasons += _token_reasons(
-        texts, characters, left, frames_of(lengths, frames), targets=targets, limits=limits
-    )
+    needed = frames_of(lengths, frames)
+    reasons += _token_reasons(index, facts, left, needed, targets=targets, limits=limits)
     first = np.full(len(index), len(reasons), np.int8)
     for number in reversed(range(len(reasons))):
         first[reasons[number][1]] = number
@@ -106,25 +104,62 @@ def select_rows(
     return kept, _account(index, first, names)
 
 
+@dataclass(frozen=True, eq=False)
+class _TextFacts:
+    """What the normalised texts tell before they are tokenised; all ``(rows,)``.
+
+    Attributes:
+        characters: Their lengths.
+        most_tokens: An upper bound of their tokens, see :func:`_most_tokens`.
+        blank: Whether nothing but white space stands in them.
+        known: Whether they surely hold a letter that the tokenizer knows.
+    """
+
+    characters: NDArray[np.int32]
+    most_tokens: NDArray[np.int32]
+    blank: NDArray[np.bool_]
+    known: NDArray[np.bool_]
+
+
+def _text_facts(index: Index, targets: Targets) -> _TextFacts:
+    count = len(index)
+    facts = _TextFacts(
+        np.empty(count, np.int32),
+        np.empty(count, np.int32),
+        np.empty(count, np.bool_),
+        np.empty(count, np.bool_),
+    )
+    letters = "".join(letter for letter in ascii_lowercase if targets.knows(letter))
+    for begin, raw in index.texts.chunks():
+        texts = targets.normalized(raw)
+        rows = slice(begin, begin + len(texts))
+        characters = _array(pc.utf8_length(texts))
+        facts.characters[rows] = characters
+        facts.most_tokens[rows] = _most_tokens(characters, _array(pc.binary_length(texts)))
+        facts.blank[rows] = _array(pc.equal(pc.utf8_trim_whitespace(texts), ""))
+        facts.known[rows] = (
+            _array(pc.match_substring_regex(texts, f"[{letters}]")) if letters else False
+        )
+    return facts
+
+
 def _token_reasons(
-    texts: pa.Array,
-    characters: NDArray[np.int64],
+    index: Index,
+    facts: _TextFacts,
     left: NDArray[np.bool_],
-    frames: NDArray[np.int64],
+    frames: NDArray[np.int32],
     *,
     targets: Targets,
     limits: Limits,
 ) -> list[tuple[str, NDArray[np.bool_]]]:
-    most = _most_tokens(texts, characters)
     threshold = limits.filter_long_text_threshold
-    unsure = 2 * most > frames
+    unsure = (2 * facts.most_tokens > frames) | ~facts.known
     if threshold is not None:
-        unsure |= most > threshold
-    unsure |= ~_surely_known(texts, targets)
+        unsure |= facts.most_tokens > threshold
     wordy, unknown, crowded = (np.zeros(len(left), np.bool_) for _ in range(3))
-    for row in np.flatnonzero(unsure & left).tolist():
-        text = texts[row].as_py()
-        tokens = np.asarray(targets.encode(text).numpy(), np.int64)
+    rows = np.flatnonzero(unsure & left).tolist()
+    for row, text in zip(rows, index.texts.values(rows), strict=True):
+        tokens = np.asarray(targets(text).numpy(), np.int64)
         known = tokens if targets.unknown is None else tokens[tokens != targets.unknown]
         # Upstream compares before it removes unknown symbols.
         wordy[row] = threshold is not None and len(tokens) > threshold
@@ -138,24 +173,18 @@ def ctc_frames(tokens: NDArray[np.int64]) -> int:
     return len(tokens) + int(np.count_nonzero(tokens[1:] == tokens[:-1]))
 
 
-def _most_tokens(texts: pa.Array, characters: NDArray[np.int64]) -> NDArray[np.int64]:
+def _most_tokens(characters: NDArray[Any], size: NDArray[Any]) -> NDArray[np.int32]:
     """An upper bound of the tokens of each text, for any tokenizer of characters or larger pieces.
 
     A character gives one token, or as many as NFKC or a fall-back to bytes makes of it: at most 3
     for 2 bytes, 18 for 3 bytes (U+FDFA), 4 for 4 bytes; that is at most 9 for each byte beyond the
     first. Two more stand for what a tokenizer puts before and after a text.
+
+    Args:
+        characters: Of each text.
+        size: UTF-8 bytes of each text.
     """
-    extra = _numbers(pc.binary_length(texts)) - characters
-    return characters + 9 * extra + 2
-
-
-def _surely_known(texts: pa.Array, targets: Targets) -> NDArray[np.bool_]:
-    """Which texts hold a letter that the tokenizer knows; the others may hold one all the same."""
-    letters = [letter for letter in ascii_lowercase if targets.knows(letter)]
-    if not letters:
-        return np.zeros(len(texts), np.bool_)
-    found = pc.match_substring_regex(texts, f"[{''.join(letters)}]")
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+    return np.asarray(characters + 9 * (size - characters) + 2, np.int32)
 
 
 def _account(index: Index, first: NDArray[np.int8], names: Sequence[str]) -> Account:
@@ -173,5 +202,5 @@ def _account(index: Index, first: NDArray[np.int8], names: Sequence[str]) -> Acc
     return Account(int(rows[-1].sum()), float(samples[-1].sum()) / SAMPLE_RATE, removed)
 
 
-def _numbers(array: Any) -> NDArray[np.int64]:
-    return np.asarray(array.to_numpy(zero_copy_only=False), np.int64)
+def _array(values: pa.Array) -> NDArray[Any]:
+    return np.asarray(values.to_numpy(zero_copy_only=False))

@@ -29,10 +29,10 @@ def frame_count(layers: Sequence[tuple[int, int]] = WAV2VEC2_LAYERS) -> FrameCou
     return count
 
 
-def frames_of(lengths: NDArray[np.int32], count: FrameCount) -> NDArray[np.int64]:
+def frames_of(lengths: NDArray[np.int32], count: FrameCount) -> NDArray[np.int32]:
     """Frames of every utterance; each distinct length is counted once."""
     distinct, place = np.unique(lengths, return_inverse=True)
-    return np.array([count(samples) for samples in distinct.tolist()], np.int64)[place]
+    return np.array([count(samples) for samples in distinct.tolist()], np.int32)[place]
 
 
 def shortest_input(count: FrameCount) -> int:

@@ -1,7 +1,7 @@
 """The index of one split: what every utterance is and how long it lasts, before any audio is read.
 
-Lengths, texts and metadata stand in memory as arrays and Arrow columns; the audio stays in its
-files and is fetched by row number (:mod:`danish_asr.audio_source`).
+Lengths, texts and metadata stand in memory, in about 150 MB per million rows; the audio stays in
+its files and is fetched by row number (:mod:`danish_asr.audio_source`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from danish_asr.audio_source import AudioSource, ParquetAudio, RowGroups
 from danish_asr.cpus import usable_cpus
 from danish_asr.errors import DatasetError
+from danish_asr.packed_strings import PackedStrings
 from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 
 TEXT_COLUMNS: Final = ("id", "text")
@@ -48,7 +49,10 @@ class Index:
         lengths: Samples at 16 kHz, ``(rows,)`` int32.
         partition_of: Index into ``partitions``, ``(rows,)`` int16.
         block_of: Row group, numbered through the split, ``(rows,)`` int32.
-        table: Columns ``id``, ``text`` and the metadata columns, one chunk each.
+        ids: Unique through the dataset.
+        texts: As the corpus has them.
+        metadata: The metadata columns as dictionaries, in chunks as they were read; joining them
+            would need their memory twice.
         partitions: The partitions that have rows here.
         known_partitions: All partitions of the dataset, whatever their split.
         audio: Fetches the encoded audio of a row.
@@ -59,7 +63,9 @@ class Index:
     lengths: NDArray[np.int32]
     partition_of: NDArray[np.int16]
     block_of: NDArray[np.int32]
-    table: pa.Table
+    ids: PackedStrings
+    texts: PackedStrings
+    metadata: pa.Table
     partitions: tuple[Partition, ...]
     known_partitions: frozenset[Partition]
     audio: AudioSource = field(repr=False)
@@ -72,15 +78,18 @@ class Index:
         """Duration of all rows."""
         return float(self.lengths.sum(dtype=np.int64)) / SAMPLE_RATE
 
-    def column(self, name: str) -> pa.Array:
-        """One column of ``table`` as a single Arrow array."""
-        return single_chunk(self.table.column(name))
+    def values(self, name: str, rows: Iterable[int]) -> list[str | None]:
+        """What stands in these rows of a metadata column."""
+        column = self.metadata.column(name)
+        # One scalar at a time: `take` would join all chunks of the column first.
+        return [column[row].as_py() for row in rows]
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
         """A code per row and the names that occur, by code; null is ``unknown``."""
-        encoded = self.column("dialect")
-        names = [*map(str, encoded.dictionary.to_pylist()), "unknown"]
-        codes = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+        chunks = self.metadata.column("dialect").unify_dictionaries().chunks
+        names = [*map(str, chunks[0].dictionary.to_pylist()), "unknown"]
+        unknown = len(names) - 1
+        codes = np.concatenate([chunk.indices.fill_null(unknown).to_numpy() for chunk in chunks])
         present, dense = np.unique(codes, return_inverse=True)
         return dense.astype(np.int32), [names[code] for code in present]
 
@@ -91,7 +100,9 @@ class Index:
             lengths=self.lengths[rows],
             partition_of=self.partition_of[rows],
             block_of=self.block_of[rows],
-            table=self.table.take(pa.array(rows)).combine_chunks(),
+            ids=self.ids.take(rows),
+            texts=self.texts.take(rows),
+            metadata=self.metadata.take(pa.array(rows)),
             audio=self.audio.take(rows),
         )
 
@@ -107,13 +118,6 @@ class Shard:
     def partition(self) -> Partition:
         """The corpus and language that the path names."""
         return Partition(self.keys["corpus"], self.keys["language"])
-
-
-def single_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """A chunked array as one array; empty if it has no chunks."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
 def find_shards(path: Path, *, split_key: str = "split") -> list[Shard]:
@@ -196,34 +200,19 @@ def read_index(
     within = np.concatenate([part.within for part in parts])
     block_of = np.concatenate(blocks)
     groups = RowGroups.joined([part.groups for part in parts])
-    tables = [part.table for part in parts]
-    del parts, blocks
     return Index(
         name=split,
         split=every[0].keys["split"],
         lengths=lengths,
         partition_of=np.repeat(np.array(codes, np.int16), counts),
         block_of=block_of,
-        table=_join(tables),
+        ids=PackedStrings.joined([part.ids for part in parts]),
+        texts=PackedStrings.joined([part.texts for part in parts]),
+        metadata=pa.concat_tables([part.metadata for part in parts]),
         partitions=partitions,
         known_partitions=frozenset(known_partitions),
         audio=ParquetAudio(groups, block_of, within),
     )
-
-
-def _join(tables: list[pa.Table]) -> pa.Table:
-    """Concatenate column by column, so that at most one column stands in memory twice."""
-    names = tables[0].column_names
-    joined = {}
-    for name in names:
-        chunks = pa.chunked_array(
-            [chunk for table in tables for chunk in table.column(name).chunks],
-            tables[0].schema.field(name).type,
-        )
-        for number, table in enumerate(tables):
-            tables[number] = table.drop_columns([name])
-        joined[name] = single_chunk(chunks.unify_dictionaries())
-    return pa.table(joined)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,12 +223,18 @@ class _Part:
     block_of: NDArray[np.int32]
     within: NDArray[np.int32]
     groups: RowGroups
-    table: pa.Table
+    ids: PackedStrings
+    texts: PackedStrings
+    metadata: pa.Table
 
 
 def _read_shard(shard: Shard, row_filter: RowFilter | None) -> _Part:
     try:
-        with pq.ParquetFile(shard.path, read_dictionary=list(METADATA_COLUMNS)) as file:
+        # The wanted columns lie in small pieces between the audio; pre-buffering fetches many
+        # pieces at a time, which is what a network file system needs.
+        with pq.ParquetFile(
+            shard.path, read_dictionary=list(METADATA_COLUMNS), pre_buffer=True
+        ) as file:
             names = file.schema_arrow.names
             if missing := [name for name in _NEEDED if name not in names]:
                 raise DatasetError(
@@ -247,8 +242,10 @@ def _read_shard(shard: Shard, row_filter: RowFilter | None) -> _Part:
                 )
             wanted = (*TEXT_COLUMNS, "audio_size", *METADATA_COLUMNS)
             columns = [n for n in names if n != "audio_bytes" and (row_filter or n in wanted)]
-            table = file.read(columns, use_threads=False)
-            groups = RowGroups.of_file(shard.path, file.metadata)
+            # A chunk per row group costs more memory than what stands in it.
+            table = file.read(columns, use_threads=False).unify_dictionaries().combine_chunks()
+            nullable = file.schema_arrow.field("audio_bytes").nullable
+            groups = RowGroups.of_file(shard.path, file.metadata, nullable=nullable)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
     block_of = np.repeat(np.arange(len(groups), dtype=np.int32), groups.num_rows)
@@ -261,27 +258,39 @@ def _read_shard(shard: Shard, row_filter: RowFilter | None) -> _Part:
                 table = table.append_column(name, pa.array([value] * len(table)))
         keep = row_filter(table)
         table, block_of, within = table.filter(pa.array(keep)), block_of[keep], within[keep]
-    lengths = single_chunk(table.column("audio_size")).to_numpy().astype(np.int32)
-    return _Part(lengths, block_of, within, groups, _contract_columns(table, shard, block_of))
+    lengths = table.column("audio_size").to_numpy().astype(np.int32)
+    return _Part(
+        lengths=lengths,
+        block_of=block_of,
+        within=within,
+        groups=groups,
+        ids=PackedStrings.pack(_ids(table, shard)),
+        texts=PackedStrings.pack(_single(table.column("text").cast(pa.string()))),
+        metadata=_metadata(table),
+    )
 
 
-def _contract_columns(table: pa.Table, shard: Shard, block_of: NDArray[np.int32]) -> pa.Table:
-    """Exactly the columns of an index; what a foreign dataset lacks becomes null.
+def _ids(table: pa.Table, shard: Shard) -> pa.Array:
+    """The ids; a foreign dataset without any gets the shard's path and the row's number there."""
+    if "id" in table.column_names:
+        return _single(table.column("id").cast(pa.string()))
+    stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
+    return pa.array([f"{stem}#{number}" for number in range(len(table))], pa.string())
 
-    A dataset without ids gets the shard's path below the dataset and the row's position there.
-    """
-    columns = {}
-    for name in TEXT_COLUMNS:
-        if name in table.column_names:
-            columns[name] = table.column(name).cast(pa.large_string())
-        else:
-            stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
-            ids = [f"{stem}#{number}" for number in range(len(block_of))]
-            columns[name] = pa.chunked_array([pa.array(ids, pa.large_string())])
-    for name in METADATA_COLUMNS:
-        codes = pa.dictionary(pa.int32(), pa.string())
-        if name in table.column_names:
-            columns[name] = table.column(name).cast(codes)
-        else:
-            columns[name] = pa.chunked_array([pa.nulls(len(table), codes)])
-    return pa.table(columns)
+
+def _metadata(table: pa.Table) -> pa.Table:
+    """Exactly the metadata columns; what a foreign dataset lacks becomes null."""
+    codes = pa.dictionary(pa.int32(), pa.string())
+    return pa.table(
+        {
+            name: table.column(name).cast(codes)
+            if name in table.column_names
+            else pa.nulls(len(table), codes)
+            for name in METADATA_COLUMNS
+        }
+    )
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    """The only chunk of a combined column; an empty one may have none."""
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

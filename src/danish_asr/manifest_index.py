@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from danish_asr.audio_source import OpenFiles
 from danish_asr.errors import DatasetError
 from danish_asr.index import Index, Partition
+from danish_asr.packed_strings import PackedStrings
 from danish_asr.schema import LANGUAGE, METADATA_COLUMNS
 
 
@@ -65,13 +66,9 @@ def read_manifest(directory: Path, split: str) -> Index:
         partition_of=np.zeros(len(rows), np.int16),
         # Each row is a file of its own, so the stream may be shuffled row by row.
         block_of=np.arange(len(rows), dtype=np.int32),
-        table=pa.table(
-            {
-                "id": pa.array([path for path, _ in rows], pa.large_string()),
-                "text": pa.array(texts, pa.large_string()),
-                **dict.fromkeys(METADATA_COLUMNS, unknown),
-            }
-        ),
+        ids=PackedStrings.pack(pa.array([path for path, _ in rows], pa.string())),
+        texts=PackedStrings.pack(pa.array(texts, pa.string())),
+        metadata=pa.table(dict.fromkeys(METADATA_COLUMNS, unknown)),
         partitions=(partition,),
         known_partitions=frozenset([partition]),
         audio=FileAudio.of(Path(root), [path for path, _ in rows]),

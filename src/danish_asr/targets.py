@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +16,6 @@ from danish_asr.text import normalizer
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
-
-_ROWS_AT_ONCE: Final = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +59,11 @@ class Targets:
             tokens = tokens[tokens != self.unknown]
         return tokens
 
-    def texts(self, index: Index) -> pa.Array:
-        """The texts of all rows in the form that is trained on."""
-        texts = index.column("text")
+    def normalized(self, texts: pa.Array) -> pa.Array:
+        """Raw texts in the form that is trained on."""
         if self.raw:
             return texts
-        return pa.array((self.normalize(text.as_py()) for text in texts), pa.large_string())
+        return pa.array([self.normalize(text) for text in texts.to_pylist()], pa.string())
 
     def knows(self, text: str) -> bool:
         """Whether no symbol of a normalised text is unknown."""
@@ -103,8 +99,12 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
     Raises:
         ConfigError: There is no such text profile.
     """
-    targets = Targets.of(tokenizer, text_profile)
-    counts = _character_counts(targets.texts(index))
+    return unknown_symbols(index, Targets.of(tokenizer, text_profile))
+
+
+def unknown_symbols(index: Index, targets: Targets) -> UnknownSymbols:
+    """As :func:`count_unknown`, for targets that exist already."""
+    counts = _character_counts(index, targets)
     unknown = [
         (chr(code), int(counts[code]))
         for code in np.flatnonzero(counts).tolist()
@@ -117,11 +117,12 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
     )
 
 
-def _character_counts(texts: pa.Array) -> NDArray[np.int64]:
+def _character_counts(index: Index, targets: Targets) -> NDArray[np.int64]:
     """How often each code point occurs, ``(0x110000,)``."""
     counts = np.zeros(0x110000, np.int64)
-    for begin in range(0, len(texts), _ROWS_AT_ONCE):
-        joined = "".join(texts.slice(begin, _ROWS_AT_ONCE).to_pylist())
+    for _, texts in index.texts.chunks():
+        joined = "".join(targets.normalized(texts).to_pylist())
         codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
-        counts += np.bincount(codes, minlength=len(counts))
+        found = np.bincount(codes)
+        counts[: len(found)] += found
     return counts

@@ -1,0 +1,171 @@
+"""Time and memory of the index, the filters and an epoch's plan of millions of rows.
+
+    python benchmarks/index.py [ROWS]
+
+Writes a dataset of ROWS rows (default 5,200,000; lengths of 1 to 20 s, about 14 characters a
+second, audio of one byte) in a temporary directory, then measures in a process of its own. Each
+line gives the stage's seconds and the highest memory of the process until then.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from danish_asr.schema import ROW_GROUP_SIZE, SAMPLE_RATE, UTTERANCE_SCHEMA, partition_dir
+
+if TYPE_CHECKING:
+    from danish_asr.index import Index
+    from danish_asr.targets import Targets
+
+ROWS_PER_SHARD = 50_000
+CHARACTERS_PER_SECOND = 14
+SENTENCE = (
+    "det er en god dag og vi går ned til søen for at se på bådene når solen skinner over øen "
+)
+DIALECTS = ("Østjysk", "Sjællandsk", "Nordjysk", "Københavnsk", "Vestjysk", "Fynsk", "Bornholmsk")
+
+T = TypeVar("T")
+
+
+def main() -> None:
+    """Build the data and measure in a fresh process, whose memory holds nothing else."""
+    if sys.argv[1:2] == ["--measure"]:
+        measure(Path(sys.argv[2]))
+        return
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 5_200_000
+    with tempfile.TemporaryDirectory() as folder:
+        write_dataset(Path(folder), rows)
+        subprocess.run([sys.executable, __file__, "--measure", folder], check=True)  # noqa: S603
+
+
+def write_dataset(root: Path, rows: int) -> None:
+    """Shards of two corpora with the contract's columns; only the audio is a stand-in."""
+    rng = np.random.default_rng(0)
+    for number, begin in enumerate(range(0, rows, ROWS_PER_SHARD)):
+        corpus = "read_aloud" if number % 4 else "conversation"
+        table = make_rows(corpus, range(begin, min(begin + ROWS_PER_SHARD, rows)), rng)
+        folder = partition_dir(root, corpus, "train")
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(
+            table,
+            folder / f"part-{number:05}.parquet",
+            row_group_size=ROW_GROUP_SIZE,
+            compression=dict.fromkeys(table.column_names, "zstd") | {"audio_bytes": "none"},
+            use_dictionary=["speaker_id", "dialect", "age_group", "gender"],
+        )
+
+
+def make_rows(corpus: str, numbers: range, rng: np.random.Generator) -> pa.Table:
+    """Rows whose texts are as long as their audio."""
+    count = len(numbers)
+    seconds = rng.uniform(1, 20, count)
+    text = " ".join(rng.choice(SENTENCE.split(), 20_000))
+    starts = rng.integers(0, len(text) - 20 * CHARACTERS_PER_SECOND, count)
+    columns = {
+        "id": [f"{corpus}_{number:08}" for number in numbers],
+        "text": [
+            text[start : start + int(duration * CHARACTERS_PER_SECOND)]
+            for start, duration in zip(starts, seconds, strict=True)
+        ],
+        "audio_bytes": [b"x"] * count,
+        "audio_size": (seconds * SAMPLE_RATE).astype(np.int64),
+        "speaker_id": [f"spe_{speaker:05}" for speaker in rng.integers(0, 3_000, count)],
+        "dialect": rng.choice(DIALECTS, count).tolist(),
+        "age_group": rng.choice(["0-24", "25-49", "50+"], count).tolist(),
+        "gender": rng.choice(["female", "male"], count).tolist(),
+    }
+    return pa.table(
+        {
+            field.name: pa.array(columns[field.name], field.type)
+            if field.name in columns
+            else pa.nulls(count, field.type)
+            for field in UTTERANCE_SCHEMA
+        },
+        schema=UTTERANCE_SCHEMA,
+    )
+
+
+def measure(root: Path) -> None:
+    """Index and plan without torch in the process, then what needs it."""
+    from danish_asr import index as indexing  # noqa: PLC0415 - not in the process that builds
+    from danish_asr import plan as planning  # noqa: PLC0415
+
+    shards = indexing.find_shards(root)
+    known = frozenset(shard.partition for shard in shards)
+    index = timed("index", lambda: indexing.read_index(shards, "train", known_partitions=known))
+    plan = timed(
+        "plan of one epoch",
+        lambda: planning.plan_training(
+            index.lengths,
+            index.block_of,
+            np.arange(len(index), dtype=np.int32),
+            planning.BatchRule(max_elements=3_840_000, multiple_of=8),
+            planning.Shuffling(example_window=2_000, batch_window=1_000),
+            seed=1,
+            epoch=0,
+        ),
+    )
+    print(
+        f"{len(index):,} rows, {index.seconds / 3600:,.0f} h, {len(plan):,} batches, "
+        f"padding {plan.padding(index.lengths):.1%}"
+    )
+    targets = timed("import of torch and fairseq2", make_targets)
+    measure_texts(index, targets)
+
+
+def measure_texts(index: Index, targets: Targets) -> None:
+    """Filters, fingerprint and the count of unknown symbols, which look at the texts."""
+    from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
+
+    from danish_asr.filters import select_rows  # noqa: PLC0415
+    from danish_asr.frames import frame_count  # noqa: PLC0415
+    from danish_asr.reading_settings import limits  # noqa: PLC0415
+    from danish_asr.targets import unknown_symbols  # noqa: PLC0415
+
+    rule = limits(AsrTaskConfig())
+    kept, _ = timed("filters", lambda: select_rows(index, targets, rule, frame_count()))
+    unknown = timed("unknown symbols", lambda: unknown_symbols(index, targets))
+    print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")
+
+
+def make_targets() -> Targets:
+    """A tokenizer of the texts' characters, but for one."""
+    from danish_asr import native  # noqa: F401, PLC0415 - libsndfile before fairseq2
+    from danish_asr.char_tokenizer import build_char_tokenizer  # noqa: PLC0415
+    from danish_asr.targets import Targets  # noqa: PLC0415
+
+    # isort: split
+    from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "characters.model")
+        path.write_bytes(build_char_tokenizer(Counter(SENTENCE.replace("ø", ""))))
+        return Targets.of(load_char_tokenizer(path, None), "raw")
+
+
+def timed(what: str, work: Callable[[], T]) -> T:
+    """Run the stage and print its line."""
+    begin, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    seconds, processor = time.perf_counter() - begin, time.process_time() - cpu
+    print(
+        f"{what:30} {seconds:7.2f} s {processor:7.2f} s of CPU   peak {peak:5.2f} GiB", flush=True
+    )
+    return result
+
+
+if __name__ == "__main__":
+    main()
