@@ -275,8 +275,7 @@ def _both(sums: Any, settings: Settings) -> tuple[_Pair, _Pair]:
 
 def _paired_rate(group: GroupSums, total: _Pair, samples: _Pair, per_speaker: _Pair) -> PairedRate:
     a, b = float(total[0]), float(total[1])
-    words = group.sums[:, 1:4].sum(axis=1)
-    reason = why_not_resolvable(words, per_speaker[1] - per_speaker[0])
+    reason = why_not_resolvable(group, per_speaker[1] - per_speaker[0])
     if reason:
         return PairedRate(a, b, Estimate(b - a, NotResolvable(reason)), None, None)
     speakers = len(group.sums)

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from danish_asr.scored_rows import FloatArray, IntArray
+from danish_asr.scored_rows import FloatArray, GroupSums, IntArray
 
 LEVEL: Final = 0.95
 RESAMPLES: Final = 1_000
@@ -63,17 +63,20 @@ class NotResolvable:
 Resolution = Interval | NotResolvable
 
 
-def why_not_resolvable(words: IntArray, per_speaker: FloatArray) -> str | None:
-    """Return why speakers cannot give an interval, or None where they can.
+def why_not_resolvable(group: GroupSums, per_speaker: FloatArray) -> str | None:
+    """Return why a group's speakers cannot give an interval, or None where they can.
 
     Args:
-        words: Words of the reference, per speaker.
-        per_speaker: What is estimated (a rate, a difference), per speaker.
+        group: The group.
+        per_speaker: What is estimated (a rate, a difference), for each line of ``group.sums``.
     """
-    speakers = len(words)
+    if not group.known_speakers:
+        return "the speakers are unknown"
+    speakers = len(group.speakers)
     if speakers < MIN_SPEAKERS:
         people = "1 speaker" if speakers == 1 else f"{speakers} speakers"
         return f"{people}, {MIN_SPEAKERS} needed"
+    words = group.sums[:, 1:4].sum(axis=1)
     share = words.max() / max(words.sum(), 1)
     if share > MAX_SHARE:
         return f"one speaker has {100 * share:.0f} % of the words"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.errors import PredictionsError
+from danish_asr.files import publish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +41,21 @@ class Prediction:
     extra: Mapping[str, str | None] = field(default_factory=dict)
 
 
-_TEXT_KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
-_OPTIONAL_KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
+_TEXT__SURROGATE: Final = re.compile("[\ud800-\udfff]")
+KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
+_OPTIONAL__SURROGATE: Final = re.compile("[\ud800-\udfff]")
+KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 KEYS: Final = tuple(f.name for f in fields(Prediction) if f.name != "extra")
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
     """Write atomically and return the number of rows written."""
-    partial = path.with_name(path.name + ".partial")
     rows = 0
-    with partial.open("w", encoding="utf-8") as stream:
+    with publish(path) as stream:
         for prediction in predictions:
-            stream.write(json.dumps(_row(prediction), ensure_ascii=False) + "\n")
+            stream.write(json.dumps(_row(prediction), ensure_ascii=False).encode() + b"\n")
             rows += 1
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
     return rows
 
 
@@ -111,6 +111,8 @@ def _parse(line: bytes, where: str) -> Prediction:
 
 def _text(value: Any, key: str, where: str) -> str:
     if isinstance(value, str):
+        if _SURROGATE.search(value):
+            raise PredictionsError(f"{where}: {key} holds half a surrogate pair, which is no text")
         return value
     hint = ' (write "" where the model heard nothing)' if key == "hypothesis" else ""
     raise PredictionsError(f"{where}: {key} must be a string, found {json.dumps(value)}{hint}")

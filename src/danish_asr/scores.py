@@ -265,7 +265,7 @@ def _score_grouping(
 
 def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
     errors = group.errors
-    words, characters = _intervals(group.sums, settings)
+    words, characters = _intervals(group, settings)
     return GroupScore(
         columns=columns,
         values=group.values,
@@ -276,10 +276,10 @@ def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings)
     )
 
 
-def _intervals(sums: IntArray, settings: Settings) -> tuple[Resolution, Resolution]:
+def _intervals(group: GroupSums, settings: Settings) -> tuple[Resolution, Resolution]:
     """Return the intervals of WER and CER, both from the same resamples."""
-    speakers = len(sums)
-    refused = [_refusal(sums, rate) for rate in rates(sums, settings.denominator)]
+    sums, speakers = group.sums, len(group.speakers)
+    refused = [why_not_resolvable(group, rate) for rate in rates(sums, settings.denominator)]
     if all(refused):
         wer, cer = (NotResolvable(str(reason)) for reason in refused)
         return wer, cer
@@ -294,15 +294,11 @@ def _intervals(sums: IntArray, settings: Settings) -> tuple[Resolution, Resoluti
 def _difference_interval(worst: GroupSums, best: GroupSums, settings: Settings) -> Resolution:
     for group in (worst, best):
         rate, _ = rates(group.sums, settings.denominator)
-        if reason := _refusal(group.sums, rate):
+        if reason := why_not_resolvable(group, rate):
             return NotResolvable(f"{group_label(group.values)}: {reason}")
     high, _ = rates(_resampled(worst.sums, settings, stream=1), settings.denominator)
     low, _ = rates(_resampled(best.sums, settings, stream=2), settings.denominator)
     return interval(high - low, min(len(worst.sums), len(best.sums)))
-
-
-def _refusal(sums: IntArray, rate: FloatArray) -> str | None:
-    return why_not_resolvable(sums[:, 1:4].sum(axis=1), rate)
 
 
 def _resampled(sums: IntArray, settings: Settings, *, stream: int) -> FloatArray:

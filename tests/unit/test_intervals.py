@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from danish_asr.intervals import (
     t_quantile,
     why_not_resolvable,
 )
-from danish_asr.scored_rows import FloatArray, IntArray
+from danish_asr.scored_rows import FloatArray, GroupSums, IntArray
 
 
 def _speakers(count: int, seed: int) -> tuple[IntArray, IntArray]:
@@ -92,7 +94,19 @@ def test_the_tails_are_cut_further_out_with_fewer_speakers() -> None:
 def test_too_little_evidence_is_named(
     words: list[int], rates: list[float], reason: str | None
 ) -> None:
-    assert why_not_resolvable(np.array(words), np.array(rates)) == reason
+    assert why_not_resolvable(_group(words), np.array(rates)) == reason
+
+
+def test_unknown_speakers_give_no_interval() -> None:
+    group = replace(_group([10] * 9), speakers=(None,))
+    assert why_not_resolvable(group, np.array([0.1])) == "the speakers are unknown"
+
+
+def _group(words: list[int]) -> GroupSums:
+    """Speakers who were heard without an error."""
+    sums = np.zeros((len(words), 9), np.int64)
+    sums[:, 1] = words
+    return GroupSums((), tuple(f"speaker {number}" for number in range(len(words))), sums)
 
 
 def test_p_is_the_level_whose_interval_touches_zero() -> None:

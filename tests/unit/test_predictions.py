@@ -54,6 +54,10 @@ def test_numbers_and_flags_beyond_the_contract_become_labels(tmp_path: Path) -> 
         ({**ROW, "reference": 3}, r"p.jsonl:2: reference must be a string, found 3"),
         ({**ROW, "duration": -1}, r"p.jsonl:2: duration must be seconds >= 0, found -1"),
         ({**ROW, "dialect": 1}, r"p.jsonl:2: dialect must be a string, found 1"),
+        (
+            {**ROW, "id": "b", "hypothesis": "\ud800"},
+            r"p.jsonl:2: hypothesis holds half a surrogate",
+        ),
         ({**ROW, "extra": {"a": "b"}}, r"p.jsonl:2: extra must be a string"),
     ],
 )
