@@ -41,12 +41,11 @@ class Prediction:
     extra: Mapping[str, str | None] = field(default_factory=dict)
 
 
-_TEXT__SURROGATE: Final = re.compile("[\ud800-\udfff]")
-KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
-_OPTIONAL__SURROGATE: Final = re.compile("[\ud800-\udfff]")
-KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_TEXT_KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
+_OPTIONAL_KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
 KEYS: Final = tuple(f.name for f in fields(Prediction) if f.name != "extra")
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
