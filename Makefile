@@ -1,4 +1,4 @@
-# setup | demo | test | lint | bench. Every target sets up .venv first if need be.
+# setup | demo | test | lint | bench | lock. Every target sets up .venv first if need be.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,9 @@ setup: $(VENV)/.installed
 # imports) would need a compiler.
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON); install Python 3.11, or name yours: make PYTHON=..." >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) \
+	  || { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install -q pip; } \
+	  || { rm -rf $(VENV); echo "make: $(PYTHON) has neither ensurepip nor pip; apt install python3.11-venv, or name another Python: make PYTHON=..." >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
@@ -30,3 +32,11 @@ lint: setup
 
 bench: setup
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+# Writes requirements.lock anew from the ranges in pyproject.toml.
+lock: setup
+	{ sed -n '/^#/p' requirements.lock; \
+	  $(BIN)/pip-compile --quiet --all-extras --strip-extras --allow-unsafe --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file - pyproject.toml \
+	  | grep -v -e '^kenlm' -e '^#' -e '^$$'; } > requirements.lock.new
+	mv requirements.lock.new requirements.lock

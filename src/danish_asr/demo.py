@@ -19,7 +19,7 @@ from rich.console import Console
 
 from danish_asr.convert import convert
 from danish_asr.corpora import open_source
-from danish_asr.corpora.synthetic import synthesise
+from danish_asr.corpora.synthetic import SyntheticSize, synthesise
 from danish_asr.cpus import usable_cpus
 from danish_asr.errors import RunError
 from danish_asr.report import score_file
@@ -34,11 +34,18 @@ STOPPED: Final = 75
 """The recipe's exit status for a run that is saved and not done."""
 
 
-def run_demo(root: Path, *, overrides: Sequence[str] = (), console: Console | None = None) -> None:
+def run_demo(
+    root: Path,
+    *,
+    size: SyntheticSize | None = None,
+    overrides: Sequence[str] = (),
+    console: Console | None = None,
+) -> None:
     """Run, or continue, the demo below ``root``.
 
     Args:
         root: Takes everything the demo makes: ``source``, ``dataset`` and ``run``.
+        size: Utterances of the corpus; by default enough to learn from.
         overrides: ``key=value`` pairs for the recipe, over ``configs/demo.yaml``.
         console: Where progress is shown.
 
@@ -50,7 +57,7 @@ def run_demo(root: Path, *, overrides: Sequence[str] = (), console: Console | No
     started = time.monotonic()
 
     console.rule("1/5  Danish speech, synthesised")
-    synthesise(source, workers=usable_cpus())
+    synthesise(source, size=size, workers=usable_cpus())
     console.rule("2/5  Conversion to the dataset")
     convert(open_source(str(source)), dataset, name=DATASET, workers=usable_cpus())
     console.rule("3/5  Training a tiny CTC model from scratch")

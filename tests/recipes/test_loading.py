@@ -57,7 +57,7 @@ def test_three_faults_of_three_kinds_are_told_at_once() -> None:
         ),
         (
             {"dataset": {"asr_task_config": {"min_audio_len": 9, "max_audio_len": 8}}},
-            "`asr_task_config.min_audio_len` must not exceed `max_audio_len` (8), but is 9",
+            "min_audio_len: expected at most max_audio_len (8), found 9",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fairseq2.assets import AssetCard, AssetCardError, AssetStore
+from fairseq2.assets import AssetCard, AssetCardError, AssetDownloadError, AssetStore
 from fairseq2.composition import _register_library
 from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
 from fairseq2.data.tokenizers import Tokenizer, TokenizerFamily, resolve_tokenizer_reference
@@ -19,10 +19,14 @@ from fairseq2.models import ModelFamily
 from fairseq2.recipe.config import ModelSection
 from fairseq2.runtime.dependency import DependencyContainer
 
-from danish_asr.errors import ConfigError
+from danish_asr.dataset import DATASET_FAMILY, MANIFEST_FAMILY
+from danish_asr.errors import ConfigError, RunError
 from danish_asr.extension import card_directories
 
 from .config import AsrConfig
+
+OPENS = (DATASET_FAMILY, MANIFEST_FAMILY)
+"""The dataset families that this recipe opens; fairseq2 knows cards of others."""
 
 HEAD_SIZE = "target_vocab_size"
 """The key of ``model.config_overrides`` that sizes a new head."""
@@ -52,11 +56,8 @@ class Assets:
             kind: ``model``, ``dataset`` or ``tokenizer``: the card has a ``<kind>_family``.
             faults: Takes the fault, if any.
         """
-        card = self._store.maybe_retrieve_card(name)
-        if card is not None and card.has_field(f"{kind}_family"):
-            return card
-        if card is not None and kind == "tokenizer" and card.has_field("tokenizer_ref"):
-            return card
+        if self._is_a(kind, name):
+            return self._store.retrieve_card(name)
         known = ", ".join(self._names_of(kind)) or "none"
         looked_in = ", ".join(str(path) for path in self._looked_in) or "no directory"
         faults.append(
@@ -72,10 +73,11 @@ class Assets:
     def _is_a(self, kind: str, name: str) -> bool:
         try:
             card = self._store.maybe_retrieve_card(name)
-            return card is not None and card.has_field(f"{kind}_family")
         except AssetCardError:
             # fairseq2 0.6 itself ships a card whose base card is missing.
             return False
+        family = card.maybe_get_field(f"{kind}_family") if card else None
+        return family is not None and (kind != "dataset" or family.value in OPENS)
 
     def model_family(self, name: str) -> ModelFamily | None:
         """Return fairseq2's handler of a model family, or None."""
@@ -91,7 +93,14 @@ class Assets:
         card = resolve_tokenizer_reference(self._store, card)
         name = card.field("tokenizer_family").as_(str)
         family = self._container.resolve(TokenizerFamily, key=name)
-        return family.load_tokenizer(card, family.get_tokenizer_config(card), progress=False)
+        try:
+            return family.load_tokenizer(card, family.get_tokenizer_config(card), progress=False)
+        except AssetDownloadError as error:
+            raise RunError(
+                f"the tokenizer '{card.name}' cannot be downloaded: {error.__cause__ or error}. On "
+                "a node without internet, first run the same command with --config "
+                "regime.num_steps=1 on one that has it; $FAIRSEQ2_CACHE_DIR keeps what it fetches."
+            ) from None
 
 
 def resolve(config: AsrConfig, *, where: str) -> AsrConfig:

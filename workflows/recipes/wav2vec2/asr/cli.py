@@ -18,12 +18,13 @@ from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.argparse import ConfigAction
 from ruamel.yaml import YAML
 
+from danish_asr.dataset import NO_EFFECT
 from danish_asr.errors import DanishAsrError
 
 from .assets import resolve
 from .config import AsrConfig
 from .eval.selection import select
-from .loading import Tree, merge, read_yaml, structure, unstructure
+from .loading import Tree, flatten, merge, read_yaml, structure, unstructure
 from .run_directory import check_continuation, trim_metrics
 from .trainer import STOPPED
 
@@ -39,7 +40,9 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
     """
     args = _parse(arguments, "Train a CTC model on Danish speech.")
     with _errors_as_messages():
-        config = structure(AsrConfig, _tree(args), where=_where(args))
+        tree = _tree(args)
+        config = structure(AsrConfig, tree, where=_where(args))
+        _name_ineffective(tree)
         if args.dump_config:
             _dump(config)
             return
@@ -67,7 +70,9 @@ def eval_main(
     """
     args = _parse(arguments, "Score a split and write predictions.jsonl.")
     with _errors_as_messages():
-        selection = select(args.output_dir or Path(), _tree(args), where=_where(args))
+        tree = _tree(args)
+        selection = select(args.output_dir or Path(), tree, where=_where(args))
+        _name_ineffective(tree)
         if args.dump_config:
             _dump(selection.config)
             return
@@ -111,6 +116,14 @@ def _where(args: Namespace) -> str:
 def _tree(args: Namespace) -> Tree:
     file = read_yaml(args.config_file) if args.config_file else {}
     return merge(file, *(args.overrides or []))
+
+
+def _name_ineffective(tree: Tree) -> None:
+    """Say once which keys were given that mean nothing here; upstream's files have some."""
+    given = [key for key, _ in flatten(tree.get("dataset", {}))]
+    idle = [f"dataset.{key}" for key in given if key.startswith(NO_EFFECT)]
+    if idle and os.environ.get("RANK", "0") == "0":
+        print(f"note: no effect here: {', '.join(idle)}", file=sys.stderr)  # noqa: T201
 
 
 def _dump(config: object) -> None:

@@ -37,6 +37,8 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
+from danish_asr.errors import ConfigError
+from danish_asr.reading_settings import check_settings
 from danish_asr.text import PROFILES
 
 
@@ -87,6 +89,9 @@ class AsrDatasetSection(DatasetSection):
     """The text normalisation of the training targets (``danish_asr.text``). Models with a tokenizer
     of lower-case letters only (v1, or a character tokenizer) want ``coral``."""
 
+    max_unknown_share: float = 0.02
+    """Training is refused if a larger share of the targets is unknown to the tokenizer."""
+
     def validate(self) -> ValidationResult:
         """Check the rules between lengths, batches and profile."""
         result = super().validate()
@@ -95,33 +100,31 @@ class AsrDatasetSection(DatasetSection):
         if self.text_profile not in PROFILES:
             known = ", ".join(PROFILES)
             result.add_error(f"`text_profile` must be one of {known}, but is {self.text_profile}.")
-        _check_task(self.asr_task_config, result)
+        task = self.asr_task_config
+        by_length = task.batching_strategy is BatchingStrategy.LENGTH
+        if by_length and task.max_num_elements < task.max_audio_len:
+            result.add_error(
+                f"`asr_task_config.max_num_elements` must hold the longest utterance "
+                f"(`max_audio_len`, {task.max_audio_len}), but is {task.max_num_elements}."
+            )
+        parquet = (
+            self.mixture_parquet_storage_config
+            if self.storage_mode is StorageMode.MIXTURE_PARQUET
+            else None
+        )
+        try:
+            check_settings(task, parquet, training=True)
+        except ConfigError as error:
+            for fault in error.faults:
+                result.add_error(fault)
         return result
 
-
-def _check_task(task: AsrTaskConfig, result: ValidationResult) -> None:
-    if task.min_audio_len > task.max_audio_len:
-        result.add_error(
-            f"`asr_task_config.min_audio_len` must not exceed `max_audio_len` "
-            f"({task.max_audio_len}), but is {task.min_audio_len}."
-        )
-    by_length = task.batching_strategy is BatchingStrategy.LENGTH
-    if by_length and task.max_num_elements < task.max_audio_len:
-        result.add_error(
-            f"`asr_task_config.max_num_elements` must hold the longest utterance "
-            f"(`max_audio_len`, {task.max_audio_len}), but is {task.max_num_elements}."
-        )
-    if task.use_fbank:
-        result.add_error("`asr_task_config.use_fbank` must be false: omniASR hears waveforms.")
-    for name in ("example_shuffle_window", "batch_shuffle_window"):
-        if (window := getattr(task, name)) < 0:
-            result.add_error(
-                f"`asr_task_config.{name}` must be 0 (everything), 1 (none) or more, "
-                f"but is {window}."
-            )
-    for name in ("batch_size", "num_seqs_multiple_of", "max_audio_len"):
-        if (value := getattr(task, name)) < 1:
-            result.add_error(f"`asr_task_config.{name}` must be at least 1, but is {value}.")
+    @property
+    def storage_config(self) -> MixtureParquetStorageConfig | ManifestStorageConfig:
+        """The configuration of the storage that ``storage_mode`` chooses."""
+        if self.storage_mode is StorageMode.MANIFEST:
+            return self.manifest_storage_config
+        return self.mixture_parquet_storage_config
 
 
 @dataclass(kw_only=True)

@@ -220,7 +220,8 @@ def _describe(hint: Any) -> str:
 
 def _rules_broken(result: ValidationResult, path: str) -> Iterator[str]:
     for message in result.errors:
-        yield f"{path}: {message}" if path else message
+        # A message that names the whole key needs no section before it.
+        yield message if message.startswith(path) else f"{path}: {message}"
     for key, below in result.sub_results.items():
         yield from _rules_broken(below, f"{path}.{key}" if path else key)
 

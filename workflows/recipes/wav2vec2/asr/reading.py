@@ -11,7 +11,7 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
 from typing_extensions import Self, override
 
-from danish_asr.dataset import DanishAsrDataset
+from danish_asr.dataset import AsrDataset, Index, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
 from danish_asr.frames import frame_count
 from danish_asr.reader import PlannedReader
@@ -23,12 +23,19 @@ def training_reader(context: RecipeContext, config: AsrConfig) -> PlannedReader:
     """Open the training split, filtered, mixed, shuffled and augmented, and say what it gives."""
     if config.dataset.train_split is None:
         raise ConfigError(["dataset.train_split must name a split to train on"])
+    dataset = context.default_dataset.as_(AsrDataset)
+    index = dataset.read_index(config.dataset.train_split, config.dataset.storage_config)
+    _check_symbols(
+        count_unknown(index, context.default_tokenizer, config.dataset.text_profile), config
+    )
+    accumulate = config.trainer.grad_accumulation.num_batches
     reader = _reader(
         context,
         config,
         config.dataset.train_split,
         training=True,
-        num_accumulate=config.trainer.grad_accumulation.num_batches,
+        num_accumulate=accumulate,
+        index=index,
     )
     if reader.account is not None:
         log.info("Training data\n{}", "\n".join(reader.account.lines()))
@@ -50,36 +57,63 @@ def splits_reader(context: RecipeContext, config: AsrConfig, splits: str) -> Spl
         DatasetError: A split does not exist; the message names those that do.
     """
     names = [name.strip() for name in splits.split(",") if name.strip()]
-    dataset = context.default_dataset.as_(DanishAsrDataset)
-    indices = [
-        dataset.read_index(name, config.dataset.mixture_parquet_storage_config) for name in names
-    ]
+    dataset = context.default_dataset.as_(AsrDataset)
+    indices = [dataset.read_index(name, config.dataset.storage_config) for name in names]
     return SplitsReader(
-        [_reader(context, config, name, training=False, num_accumulate=1) for name in names],
+        [
+            _reader(context, config, name, training=False, num_accumulate=1, index=index)
+            for name, index in zip(names, indices, strict=True)
+        ],
         rows={name: len(index) for name, index in zip(names, indices, strict=True)},
         dialects=sorted({dialect for index in indices for dialect in index.dialects()[1]}),
     )
 
 
+def _check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
+    """Refuse, or name, what the tokenizer cannot write."""
+    if not unknown.unknown:
+        return
+    limit = config.dataset.max_unknown_share
+    worst = " ".join(f"{symbol!r}" for symbol, _ in unknown.symbols[:20])
+    found = (
+        f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
+        f"'{config.tokenizer.name}': {worst}"
+    )
+    if unknown.share > limit:
+        fault = (
+            f"dataset.max_unknown_share is {limit:.2%}, but {found}. A profile that leaves these "
+            "out (dataset.text_profile=coral) or another tokenizer mends that"
+        )
+        raise ConfigError([fault])
+    log.warning("{}", found)
+
+
 def _reader(
-    context: RecipeContext, config: AsrConfig, split: str, *, training: bool, num_accumulate: int
+    context: RecipeContext,
+    config: AsrConfig,
+    split: str,
+    *,
+    training: bool,
+    num_accumulate: int,
+    index: Index,
 ) -> PlannedReader:
     section = config.dataset
     model = cast(Wav2Vec2AsrConfig, context.model.config)
     layers = model.encoder_config.feature_extractor_layer_descs
-    return context.default_dataset.as_(DanishAsrDataset).create_reader(
+    return context.default_dataset.as_(AsrDataset).create_reader(
         split,
         tokenizer=context.default_tokenizer,
         gangs=context.gangs,
         # Autocast and FSDP halve the precision inside the model; the waveform comes whole.
         dtype=config.model.dtype,
         num_accumulate=num_accumulate,
-        storage_config=section.mixture_parquet_storage_config,
+        storage_config=section.storage_config,
         task_config=section.asr_task_config,
         training=training,
         seed=config.common.seed,
         text_profile=section.text_profile,
         num_frames=frame_count([(kernel, stride) for _, kernel, stride in layers]),
+        index=index,
     )
 
 

@@ -18,7 +18,14 @@ from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 from typing_extensions import override
 
-from danish_asr.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
+from danish_asr.dataset import (
+    DATASET_FAMILY,
+    MANIFEST_FAMILY,
+    AsrDataset,
+    DanishAsrDatasetConfig,
+    open_dataset,
+    open_manifest,
+)
 
 from .config import AsrConfig
 from .criterion import CtcCriterion
@@ -28,18 +35,14 @@ from .run_directory import complete_model_card
 from .trainer import create_trainer
 from .units import AsrTrainUnit, AsrValidationUnit
 
-DATASET_FAMILY = "mixture_parquet_asr_dataset"
-"""Upstream's family: its cards and ours name the same kind of dataset."""
-
 
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     register_dataset_family(
-        container,
-        DATASET_FAMILY,
-        DanishAsrDataset,
-        DanishAsrDatasetConfig,
-        opener=open_dataset,
+        container, DATASET_FAMILY, AsrDataset, DanishAsrDatasetConfig, opener=open_dataset
+    )
+    register_dataset_family(
+        container, MANIFEST_FAMILY, AsrDataset, DanishAsrDatasetConfig, opener=open_manifest
     )
     # fairseq2 knows trackers for GPUs only and refuses to run without one.
     container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
