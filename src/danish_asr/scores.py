@@ -133,7 +133,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The scores of all groups of one grouping; ``gap`` is None with fewer than two named ones."""
+    """The scores of all groups of one grouping; ``gap`` is None where no two named ones differ."""
 
     columns: tuple[str, ...]
     groups: tuple[GroupScore, ...]
@@ -254,10 +254,10 @@ def _score_grouping(
         for index, score in enumerate(scores)
         if score.is_named and score.errors.words.reference_length
     ]
-    if len(named) < 2:
+    best, worst = (min(named)[1], max(named)[1]) if named else (0, 0)
+    difference = scores[worst].wer.value - scores[best].wer.value if named else 0.0
+    if not difference:
         return Grouping(columns, scores, None)
-    best, worst = min(named)[1], max(named)[1]
-    difference = scores[worst].wer.value - scores[best].wer.value
     resolution = _difference_interval(groups[worst], groups[best], settings)
     gap = Gap(scores[worst].label, scores[best].label, Estimate(difference, resolution))
     return Grouping(columns, scores, gap)

@@ -71,10 +71,10 @@ def test_the_gap_has_an_interval_where_both_groups_have_speakers() -> None:
     assert bounds.low < grouping.gap.difference.value < bounds.high
 
 
-def test_there_is_no_gap_with_fewer_than_two_named_groups() -> None:
-    scores = score_predictions(four_rows(), by=["gender", "corpus"])
-    assert scores.groupings["gender"].gap is None
-    assert scores.groupings["corpus"].gap is None
+def test_there_is_no_gap_where_no_two_named_groups_differ() -> None:
+    rows = [prediction("a", "ja", "nej", gender="female"), prediction("b", "ø", "å", gender="male")]
+    groupings = score_predictions(rows, by=["dialect", "corpus", "gender"]).groupings
+    assert [grouping.gap for grouping in groupings.values()] == [None, None, None]
 
 
 def test_the_denominators_give_different_rates_and_are_named() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
+from rich.markup import escape
 
 from danish_asr.error_analysis import analyse_errors
 from danish_asr.errors import PredictionsError
@@ -50,26 +51,27 @@ def score_file(
         DatasetError: ``dataset`` is no built dataset.
     """
     console = console or Console()
-    settings = settings or Settings()
-    scores = score_predictions(
-        read_predictions(path),
-        by=list(dict.fromkeys([*by, *BANDS])),
-        settings=settings,
-        rows_in_split=rows_in_split(path),
-    )
-    _require_rows_of_split(path, scores)
-    asked = scores.only(by)
+    with console.status(f"scoring {escape(str(path))}"):
+        scores = score_predictions(
+            read_predictions(path),
+            by=list(dict.fromkeys([*by, *BANDS])),
+            settings=settings,
+            rows_in_split=rows_in_split(path),
+        )
+        _require_rows_of_split(path, scores)
+        asked = scores.only(by)
+        documents: list[tuple[Path | None, Callable[[], str]]] = [
+            (json_path, lambda: to_json(scores.to_dict())),
+            (csv_path, lambda: to_csv(scores)),
+            (markdown_path, lambda: to_markdown(asked)),
+            (html_path, lambda: _page(path, scores, run_dir, dataset)),
+        ]
+        # All is made before anything is written: a wrong --dataset leaves no half of a report.
+        texts = [(target, document()) for target, document in documents if target]
     print_scores(asked, console)
-    documents: list[tuple[Path | None, Callable[[], str]]] = [
-        (json_path, lambda: to_json(scores.to_dict())),
-        (csv_path, lambda: to_csv(scores)),
-        (markdown_path, lambda: to_markdown(asked)),
-        (html_path, lambda: _page(path, scores, run_dir, dataset)),
-    ]
-    for target, document in documents:
-        if target:
-            publish_text(target, document())
-            console.print(f"wrote {target}", soft_wrap=True, markup=False, highlight=False)
+    for target, text in texts:
+        publish_text(target, text)
+        console.print(f"wrote {target}", soft_wrap=True, markup=False, highlight=False)
     return scores
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.predictions import write_predictions
 from danish_asr.report import score_file
 from danish_asr.scores import Settings
@@ -130,6 +130,17 @@ def test_markup_in_a_label_is_shown_as_text_everywhere(tmp_path: Path) -> None:
     assert label in console.export_text()
     assert "<script>alert" not in page.read_text(encoding="utf-8")
     assert "\\<script\\>alert(1)\\</script\\>\\[red\\]\\|\\*" in block.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", ["run_dir", "dataset"])
+def test_nothing_is_written_where_a_part_of_the_page_is_missing(
+    predictions: Path, option: str
+) -> None:
+    scores, page = predictions.with_name("scores.json"), predictions.with_name("report.html")
+    empty: dict[str, Any] = {option: predictions.parent}
+    with pytest.raises(DanishAsrError, match="expected the"):
+        score_file(predictions, json_path=scores, html_path=page, console=_console(), **empty)
+    assert not scores.exists()
 
 
 def test_what_a_filter_leaves_out_is_told(predictions: Path) -> None:
