@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from danish_asr import native  # noqa: F401 - before fairseq2
 from danish_asr.char_tokenizer import SPECIAL_SYMBOLS, build_char_tokenizer
+from tests.fairseq2_context import fairseq2_context
 
-from fairseq2 import init_fairseq2  # isort: skip
 from fairseq2.data.tokenizers import Tokenizer  # isort: skip
 from fairseq2.data.tokenizers.char import load_char_tokenizer  # isort: skip
 
@@ -21,7 +21,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyzæøåABCÆØÅ0123456789%,.é"
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    init_fairseq2()
+    fairseq2_context()
     path = tmp_path_factory.mktemp("tokenizer") / "char.model"
     path.write_bytes(build_char_tokenizer(ALPHABET))
     return load_char_tokenizer(path, None)

@@ -41,14 +41,20 @@ def wait_for_shards(process: subprocess.Popen[bytes], out: Path, count: int) -> 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_source(
-        tmp_path_factory.mktemp("killed") / "in", train=ROWS, dev=4, test=4, row_group_size=SHARD_ROWS
+        tmp_path_factory.mktemp("killed") / "in",
+        train=ROWS,
+        dev=4,
+        test=4,
+        row_group_size=SHARD_ROWS,
     )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(source: Path) -> dict[str, str]:
     out = source.parent / "whole"
-    convert(open_source(str(source)), out, name="tiny", options=ConvertOptions(shard_rows=SHARD_ROWS))
+    convert(
+        open_source(str(source)), out, name="tiny", options=ConvertOptions(shard_rows=SHARD_ROWS)
+    )
     return tree(out)
 
 

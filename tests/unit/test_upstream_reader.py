@@ -1,0 +1,78 @@
+"""Upstream's own reader and fairseq2's own asset store, on a dataset that we built."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from danish_asr import native  # noqa: F401 - before fairseq2
+from tests.builders import build_dataset
+from tests.fairseq2_context import fairseq2_context
+
+import torch  # isort: skip
+from fairseq2.data.tokenizers.char import load_char_tokenizer  # isort: skip
+from fairseq2.datasets import SyncMode  # isort: skip
+from fairseq2.device import CPU  # isort: skip
+from fairseq2.gang import FakeGang, create_fsdp_gangs, create_parallel_gangs  # isort: skip
+from omnilingual_asr.datasets.impl.mixture_parquet_asr_dataset import (  # isort: skip
+    MixtureParquetAsrDataset,
+)
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import (  # isort: skip
+    MixtureParquetStorageConfig,
+)
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # isort: skip
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("upstream") / "ds"
+    build_dataset(root, train=20, dev=5, test=8)
+    return root
+
+
+def read_texts(root: Path, split: str) -> Counter[str]:
+    fairseq2_context()
+    tokenizer = load_char_tokenizer(root / "cards" / "tiny_char.model", None)
+    reader = MixtureParquetAsrDataset.from_path(root / "version=0").create_reader(
+        split=split,
+        tokenizer=tokenizer,
+        gangs=create_fsdp_gangs(create_parallel_gangs(FakeGang(CPU))),
+        dtype=torch.float32,
+        num_accumulate=1,
+        storage_config=MixtureParquetStorageConfig(sync_mode=SyncMode.UNTIL_LAST),
+        task_config=AsrTaskConfig(
+            max_audio_len=80_000, max_num_elements=160_000, example_shuffle_window=1
+        ),
+    )
+    decode = tokenizer.create_decoder()
+    texts: Counter[str] = Counter()
+    for batches in reader:
+        for batch in batches:
+            for tokens, length in zip(batch.target_seqs, batch.target_seq_lens, strict=True):
+                texts[decode(tokens[:length])] += 1
+    return texts
+
+
+def our_texts(root: Path, pattern: str) -> Counter[str]:
+    rows: list[Any] = []
+    for shard in sorted(root.glob(f"version=0/{pattern}/**/*.parquet")):
+        rows += pq.ParquetFile(shard).read(["text"])["text"].to_pylist()
+    return Counter(rows)
+
+
+@pytest.mark.parametrize(
+    ("split", "pattern"),
+    [
+        ("dev", "corpus=*/split=dev"),
+        ("test", "corpus=*/split=test"),
+        ("test_coral_read_aloud", "corpus=coral_read_aloud/split=test"),
+        ("dev_coral_conversation", "corpus=coral_conversation/split=dev"),
+    ],
+)
+def test_upstreams_reader_yields_the_same_texts(dataset: Path, split: str, pattern: str) -> None:
+    assert read_texts(dataset, split) == our_texts(dataset, pattern)
+    assert our_texts(dataset, pattern)
