@@ -31,6 +31,8 @@ WORDY: Final = "more tokens than filter_long_text_threshold"
 UNKNOWN: Final = "no symbol that the tokenizer knows"
 CROWDED: Final = "fewer frames than CTC needs (targets + repeats)"
 
+_LATIN: Final = r"^[\x00-\x7F\x{C0}-\x{FF}]*$"
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -135,7 +137,7 @@ def _text_facts(index: Index, targets: Targets) -> _TextFacts:
         rows = slice(begin, begin + len(texts))
         characters = _array(pc.utf8_length(texts))
         facts.characters[rows] = characters
-        facts.most_tokens[rows] = _most_tokens(characters, _array(pc.binary_length(texts)))
+        facts.most_tokens[rows] = _most_tokens(texts, characters)
         facts.blank[rows] = _array(pc.equal(pc.utf8_trim_whitespace(texts), ""))
         facts.known[rows] = (
             _array(pc.match_substring_regex(texts, f"[{letters}]")) if letters else False
@@ -173,18 +175,17 @@ def ctc_frames(tokens: NDArray[np.int64]) -> int:
     return len(tokens) + int(np.count_nonzero(tokens[1:] == tokens[:-1]))
 
 
-def _most_tokens(characters: NDArray[Any], size: NDArray[Any]) -> NDArray[np.int32]:
+def _most_tokens(texts: pa.Array, characters: NDArray[Any]) -> NDArray[np.int32]:
     """An upper bound of the tokens of each text, for any tokenizer of characters or larger pieces.
 
-    A character gives one token, or as many as NFKC or a fall-back to bytes makes of it: at most 3
-    for 2 bytes, 18 for 3 bytes (U+FDFA), 4 for 4 bytes; that is at most 9 for each byte beyond the
-    first. Two more stand for what a tokenizer puts before and after a text.
-
-    Args:
-        characters: Of each text.
-        size: UTF-8 bytes of each text.
+    A character gives one token, or as many as NFKC or a fall-back to bytes makes of it. ASCII and
+    the letters of Latin-1 (U+00C0 to U+00FF) give at most their bytes; others at most 3 for 2
+    bytes, 18 for 3 bytes (U+FDFA), 4 for 4 bytes, that is 9 for each byte beyond the first. Two
+    more stand for what a tokenizer puts before and after a text.
     """
-    return np.asarray(characters + 9 * (size - characters) + 2, np.int32)
+    size = _array(pc.binary_length(texts))
+    latin = _array(pc.match_substring_regex(texts, _LATIN))
+    return np.asarray(np.where(latin, size, characters + 9 * (size - characters)) + 2, np.int32)
 
 
 def _account(index: Index, first: NDArray[np.int8], names: Sequence[str]) -> Account:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 _BLOCK_ROWS: Final = 100
 _CHUNK_BLOCKS: Final = 500
 _CACHED_BLOCKS: Final = 256
-_CODEC: Final = "lz4_raw"
+_CODEC: Final = "zstd"
 
 
 class PackedStrings:
