@@ -60,7 +60,8 @@ def score(
     """Score a predictions file: WER and CER with intervals, overall and per group."""
     from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
     from danish_asr.report import score_file  # noqa: PLC0415
-    from danish_asr.scores import DEFAULT_BY, Settings  # noqa: PLC0415
+    from danish_asr.scores import DEFAULT_BY  # noqa: PLC0415
+    from danish_asr.settings import Settings  # noqa: PLC0415
 
     score_file(
         predictions,
@@ -103,7 +104,8 @@ def compare(
     """Compare two runs over the same rows: differences with intervals and a test by speaker."""
     from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
     from danish_asr.report import compare_files  # noqa: PLC0415
-    from danish_asr.scores import DEFAULT_BY, Settings  # noqa: PLC0415
+    from danish_asr.scores import DEFAULT_BY  # noqa: PLC0415
+    from danish_asr.settings import Settings  # noqa: PLC0415
 
     compare_files(
         a,

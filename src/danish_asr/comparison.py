@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from danish_asr.errors import PredictionsError
+from danish_asr.estimates import Estimate, group_label
 from danish_asr.intervals import (
     NotResolvable,
     interval,
@@ -41,7 +42,8 @@ from danish_asr.scored_rows import (
     rates,
     score_rows,
 )
-from danish_asr.scores import DEFAULT_BY, Estimate, Settings, group_label, grouping_columns
+from danish_asr.scores import DEFAULT_BY, grouping_columns
+from danish_asr.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd

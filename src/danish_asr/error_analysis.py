@@ -22,7 +22,7 @@ from danish_asr.effects import EFFECTS
 from danish_asr.metrics import align_counts, split_words
 from danish_asr.predictions import Prediction
 from danish_asr.row_filters import row_filter_reason
-from danish_asr.scores import Settings
+from danish_asr.settings import Settings
 from danish_asr.text import normalizer
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 FREQUENT: Final = 30
 WORST: Final = 50
 """How many of each kind are kept."""
+
+MOST_PAIRS: Final = 1_000_000
+"""Distinct confusions that are counted at a time. Beyond it the rarer half is forgotten, so that
+memory is bounded; what is frequent over all rows stays, and up to it all counts are exact."""
 
 Pair = tuple[str, str]
 """What was said and what was heard."""
@@ -129,11 +133,12 @@ def analyse_errors(
 
 @dataclass(slots=True)
 class _Collected:
-    """Counts that grow row by row. Memory grows with distinct confusions, not with rows."""
+    """Counts that grow row by row."""
 
     profile: str
     rows: int = 0
     rows_with_errors: int = 0
+    word_errors: int = 0
     pairs: Counter[Pair] = field(default_factory=Counter)
     characters: Counter[Pair] = field(default_factory=Counter)
     effects: Counter[Pair] = field(default_factory=Counter)
@@ -153,10 +158,13 @@ class _Collected:
         if not misses:
             return
         self.rows_with_errors += 1
+        self.word_errors += len(misses)
         for miss in misses:
             self.pairs[miss.reference, miss.hypothesis] += 1
             if miss.tag == "substitution":
                 self.characters.update(_confused_characters(miss.reference, miss.hypothesis))
+        if len(self.pairs) > MOST_PAIRS:
+            self.pairs = Counter(dict(self.pairs.most_common(MOST_PAIRS // 2)))
         self._keep_if_bad(row, alignment, len(misses))
 
     def _add_effects(self, profile: str, reference: str, hypothesis: str) -> None:
@@ -194,7 +202,7 @@ class _Collected:
             profile=self.profile,
             rows=self.rows,
             rows_with_errors=self.rows_with_errors,
-            word_errors=self.pairs.total(),
+            word_errors=self.word_errors,
             substitutions=_most_frequent(substitutions),
             insertions=_most_frequent(insertions),
             deletions=_most_frequent(deletions),

@@ -38,6 +38,10 @@ _ATOM: Final = re.compile(
 )
 
 
+# Parts; a number below a milliard has at most 22. It bounds the search in "to to to to ...".
+_LONGEST_NUMBER: Final = 24
+
+
 def read_number_words(text: str) -> str:
     """Replace each longest run of number words in lower-case ``text`` by digits.
 
@@ -59,7 +63,7 @@ def _number_at(words: list[str], begin: int) -> tuple[int | None, int]:
     word_after: dict[int, int] = {}  # number of atoms -> word that follows, at ends of words only
     for index in range(begin, len(words)):
         parts = _split(words[index])
-        if not parts:
+        if not parts or len(atoms) > _LONGEST_NUMBER:
             break
         atoms += parts
         word_after[len(atoms)] = index + 1

@@ -15,68 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from danish_asr.intervals import (
-    RESAMPLES,
-    NotResolvable,
-    Resolution,
-    interval,
-    resampled_sums,
-    why_not_resolvable,
-)
-from danish_asr.metrics import Denominator, ErrorCounts
+from danish_asr.estimates import Estimate, estimate_gap, estimate_rates, group_label
+from danish_asr.metrics import ErrorCounts
 from danish_asr.predictions import Prediction
-from danish_asr.scored_rows import (
-    FloatArray,
-    GroupKey,
-    GroupSums,
-    IntArray,
-    rates,
-    score_rows,
-)
-from danish_asr.text import PROFILE_VERSIONS
+from danish_asr.scored_rows import COUNT_COLUMNS, GroupKey, GroupSums, score_rows
+from danish_asr.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_BY: Final = ("dialect", "age_group", "gender")
 """Groupings that are reported when none is asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a score depends on beside the predictions; every score carries all of it.
-
-    Attributes:
-        profile: How texts are normalised, see `danish_asr.text`.
-        remove_fillers: The option of profile ``rye``.
-        row_filter: Which rows are scored, see `danish_asr.row_filters`.
-        denominator: What errors are divided by, see `danish_asr.metrics`.
-        resamples: Bootstrap resamples behind an interval.
-        seed: Of the resampling.
-    """
-
-    profile: str = "coral"
-    remove_fillers: bool = False
-    row_filter: str = "all"
-    denominator: Denominator = "standard"
-    resamples: int = RESAMPLES
-    seed: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, with the profile's version."""
-        return asdict(self) | {"profile_version": PROFILE_VERSIONS[self.profile]}
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A rate (a fraction) and how well the data resolves it."""
-
-    value: float
-    interval: Resolution
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {"value": self.value, **self.interval.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +66,8 @@ class GroupScore:
 class Gap:
     """How far the group with the highest WER is from the one with the lowest.
 
-    Groups without a name or without a word of reference do not take part. The interval resamples
-    the speakers of both groups apart; where a speaker is in both it is wider than need be. It
-    knows nothing of the search for the worst and the best, so read it as a description.
+    Groups without a name or without a word of reference do not take part. The interval knows
+    nothing of the search for the worst and the best, so read it as a description.
     """
 
     worst: str
@@ -187,10 +135,16 @@ class Scores:
         }
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return one flat line per group, the first being all rows."""
+        """Return one flat line per group, the first being all rows; none without its settings."""
         named = [("all", self.overall)]
         named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
-        return [_line(name, group) for name, group in named]
+        about = {
+            "profile": self.settings.profile,
+            "profile_version": self.settings.profile_version,
+            "row_filter": self.settings.row_filter,
+            "denominator": self.settings.denominator,
+        }
+        return [_line(name, group) | about for name, group in named]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return `lines` as a data frame."""
@@ -221,7 +175,7 @@ def score_predictions(
         row_filter=settings.row_filter,
         remove_fillers=settings.remove_fillers,
     )
-    nobody = GroupSums((), (), np.zeros((0, 9), np.int64))
+    nobody = GroupSums((), (), np.zeros((0, COUNT_COLUMNS), np.int64))
     return Scores(
         settings=settings,
         rows_in_file=rows.rows_in_file,
@@ -240,70 +194,38 @@ def grouping_columns(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column.strip() for column in name.split(",")))
 
 
-def group_label(values: GroupKey) -> str:
-    """Return a group's values for people to read."""
-    return " · ".join("unknown" if value is None else value for value in values) or "all"
-
-
 def _score_grouping(
     columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
 ) -> Grouping:
     scores = tuple(_score_group(columns, group, settings) for group in groups)
+    return Grouping(columns, scores, _gap(groups, scores, settings))
+
+
+def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
+    wer, cer = estimate_rates(group, settings)
+    return GroupScore(
+        columns=columns,
+        values=group.values,
+        speakers=group.known_speakers,
+        errors=group.errors,
+        wer=wer,
+        cer=cer,
+    )
+
+
+def _gap(
+    groups: Sequence[GroupSums], scores: Sequence[GroupScore], settings: Settings
+) -> Gap | None:
     named = [
         (score.wer.value, index)
         for index, score in enumerate(scores)
         if score.is_named and score.errors.words.reference_length
     ]
-    best, worst = (min(named)[1], max(named)[1]) if named else (0, 0)
-    difference = scores[worst].wer.value - scores[best].wer.value if named else 0.0
-    if not difference:
-        return Grouping(columns, scores, None)
-    resolution = _difference_interval(groups[worst], groups[best], settings)
-    gap = Gap(scores[worst].label, scores[best].label, Estimate(difference, resolution))
-    return Grouping(columns, scores, gap)
-
-
-def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
-    errors = group.errors
-    words, characters = _intervals(group, settings)
-    return GroupScore(
-        columns=columns,
-        values=group.values,
-        speakers=group.known_speakers,
-        errors=errors,
-        wer=Estimate(errors.wer(settings.denominator), words),
-        cer=Estimate(errors.cer(settings.denominator), characters),
-    )
-
-
-def _intervals(group: GroupSums, settings: Settings) -> tuple[Resolution, Resolution]:
-    """Return the intervals of WER and CER, both from the same resamples."""
-    sums, speakers = group.sums, len(group.speakers)
-    refused = [why_not_resolvable(group, rate) for rate in rates(sums, settings.denominator)]
-    if all(refused):
-        wer, cer = (NotResolvable(str(reason)) for reason in refused)
-        return wer, cer
-    wers, cers = rates(_resampled(sums, settings, stream=0), settings.denominator)
-    results = [
-        NotResolvable(reason) if reason else interval(samples, speakers)
-        for reason, samples in zip(refused, (wers, cers), strict=True)
-    ]
-    return results[0], results[1]
-
-
-def _difference_interval(worst: GroupSums, best: GroupSums, settings: Settings) -> Resolution:
-    for group in (worst, best):
-        rate, _ = rates(group.sums, settings.denominator)
-        if reason := why_not_resolvable(group, rate):
-            return NotResolvable(f"{group_label(group.values)}: {reason}")
-    high, _ = rates(_resampled(worst.sums, settings, stream=1), settings.denominator)
-    low, _ = rates(_resampled(best.sums, settings, stream=2), settings.denominator)
-    return interval(high - low, min(len(worst.sums), len(best.sums)))
-
-
-def _resampled(sums: IntArray, settings: Settings, *, stream: int) -> FloatArray:
-    generator = np.random.default_rng([settings.seed, stream])
-    return np.concatenate(list(resampled_sums(sums, settings.resamples, generator)))
+    if not named or min(named)[0] == max(named)[0]:
+        return None
+    best, worst = min(named)[1], max(named)[1]
+    difference = estimate_gap(groups[worst], groups[best], settings)
+    return Gap(scores[worst].label, scores[best].label, difference)
 
 
 def _line(name: str, group: GroupScore) -> dict[str, Any]:

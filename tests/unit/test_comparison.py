@@ -13,7 +13,8 @@ from danish_asr.comparison import compare_predictions, holm
 from danish_asr.errors import PredictionsError
 from danish_asr.intervals import Interval, NotResolvable
 from danish_asr.predictions import Prediction
-from danish_asr.scores import Settings, score_predictions
+from danish_asr.scores import score_predictions
+from danish_asr.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction
 
 QUICK = Settings(resamples=500)

@@ -8,7 +8,8 @@ import pytest
 
 from danish_asr.error_analysis import WORST, Confusion, analyse_errors
 from danish_asr.metrics import ErrorCounts, count_errors
-from danish_asr.scores import Settings, score_predictions
+from danish_asr.scores import score_predictions
+from danish_asr.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction
 
 MIXED = [

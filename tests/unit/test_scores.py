@@ -12,7 +12,8 @@ from danish_asr.errors import ConfigError
 from danish_asr.intervals import Interval, NotResolvable
 from danish_asr.metrics import ErrorCounts
 from danish_asr.predictions import Prediction
-from danish_asr.scores import Settings, score_predictions
+from danish_asr.scores import score_predictions
+from danish_asr.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction
 
 

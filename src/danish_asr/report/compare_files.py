@@ -15,8 +15,15 @@ from danish_asr.files import publish_text
 from danish_asr.intervals import Interval
 from danish_asr.predictions import read_predictions
 from danish_asr.report.exports import to_json
-from danish_asr.report.wording import INTERVAL_NOTE, grouping_title, percent, points
-from danish_asr.scores import DEFAULT_BY, Settings
+from danish_asr.report.wording import (
+    INTERVAL_NOTE,
+    comparison_summary,
+    grouping_title,
+    percent,
+    points,
+)
+from danish_asr.scores import DEFAULT_BY
+from danish_asr.settings import Settings
 
 
 def compare_files(
@@ -52,13 +59,7 @@ def compare_files(
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print one table of all groups, and in a sentence what the overall difference says."""
-    settings = comparison.settings
-    console.print(
-        f"profile {settings.profile}, filter {settings.row_filter}, "
-        f"denominator {settings.denominator}, {comparison.overall.errors_a.rows} rows paired by id",
-        soft_wrap=True,
-        highlight=False,
-    )
+    console.print(comparison_summary(comparison), soft_wrap=True, highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("group", overflow="fold", min_width=11)
     for name in ("WER % A", "B", "B - A", "95 % interval", "p (Holm)", "rows", "speakers"):

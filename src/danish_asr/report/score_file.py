@@ -20,7 +20,8 @@ from danish_asr.report.page import PageData, render_page
 from danish_asr.report.terminal import print_scores
 from danish_asr.report.training import training_panels
 from danish_asr.scored_rows import BANDS
-from danish_asr.scores import DEFAULT_BY, Scores, Settings, score_predictions
+from danish_asr.scores import DEFAULT_BY, Scores, score_predictions
+from danish_asr.settings import Settings
 
 EVALUATION_FILE: Final = "evaluation.json"
 """What the evaluation recipe writes beside the predictions: among others, rows in the split."""

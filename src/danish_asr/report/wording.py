@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from danish_asr.comparison import Comparison
 from danish_asr.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
 from danish_asr.scores import Gap, Grouping, Scores
+from danish_asr.settings import Settings
 
 INTERVAL_NOTE = (
     f"not resolvable: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with more "
@@ -45,22 +49,29 @@ def grouping_title(name: str) -> str:
 
 def summary(scores: Scores) -> str:
     """One line that says what the numbers are."""
-    settings = scores.settings
-    fillers = ", fillers removed" if settings.remove_fillers else ""
-    profile = f"profile {settings.profile} v{settings.to_dict()['profile_version']}{fillers}"
-    return (
-        f"{profile}, filter {settings.row_filter}, denominator {settings.denominator}, "
-        f"{row_count(scores)}"
-    )
-
-
-def row_count(scores: Scores) -> str:
-    """Rows scored, of how many, and why others were not."""
     total = "" if scores.rows_in_split is None else f" of {scores.rows_in_split} in the split"
-    left_out = "; ".join(f"{count} left out: {why}" for why, count in scores.left_out.items())
-    return f"{scores.overall.errors.rows} rows scored{total}" + (
-        f" ({left_out})" if left_out else ""
+    rows = f"{scores.overall.errors.rows} rows scored{total}"
+    return f"{settings_summary(scores.settings)}, {rows}{_left_out(scores.left_out)}"
+
+
+def comparison_summary(comparison: Comparison) -> str:
+    """One line that says what the differences are."""
+    rows = f"{comparison.overall.errors_a.rows} rows paired by id"
+    return f"{settings_summary(comparison.settings)}, {rows}{_left_out(comparison.left_out)}"
+
+
+def settings_summary(settings: Settings) -> str:
+    """Profile, filter and denominator, without which no score means anything."""
+    fillers = ", fillers removed" if settings.remove_fillers else ""
+    return (
+        f"profile {settings.profile} v{settings.profile_version}{fillers}, "
+        f"filter {settings.row_filter}, denominator {settings.denominator}"
     )
+
+
+def _left_out(left_out: Mapping[str, int]) -> str:
+    reasons = "; ".join(f"{count} left out: {reason}" for reason, count in left_out.items())
+    return f" ({reasons})" if reasons else ""
 
 
 def partial_warning(scores: Scores) -> str:
