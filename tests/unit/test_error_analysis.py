@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from danish_asr import error_analysis
 from danish_asr.error_analysis import WORST, Confusion, analyse_errors
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.scores import score_predictions
@@ -73,6 +74,15 @@ def test_the_worst_of_many_are_kept() -> None:
     left = {row.id for row in rows} - {utterance.id for utterance in analysis.worst}
     others = analyse_errors([row for row in rows if row.id in left]).worst
     assert kept >= others[0].word_errors
+
+
+def test_frequent_errors_outlast_a_flood_of_rare_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(error_analysis, "MOST_PAIRS", 50)
+    flood = [prediction(f"f{n}", f"ord{n}a", f"tal{n}b") for n in range(300)]
+    often = [prediction(f"o{n}", "hund", "hunt") for n in range(20)]
+    analysis = analyse_errors([*often, *flood])
+    assert analysis.substitutions[0] == Confusion("hund", "hunt", 20)
+    assert analysis.word_errors == 320
 
 
 def test_no_errors_leave_nothing() -> None:

@@ -181,6 +181,18 @@ def test_utterances_are_filtered_by_text_and_by_dialect(
 
 
 @needs_browser
+def test_errors_are_filtered_by_text(opened: Page) -> None:
+    shown = (
+        "[...document.querySelectorAll('#confusions tbody tr')]"
+        ".filter(row => row.getClientRects().length).map(row => row.textContent)"
+    )
+    everything = opened.evaluate(shown)
+    opened.evaluate("document.querySelector('#find-error').focus()")
+    opened.type("rødgrø")
+    assert opened.evaluate(shown) == [text for text in everything if "rødgrø" in text] != []
+
+
+@needs_browser
 def test_everything_has_a_name_for_those_who_do_not_see_it(opened: Page) -> None:
     charts = "document.querySelectorAll('svg[role=img]').length"
     named = "document.querySelectorAll('svg[role=img] > title + desc').length"
