@@ -230,52 +230,60 @@ class _Part:
 
 def _read_shard(shard: Shard, row_filter: RowFilter | None) -> _Part:
     try:
-        # The wanted columns lie in small pieces between the audio; pre-buffering fetches many
-        # pieces at a time, which is what a network file system needs.
-        with pq.ParquetFile(
-            shard.path, read_dictionary=list(METADATA_COLUMNS), pre_buffer=True
-        ) as file:
-            names = file.schema_arrow.names
-            if missing := [name for name in _NEEDED if name not in names]:
-                raise DatasetError(
-                    f"{shard.path}: column {', '.join(missing)} is missing; found {names}"
-                )
-            wanted = (*TEXT_COLUMNS, "audio_size", *METADATA_COLUMNS)
-            columns = [n for n in names if n != "audio_bytes" and (row_filter or n in wanted)]
-            # A chunk per row group costs more memory than what stands in it.
-            table = file.read(columns, use_threads=False).unify_dictionaries().combine_chunks()
-            nullable = file.schema_arrow.field("audio_bytes").nullable
-            groups = RowGroups.of_file(shard.path, file.metadata, nullable=nullable)
+        table, groups = _read_columns(shard, every=row_filter is not None)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
+    for name in ("text", "audio_size"):
+        if nulls := table.column(name).null_count:
+            raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
     block_of = np.repeat(np.arange(len(groups), dtype=np.int32), groups.num_rows)
-    within = np.arange(len(block_of), dtype=np.int32) - np.repeat(
-        np.cumsum(groups.num_rows, dtype=np.int32) - groups.num_rows, groups.num_rows
-    )
+    begins = np.cumsum(groups.num_rows, dtype=np.int32) - groups.num_rows
+    within = np.arange(len(block_of), dtype=np.int32) - begins[block_of]
     if row_filter is not None:
-        for name, value in shard.keys.items():
-            if name not in table.column_names:
-                table = table.append_column(name, pa.array([value] * len(table)))
         keep = row_filter(table)
         table, block_of, within = table.filter(pa.array(keep)), block_of[keep], within[keep]
-    lengths = table.column("audio_size").to_numpy().astype(np.int32)
     return _Part(
-        lengths=lengths,
+        lengths=table.column("audio_size").to_numpy().astype(np.int32),
         block_of=block_of,
         within=within,
         groups=groups,
-        ids=PackedStrings.pack(_ids(table, shard)),
-        texts=PackedStrings.pack(_single(table.column("text").cast(pa.string()))),
+        ids=PackedStrings.pack(table.column("id").cast(pa.string())),
+        texts=PackedStrings.pack(table.column("text").cast(pa.string())),
         metadata=_metadata(table),
     )
 
 
-def _ids(table: pa.Table, shard: Shard) -> pa.Array:
-    """The ids; a foreign dataset without any gets the shard's path and the row's number there."""
-    if "id" in table.column_names:
-        return _single(table.column("id").cast(pa.string()))
+def _read_columns(shard: Shard, *, every: bool) -> tuple[pa.Table, RowGroups]:
+    """The columns of an index, or every column and the path's keys; never the audio."""
+    with pq.ParquetFile(shard.path) as file:
+        schema, footer = file.schema_arrow, file.metadata
+    if missing := [name for name in _NEEDED if name not in schema.names]:
+        raise DatasetError(
+            f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
+        )
+    wanted = {*TEXT_COLUMNS, "audio_size", *METADATA_COLUMNS}
+    columns = [n for n in schema.names if n in wanted or (every and n != "audio_bytes")]
+    codes = [name for name in METADATA_COLUMNS if name in schema.names]
+    # The wanted columns lie in small pieces between the audio; pre-buffering fetches many pieces at
+    # a time, which is what a network file system needs.
+    with pq.ParquetFile(
+        shard.path, metadata=footer, read_dictionary=codes, pre_buffer=True
+    ) as file:
+        # A chunk per row group costs more memory than what stands in it.
+        table = file.read(columns, use_threads=False).unify_dictionaries().combine_chunks()
+    if "id" not in table.column_names:
+        table = table.append_column("id", _made_ids(shard, len(table)))
+    if every:
+        for name in [key for key in shard.keys if key not in table.column_names]:
+            table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
+    nullable = schema.field("audio_bytes").nullable
+    return table, RowGroups.of_file(shard.path, footer, nullable=nullable)
+
+
+def _made_ids(shard: Shard, rows: int) -> pa.Array:
+    """Ids for a foreign dataset without any: the shard's path and the row's number there."""
     stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
-    return pa.array([f"{stem}#{number}" for number in range(len(table))], pa.string())
+    return pa.array([f"{stem}#{number}" for number in range(rows)], pa.string())
 
 
 def _metadata(table: pa.Table) -> pa.Table:
@@ -289,8 +297,3 @@ def _metadata(table: pa.Table) -> pa.Table:
             for name in METADATA_COLUMNS
         }
     )
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    """The only chunk of a combined column; an empty one may have none."""
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

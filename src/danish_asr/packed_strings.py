@@ -42,8 +42,10 @@ class PackedStrings:
         return len(self.sizes)
 
     @classmethod
-    def pack(cls, strings: pa.Array) -> PackedStrings:
-        """Pack an Arrow array of type string that holds no null."""
+    def pack(cls, strings: pa.Array | pa.ChunkedArray) -> PackedStrings:
+        """Pack an Arrow column of type string that holds no null."""
+        if isinstance(strings, pa.ChunkedArray):
+            return cls.joined([cls.pack(chunk) for chunk in strings.chunks])
         count = len(strings)
         _, places, data = strings.buffers()
         offsets = np.frombuffer(places, np.int32)[strings.offset : strings.offset + count + 1]
@@ -65,7 +67,7 @@ class PackedStrings:
         return cls(
             [blob for part in parts for blob in part.blobs],
             np.concatenate([*(part.starts[:-1] + first for part, first in pairs), before[-1:]]),
-            np.concatenate([part.sizes for part in parts]),
+            np.concatenate([np.empty(0, np.int32), *(part.sizes for part in parts)]),
         )
 
     def values(self, rows: Iterable[int]) -> list[str]:

@@ -1,0 +1,144 @@
+"""Shards whose rows a test chooses: real FLAC of exact lengths in the dataset contract's layout."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import soundfile
+import torch
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
+
+from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
+from danish_asr.char_tokenizer import build_char_tokenizer
+from danish_asr.dataset import AsrDataset, DanishAsrDataset
+from danish_asr.reader import PlannedReader
+from danish_asr.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
+
+# isort: split
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.data.tokenizers.char import load_char_tokenizer
+from fairseq2.gang import FakeGang, Gangs
+
+CPU = torch.device("cpu")
+DIALECTS = ("Østjysk", "Fynsk", None)
+
+
+def waveform(samples: int, seed: int) -> np.ndarray[Any, Any]:
+    """Noise that no other seed makes."""
+    return np.random.default_rng(seed).normal(0, 0.1, samples).astype(np.float32)
+
+
+@lru_cache(4096)
+def flac(samples: int, seed: int, rate: int = SAMPLE_RATE) -> bytes:
+    """A FLAC file of :func:`waveform`."""
+    file = io.BytesIO()
+    soundfile.write(file, waveform(samples, seed), rate, format="FLAC")
+    return file.getvalue()
+
+
+def utterance(
+    number: int, *, corpus: str = "a", split: str = "train", **values: Any
+) -> dict[str, Any]:
+    """Row ``number`` of a partition; ``values`` replace columns."""
+    samples = values.get("audio_size", 8_000 + (number * 1_237) % 16_000)
+    return {
+        "id": f"{corpus}-{split}-{number}",
+        "text": ("hej med dig", "god dag", "vi ses i morgen")[number % 3],
+        "audio_bytes": flac(samples, number),
+        "audio_size": samples,
+        "speaker_id": f"speaker{number % 5}",
+        "dialect": DIALECTS[number % len(DIALECTS)],
+        "age_group": ("0-24", "25-49", "50+")[number % 3],
+        "gender": ("female", "male")[number % 2],
+    } | values
+
+
+def write_shard(
+    root: Path,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    corpus: str = "a",
+    split: str = "train",
+    language: str = "dan_Latn",
+    name: str = "part-00000-of-00001.parquet",
+    drop: Sequence[str] = (),
+    **options: Any,
+) -> Path:
+    """Write one shard; ``options`` go to Parquet's writer."""
+    folder = root / VERSION_DIR / f"corpus={corpus}" / f"split={split}" / f"language={language}"
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = pa.schema([field for field in UTTERANCE_SCHEMA if field.name not in drop])
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema)
+    path = folder / name
+    settings = {"row_group_size": 5, "compression": "none", "use_dictionary": False}
+    pq.write_table(table, path, **settings | options)
+    return path
+
+
+def write_dataset(root: Path, counts: Mapping[tuple[str, str], int]) -> Path:
+    """One shard of so many rows per (corpus, split)."""
+    for (corpus, split), count in counts.items():
+        rows = [utterance(number, corpus=corpus, split=split) for number in range(count)]
+        write_shard(root, rows, corpus=corpus, split=split)
+    return root
+
+
+def char_tokenizer(folder: Path, alphabet: str = "abcdefghijklmnopqrstuvwxyzæøå ") -> Tokenizer:
+    """A tokenizer of these characters."""
+    path = folder / "characters.model"
+    path.write_bytes(build_char_tokenizer(alphabet))
+    return load_char_tokenizer(path, None)
+
+
+def gangs(rank: int = 0, world: int = 1) -> Gangs:
+    """What a process of ``world`` data-parallel ones sees; nothing communicates."""
+    dp, one = FakeGang(CPU, rank=rank, size=world), FakeGang(CPU)
+    return Gangs(root=dp, dp=dp, rdp=dp, sdp=one, tp=one, pp=one)
+
+
+def task(**values: Any) -> AsrTaskConfig:
+    """Batches of a few rows, in upstream's section."""
+    settings = {"max_audio_len": 64_000, "max_num_elements": 100_000, "num_seqs_multiple_of": 1}
+    return AsrTaskConfig(**{"normalize_audio": True} | settings | values)
+
+
+def reader(
+    dataset: AsrDataset | Path,
+    tokenizer: Tokenizer,
+    split: str = "train",
+    *,
+    rank: int = 0,
+    world: int = 1,
+    accumulate: int = 1,
+    training: bool = True,
+    task_config: AsrTaskConfig | None = None,
+    storage_config: Any = None,
+    **options: Any,
+) -> PlannedReader:
+    """A reader with the settings of a test."""
+    opened = DanishAsrDataset(dataset) if isinstance(dataset, Path) else dataset
+    return opened.create_reader(
+        split,
+        tokenizer=tokenizer,
+        gangs=gangs(rank, world),
+        dtype=options.pop("dtype", torch.float32),
+        num_accumulate=accumulate,
+        storage_config=storage_config or MixtureParquetStorageConfig(),
+        task_config=task_config or task(),
+        training=training,
+        seed=options.pop("seed", 1),
+        **options,
+    )
+
+
+def ids_of(batches: Any) -> list[str]:
+    """The ids of all rows in lists of batches, in their order."""
+    return [name for step in batches for batch in step for name in batch.example["id"]]
