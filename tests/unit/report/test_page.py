@@ -234,9 +234,22 @@ def test_all_text_has_the_contrast_of_wcag_aa(browser: Page, report: Path, *, da
     assert browser.evaluate(_CONTRAST) >= 4.5
 
 
+A4_BETWEEN_MARGINS = 717
+"""CSS pixels: 210 mm less a centimetre on either side."""
+
+
 @needs_browser
-def test_the_page_prints(opened: Page) -> None:
-    assert opened.pdf().startswith(b"%PDF")
+def test_the_page_fits_on_paper_in_black_on_white(browser: Page, report: Path) -> None:
+    browser.open(report, width=A4_BETWEEN_MARGINS, dark=True)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= A4_BETWEEN_MARGINS
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(255, 255, 255)"
+    )
+    if folder := os.environ.get("SCREENSHOTS"):
+        browser.screenshot(Path(folder) / "report-print.png")
+    browser.call("Emulation.setEmulatedMedia", media="screen")
+    assert browser.pdf().startswith(b"%PDF")
 
 
 def test_a_page_without_errors_without_groups_and_without_training_renders(tmp_path: Path) -> None:
