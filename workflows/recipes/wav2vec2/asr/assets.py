@@ -88,11 +88,19 @@ class Assets:
         family = self.model_family(card.field("model_family").as_(str))
         return getattr(family.get_model_config(card), HEAD_SIZE, None) if family else None
 
-    def tokenizer(self, card: AssetCard) -> Tokenizer:
-        """Load the tokenizer that a card stands for, or that it refers to."""
-        card = resolve_tokenizer_reference(self._store, card)
-        name = card.field("tokenizer_family").as_(str)
-        family = self._container.resolve(TokenizerFamily, key=name)
+    def tokenizer_card(self, name: str) -> AssetCard:
+        """Return the card of a tokenizer, or the one that a model's card refers to."""
+        return resolve_tokenizer_reference(self._store, self._store.retrieve_card(name))
+
+    def tokenizer(self, name: str) -> Tokenizer:
+        """Load the tokenizer that a card stands for, or that it refers to.
+
+        Raises:
+            RunError: It must be downloaded, and cannot be.
+        """
+        card = self.tokenizer_card(name)
+        family_name = card.field("tokenizer_family").as_(str)
+        family = self._container.resolve(TokenizerFamily, key=family_name)
         try:
             return family.load_tokenizer(card, family.get_tokenizer_config(card), progress=False)
         except AssetDownloadError as error:
@@ -139,6 +147,11 @@ def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
     return config
 
 
+def tokenizer_card(config: AsrConfig) -> AssetCard | None:
+    """The card of the tokenizer of a resolved configuration; None if it is given as a path."""
+    return Assets(config).tokenizer_card(config.tokenizer.name) if config.tokenizer.name else None
+
+
 def _named_by(card: AssetCard | None) -> str | None:
     """The tokenizer that a model's or dataset's card names."""
     if card is None or not card.has_field("tokenizer_ref"):
@@ -156,7 +169,7 @@ def _vocabulary_size(assets: Assets, config: AsrConfig, faults: list[str]) -> in
         )
         return None
     card = assets.find("tokenizer.name", config.tokenizer.name, "tokenizer", faults)
-    return None if card is None else assets.tokenizer(card).vocab_info.size
+    return None if card is None else assets.tokenizer(card.name).vocab_info.size
 
 
 def _with_head(

@@ -16,15 +16,17 @@ from fairseq2.recipe.run import evaluate, train
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.argparse import ConfigAction
-from ruamel.yaml import YAML
 
 from danish_asr.dataset import NO_EFFECT
 from danish_asr.errors import DanishAsrError
 
-from .assets import resolve
+from .assets import resolve, tokenizer_card
+from .checkpoints import fit_to_world
 from .config import AsrConfig
+from .environment import write_environment
 from .eval.selection import select
-from .loading import Tree, flatten, merge, read_yaml, structure, unstructure
+from .finished_model import write_model_card
+from .loading import Tree, flatten, merge, read_yaml, structure, to_yaml, unstructure
 from .run_directory import check_continuation, trim_metrics
 from .trainer import STOPPED
 
@@ -50,11 +52,15 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
         if os.environ.get("RANK", "0") == "0":
             check_continuation(args.output_dir, unstructure(config))
             trim_metrics(args.output_dir)
+            fit_to_world(args.output_dir, int(os.environ.get("WORLD_SIZE", "1")))
+            write_environment(args.output_dir)
         try:
             train(recipe, config, args.output_dir)
         except TaskStopException:
             log.info("The run is saved but not done; the same command continues it.")
             sys.exit(STOPPED)
+        if os.environ.get("RANK", "0") == "0":
+            write_model_card(args.output_dir, tokenizer_card(config))
 
 
 def eval_main(
@@ -127,7 +133,7 @@ def _name_ineffective(tree: Tree) -> None:
 
 
 def _dump(config: object) -> None:
-    YAML(typ="safe", pure=True).dump(unstructure(config), sys.stdout)
+    sys.stdout.write(to_yaml(unstructure(config)))
 
 
 def _errors_as_messages() -> AbstractContextManager[None]:

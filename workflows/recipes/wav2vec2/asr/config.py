@@ -174,6 +174,9 @@ class AsrRegimeSection(RegimeSection):
     score_profile: str = "coral"
     """The text normalisation under which validation computes WER and CER."""
 
+    early_stopping_patience: int | None = None
+    """Stop after so many validations in a row without a new best score. Null: never."""
+
     def validate(self) -> ValidationResult:
         """Check this section's profile beside fairseq2's rules."""
         result = super().validate()
@@ -181,6 +184,11 @@ class AsrRegimeSection(RegimeSection):
             known = ", ".join(PROFILES)
             result.add_error(
                 f"`score_profile` must be one of {known}, but is {self.score_profile}."
+            )
+        if self.early_stopping_patience is not None and self.early_stopping_patience < 1:
+            result.add_error(
+                "`early_stopping_patience` must be at least 1, "
+                f"but is {self.early_stopping_patience}."
             )
         if self.num_steps is None and self.num_data_epochs is None:
             result.add_error("`num_steps` or `num_data_epochs` must be given.")

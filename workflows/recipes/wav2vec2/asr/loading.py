@@ -236,6 +236,13 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield path, value
 
 
+def to_yaml(tree: Mapping[str, Any]) -> str:
+    """Return a mapping as YAML."""
+    text = io.StringIO()
+    YAML(typ="safe", pure=True).dump(dict(tree), text)
+    return text.getvalue()
+
+
 def unstructure(config: object) -> Tree:
     """Return a typed configuration as a mapping, as it is written to ``config.yaml``."""
     tree: Any = _converter.unstructure(config)

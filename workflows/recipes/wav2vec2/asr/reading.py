@@ -13,10 +13,17 @@ from typing_extensions import Self, override
 
 from danish_asr.dataset import AsrDataset, Index, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
-from danish_asr.frames import frame_count
+from danish_asr.frames import FrameCount, frame_count
 from danish_asr.reader import PlannedReader
 
 from .config import AsrConfig
+
+
+def model_frames(context: RecipeContext) -> FrameCount:
+    """Frames that the run's model makes of a number of samples."""
+    model = cast(Wav2Vec2AsrConfig, context.model.config)
+    layers = model.encoder_config.feature_extractor_layer_descs
+    return frame_count([(kernel, stride) for _, kernel, stride in layers])
 
 
 def training_reader(context: RecipeContext, config: AsrConfig) -> PlannedReader:
@@ -98,8 +105,6 @@ def _reader(
     index: Index,
 ) -> PlannedReader:
     section = config.dataset
-    model = cast(Wav2Vec2AsrConfig, context.model.config)
-    layers = model.encoder_config.feature_extractor_layer_descs
     return context.default_dataset.as_(AsrDataset).create_reader(
         split,
         tokenizer=context.default_tokenizer,
@@ -112,7 +117,7 @@ def _reader(
         training=training,
         seed=config.common.seed,
         text_profile=section.text_profile,
-        num_frames=frame_count([(kernel, stride) for _, kernel, stride in layers]),
+        num_frames=model_frames(context),
         index=index,
     )
 

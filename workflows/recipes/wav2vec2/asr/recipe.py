@@ -27,11 +27,12 @@ from danish_asr.dataset import (
     open_manifest,
 )
 
+from .checkpoints import check_free_space
 from .config import AsrConfig
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
-from .reading import training_reader, validation_reader
-from .run_directory import complete_model_card
+from .reading import model_frames, training_reader, validation_reader
+from .run_directory import SCORE_TITLES, complete_model_card
 from .trainer import create_trainer
 from .units import AsrTrainUnit, AsrValidationUnit
 
@@ -46,11 +47,8 @@ def register_common(container: DependencyContainer) -> None:
     )
     # fairseq2 knows trackers for GPUs only and refuses to run without one.
     container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
-    for name, title in (
-        ("cer", "Character Error Rate (CER)"),
-        ("worst_group_wer", "WER of the worst dialect"),
-    ):
-        descriptor = MetricDescriptor(name, title, 201, format_as_float)
+    for name in ("cer", "worst_group_wer"):
+        descriptor = MetricDescriptor(name, SCORE_TITLES[name], 201, format_as_float)
         container.collection.register_instance(MetricDescriptor, descriptor)
 
 
@@ -75,6 +73,7 @@ class AsrRecipe(TrainRecipe):
         if _freezes_feature_extractor(config):
             freeze_parameters(module.encoder_frontend.feature_extractor)
         if context.gangs.root.rank == 0:
+            check_free_space(context.output_dir, module, config.regime)
             complete_model_card(context.output_dir, config.tokenizer.name)
         return model
 
@@ -87,6 +86,8 @@ class AsrRecipe(TrainRecipe):
             criterion,
             freeze_encoder_for_n_steps=config.trainer.freeze_encoder_for_n_steps,
             freeze_feature_extractor=_freezes_feature_extractor(config),
+            num_frames=model_frames(context),
+            vocabulary=context.default_tokenizer.vocab_info.size,
         )
         valid_units, valid_readers = [], []
         if config.dataset.valid_split is not None:

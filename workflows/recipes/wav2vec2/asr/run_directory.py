@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ruamel.yaml import YAML
-
 from danish_asr.errors import RunError
+from danish_asr.files import publish_text
 
-from .loading import Tree, flatten, read_yaml
+from .loading import flatten, read_yaml, to_yaml
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
 MODEL_CARD: Final = "model.yaml"
+
+SCORE_TITLES: Final = {
+    "wer": "Word Error Rate (WER)",
+    "cer": "Character Error Rate (CER)",
+    "worst_group_wer": "WER of the worst dialect",
+}
+"""How fairseq2's metrics files call the metrics that can be ``regime.score_metric``."""
 
 MAY_CHANGE: Final = (
     "regime.",
@@ -49,6 +54,14 @@ def checkpoint_scores(output_dir: Path) -> dict[int, float]:
     return {s: float(f.read_text(encoding="utf-8")) for s, f in files.items() if f.is_file()}
 
 
+def best_step(output_dir: Path) -> int | None:
+    """Return the step with the best score, or the last one if none was validated."""
+    scores = checkpoint_scores(output_dir)
+    if scores:
+        return max(scores, key=lambda step: (scores[step], step))
+    return max(checkpoint_steps(output_dir), default=None)
+
+
 def trim_metrics(output_dir: Path) -> None:
     """Drop what was recorded after the checkpoint that a run continues from.
 
@@ -61,7 +74,17 @@ def trim_metrics(output_dir: Path) -> None:
         # A line that was being written when the run died ends without a newline.
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["Step"] <= last]
         if len(kept) < len(lines):
-            _write(file, "".join(kept))
+            publish_text(file, "".join(kept))
+
+
+def validation_scores(output_dir: Path, metric: str) -> list[float]:
+    """Return the score of each validation so far, oldest first; higher is better."""
+    file = output_dir / "metrics" / "valid.jsonl"
+    if not file.is_file():
+        return []
+    title = SCORE_TITLES.get(metric, metric)
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [-float(row[title]) for row in rows if title in row]
 
 
 def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
@@ -100,13 +123,4 @@ def complete_model_card(output_dir: Path, tokenizer: str | None) -> None:
     Without it nobody who loads a checkpoint by name knows how to read what it says.
     """
     file = output_dir / CHECKPOINTS / MODEL_CARD
-    card: Tree = {**read_yaml(file), "tokenizer_ref": tokenizer}
-    text = io.StringIO()
-    YAML(typ="safe", pure=True).dump(card, text)
-    _write(file, text.getvalue())
-
-
-def _write(file: Path, text: str) -> None:
-    partial = file.with_name(file.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
+    publish_text(file, to_yaml({**read_yaml(file), "tokenizer_ref": tokenizer}))

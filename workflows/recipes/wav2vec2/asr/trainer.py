@@ -17,7 +17,10 @@ from fairseq2.recipe.trainer import Trainer, TrainUnit, _TrainerState
 from fairseq2.runtime.dependency import wire_object
 from typing_extensions import override
 
+from .checks import little_memory_left, waiting_for_data
 from .config import AsrConfig
+from .early_stopping import PatienceStopper
+from .run_directory import validation_scores
 
 STOPPED: Final = 75
 """Exit status of a run that saved its state before it was done (EX_TEMPFAIL of sysexits.h): the
@@ -57,6 +60,17 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
         # A request that came with the last step is met by the end of training.
         self._stop_requested = False
         return super()._run_post_step()
+
+    @override
+    def _publish_metrics(self) -> None:
+        times = self._data_watch.get_elapsed_time(), self._compute_watch.get_elapsed_time()
+        for warning in (
+            waiting_for_data(*times),
+            little_memory_left(self._device_stat_tracker.get_stats()),
+        ):
+            if warning is not None:
+                log.warning("{}", warning)
+        super()._publish_metrics()
 
     @override
     def _early_stop(self) -> _TrainerState:
@@ -104,6 +118,10 @@ def create_trainer(
     validator = resolver.resolve(_RecipeValidatorFactory).create(valid_units, valid_readers)
 
     def inner_factory(**kwargs: Any) -> Trainer:
+        patience = config.regime.early_stopping_patience
+        if patience is not None:
+            history = validation_scores(context.output_dir, config.regime.score_metric or "")
+            kwargs["early_stopper"] = PatienceStopper(patience, history)
         trainer = wire_object(resolver, StoppableTrainer, **kwargs)
         if config.trainer.max_wall_minutes is not None:
             trainer.max_wall_seconds = config.trainer.max_wall_minutes * 60

@@ -16,6 +16,9 @@ from fairseq2.recipe.trainer import TrainUnit
 from torch import Tensor
 from typing_extensions import override
 
+from danish_asr.frames import FrameCount
+
+from .checks import FIRST_STEPS, loss_above_chance
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
 from .error_rates import ALL, ErrorRates, publish
@@ -29,6 +32,8 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         criterion: The loss.
         freeze_encoder_for_n_steps: The encoder and its frontend learn nothing in so many steps.
         freeze_feature_extractor: Whether the convolutions never learn.
+        num_frames: Frames that the model makes of a number of samples.
+        vocabulary: Symbols of the head, blank included.
     """
 
     def __init__(
@@ -37,14 +42,20 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         *,
         freeze_encoder_for_n_steps: int,
         freeze_feature_extractor: bool,
+        num_frames: FrameCount,
+        vocabulary: int,
     ) -> None:
         self._criterion = criterion
         self._frozen_steps = freeze_encoder_for_n_steps
         self._freeze_feature_extractor = freeze_feature_extractor
         self._encoder_frozen: bool | None = None
+        self._num_frames = num_frames
+        self._vocabulary = vocabulary
+        self._step = 0
 
     @override
     def set_step_nr(self, step_nr: int) -> None:
+        self._step = step_nr
         frozen = step_nr <= self._frozen_steps
         if frozen == self._encoder_frozen:
             return
@@ -69,8 +80,17 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     def process_batch(
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
     ) -> tuple[Tensor, int | None]:
+        loss = self._criterion(batch, metric_bag)
+        if self._step <= FIRST_STEPS:
+            self._check_first_loss(float(loss.detach()), batch)
         # The number of utterances normalises the gradient, over all batches and ranks of the step.
-        return self._criterion(batch, metric_bag), batch.batch_size
+        return loss, batch.batch_size
+
+    def _check_first_loss(self, loss: float, batch: Seq2SeqBatch) -> None:
+        frames = sum(map(self._num_frames, batch.source_seq_lens))
+        warning = loss_above_chance(loss / max(frames, 1), self._vocabulary, self._step)
+        if warning is not None:
+            log.warning("{}", warning)
 
     @property
     @override

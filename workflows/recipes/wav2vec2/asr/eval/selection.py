@@ -16,6 +16,7 @@ from workflows.recipes.wav2vec2.asr.config import AsrEvalConfig
 from workflows.recipes.wav2vec2.asr.loading import Tree, merge, structure
 from workflows.recipes.wav2vec2.asr.run_directory import (
     CHECKPOINTS,
+    best_step,
     checkpoint_scores,
     checkpoint_steps,
 )
@@ -88,13 +89,12 @@ def _step(run_dir: Path, checkpoint: str) -> int:
             f"run, or set evaluator.checkpoint={NO_CHECKPOINT} to score model.name as it is."
         )
     if checkpoint == "best":
-        scores = checkpoint_scores(run_dir)
-        if not scores:
+        if not checkpoint_scores(run_dir):
             raise RunError(
                 f"no checkpoint of {run_dir} was validated, so none is the best; "
                 "set evaluator.checkpoint=last to score the newest."
             )
-        return max(scores, key=lambda step: (scores[step], step))
+        return best_step(run_dir) or steps[-1]
     named = {"last": steps[-1], **{f"step_{step}": step for step in steps}}
     if checkpoint not in named:
         known = ", ".join(["best", NO_CHECKPOINT, *named])

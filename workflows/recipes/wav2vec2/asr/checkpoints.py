@@ -1,0 +1,78 @@
+"""Checkpoints beyond what fairseq2 does with them: room for them, and other world sizes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from fairseq2.logging import log
+from fairseq2.recipe.config import RegimeSection
+from torch.nn import Module
+
+from danish_asr.errors import RunError
+
+from .run_directory import CHECKPOINTS, checkpoint_steps
+
+_ADAM_BYTES = 8
+"""Two float32 moments for each parameter that learns."""
+
+
+def check_free_space(output_dir: Path, module: Module, regime: RegimeSection) -> None:
+    """Refuse a run whose checkpoints cannot all be written.
+
+    A full disk or quota ends a run without a word, hours after it began.
+
+    Raises:
+        RunError: There is less room than the checkpoints that are kept at one time will take.
+    """
+    size = sum(
+        p.numel() * (p.element_size() + (_ADAM_BYTES if p.requires_grad else 0))
+        for p in module.parameters()
+    )
+    at_once = _checkpoints_at_once(regime)
+    needed = at_once * size
+    free = shutil.disk_usage(output_dir).free
+    if needed > free:
+        raise RunError(
+            f"{output_dir} has {free / 2**30:.1f} GiB free, but {at_once} checkpoints of "
+            f"{size / 2**30:.1f} GiB need {needed / 2**30:.1f} GiB; free some, choose another "
+            "OUTDIR, or keep fewer (regime.keep_last_n_checkpoints, keep_best_n_checkpoints)"
+        )
+
+
+def _checkpoints_at_once(regime: RegimeSection) -> int:
+    kept = [regime.keep_last_n_checkpoints, regime.keep_best_n_checkpoints]
+    if any(kept):
+        return sum(n or 0 for n in kept) + 1  # the one being written
+    every = regime.checkpoint_every_n_steps
+    return (regime.num_steps or 0) // every + 1 if every else 1
+
+
+def fit_to_world(output_dir: Path, world: int) -> None:
+    """Let a run continue with more processes than it was saved with.
+
+    fairseq2 saves the trainer's and the data reader's state once per process and looks for as many
+    when it continues. The reader's position counts the batches of all processes, and so does all
+    but the random state in the trainer's: new processes take theirs from the first one.
+
+    Raises:
+        RunError: The model was sharded over another number of processes.
+    """
+    steps = checkpoint_steps(output_dir)
+    if not steps:
+        return
+    folder = output_dir / CHECKPOINTS / f"step_{steps[-1]}"
+    saved = len(list((folder / "trainer").glob("rank_*.pt")))
+    shards = len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
+    if saved in {0, world}:
+        return
+    if shards > 1:
+        raise RunError(
+            f"{output_dir} was saved by {saved} processes with the model sharded over {shards}; "
+            f"it cannot continue with {world}. Continue with {saved}, or start a new run."
+        )
+    log.info("The run was saved by {} processes and continues with {}.", saved, world)
+    for rank in range(saved, world):
+        for kind, name in (("trainer", "rank"), ("data_reader", "dp")):
+            first = folder / kind / f"{name}_00.pt"
+            shutil.copyfile(first, folder / kind / f"{name}_{rank:02d}.pt")

@@ -1,0 +1,40 @@
+"""Stop when validation has not improved for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from fairseq2.early_stopper import EarlyStopper
+from fairseq2.logging import log
+from typing_extensions import override
+
+
+@final
+class PatienceStopper(EarlyStopper):
+    """Ends training after ``patience`` validations in a row without a new best score.
+
+    Args:
+        patience: Validations to wait for an improvement.
+        history: Scores of earlier validations of the same run, oldest first; higher is better. A
+            run that continues must not start to wait anew.
+    """
+
+    def __init__(self, patience: int, history: Iterable[float] = ()) -> None:
+        self._patience = patience
+        self._best = float("-inf")
+        self._waited = 0
+        for score in history:
+            self._count(score)
+
+    def _count(self, score: float) -> None:
+        self._waited = 0 if score > self._best else self._waited + 1
+        self._best = max(self._best, score)
+
+    @override
+    def should_stop(self, step_nr: int, score: float) -> bool:
+        self._count(score)
+        if self._waited < self._patience:
+            return False
+        log.info("No better validation score in {} validations; stopping.", self._waited)
+        return True
