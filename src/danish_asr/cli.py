@@ -89,6 +89,9 @@ def compare(
     b: Annotated[Path, typer.Argument(help="The predictions.jsonl of run B, over the same rows.")],
     *,
     profile: Annotated[str, typer.Option(help="Text profile: raw, coral or rye.")] = "coral",
+    remove_fillers: Annotated[
+        bool, typer.Option("--remove-fillers", help="With rye: take out øh, hmm, ... as well.")
+    ] = False,
     by: Annotated[
         list[str] | None,
         typer.Option(help="A column, or columns joined by commas, to group by. May be repeated."),
@@ -113,6 +116,7 @@ def compare(
         by=by or DEFAULT_BY,
         settings=Settings(
             profile=profile,
+            remove_fillers=remove_fillers,
             row_filter=row_filter,
             denominator=denominator_named(denominator),
             resamples=resamples,

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from danish_asr.errors import PredictionsError
 from danish_asr.estimates import Estimate, group_label
 from danish_asr.intervals import (
     NotResolvable,
@@ -32,13 +31,13 @@ from danish_asr.intervals import (
     why_not_resolvable,
 )
 from danish_asr.metrics import ErrorCounts
+from danish_asr.pairing import pair_rows
 from danish_asr.predictions import Prediction
 from danish_asr.scored_rows import (
     COUNT_COLUMNS,
     FloatArray,
     GroupKey,
     GroupSums,
-    ScoredRows,
     rates,
     score_rows,
 )
@@ -50,9 +49,6 @@ if TYPE_CHECKING:
 
 COMPARE_RESAMPLES: Final = 10_000
 """More than for an interval: p-values live in the tails."""
-
-_LISTED: Final = 10
-"""Rows that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +164,7 @@ def compare_predictions(
         remove_fillers=settings.remove_fillers,
     )
     one, other = count(a, columns=columns), count(b, columns=())
-    paired = _pair(one, other, names)
+    paired = pair_rows(one, other, names)
     return Comparison(
         settings=settings,
         left_out=one.left_out,
@@ -189,44 +185,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, (len(p_values) - rank) * p_values[index])
         adjusted[index] = min(largest, 1.0)
     return adjusted
-
-
-def _pair(a: ScoredRows, b: ScoredRows, names: tuple[str, str]) -> ScoredRows:
-    """Return A's rows with the counts of both runs side by side."""
-    row_of = {name: row for row, name in enumerate(b.ids)}
-    in_a = set(a.ids)
-    only_a = [
-        f"{names[0]}:{line}: id '{name}' is not in {names[1]}"
-        for name, line in zip(a.ids, a.lines.tolist(), strict=True)
-        if name not in row_of
-    ]
-    only_b = [
-        f"{names[1]}:{line}: id '{name}' is not in {names[0]}"
-        for name, line in zip(b.ids, b.lines.tolist(), strict=True)
-        if name not in in_a
-    ]
-    _refuse(only_a, only_b, "the runs scored different rows")
-    if not a.ids:
-        raise PredictionsError(f"{names[0]}: the row filter leaves no row to compare")
-    order = np.array([row_of[name] for name in a.ids])
-    changed = np.flatnonzero(a.fingerprints != b.fingerprints[order])
-    texts = [
-        f"{names[1]}:{b.lines[order[row]]}: the reference of id '{a.ids[row]}' is not the one in "
-        f"{names[0]}:{a.lines[row]}"
-        for row in changed.tolist()
-    ]
-    _refuse(texts, [], "the runs scored different references")
-    return replace(a, counts=np.hstack([a.counts, b.counts[order]]))
-
-
-def _refuse(first: Sequence[str], second: Sequence[str], what: str) -> None:
-    if not first and not second:
-        return
-    lines = [f"  {fault}" for part in (first, second) for fault in part[:_LISTED]]
-    if hidden := len(first) + len(second) - len(lines):
-        lines.append(f"  and {hidden} more")
-    message = f"{what} ({len(first) + len(second)} of them); compare runs over one split and filter"
-    raise PredictionsError("\n".join([f"{message}:", *lines]))
 
 
 def _compare_groups(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
@@ -70,7 +71,10 @@ def figure(width: float, height: float, name: str) -> Iterator[Figure]:
 def to_svg(drawn: Figure, title: str, description: str) -> str:
     """Return the figure as an accessible ``<svg>`` element for an HTML page."""
     stream = io.StringIO()
-    drawn.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    with warnings.catch_warnings():
+        # The text is drawn by the reader's browser, with whatever letters its fonts have.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        drawn.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
