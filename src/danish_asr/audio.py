@@ -17,6 +17,8 @@ RESAMPLING_QUALITY: Final = "HQ"
 """soxr's recipe: 20 bits of precision, more than the 16 that are kept."""
 
 _FULL_SCALE: Final = 32767
+_BLOCK: Final = 1 << 20
+"""Frames whose channels are averaged at a time."""
 
 
 class AudioError(Exception):
@@ -44,8 +46,7 @@ def to_flac(
     Raises:
         AudioError: The audio is undecodable, empty, too long or has non-finite samples.
     """
-    samples, rate = decode(audio, start=start, seconds=seconds, max_seconds=max_seconds)
-    mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1)
+    mono, rate = decode(audio, start=start, seconds=seconds, max_seconds=max_seconds)
     if not np.isfinite(mono).all():
         raise AudioError("non-finite samples")
     if rate != SAMPLE_RATE:
@@ -62,9 +63,10 @@ def decode(
     seconds: float | None = None,
     max_seconds: float | None = None,
 ) -> tuple[NDArray[np.float32], int]:
-    """Return the samples, of shape ``(frames, channels)``, and their rate in Hz.
+    """Return the mean of all channels and its rate in Hz.
 
-    The length limit is checked against the header, so that an overlong file costs no memory.
+    The length limit is checked against the header, and channels are averaged block by block, so
+    that neither an overlong file nor many channels cost memory.
 
     Raises:
         AudioError: The audio is undecodable, too long or not there at all.
@@ -73,22 +75,35 @@ def decode(
         raise AudioError("audio file missing")
     try:
         with soundfile.SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else audio) as file:
-            first = round(start * file.samplerate)
+            rate = int(file.samplerate)
+            first = round(start * rate)
             left = file.frames - first
-            frames = left if seconds is None else min(left, round(seconds * file.samplerate))
+            frames = left if seconds is None else min(left, round(seconds * rate))
             if frames <= 0:
                 raise AudioError("zero samples")
-            if max_seconds is not None and frames > max_seconds * file.samplerate:
+            if max_seconds is not None and frames > max_seconds * rate:
                 raise AudioError(f"longer than {max_seconds:g} s")
             if first:
                 file.seek(first)
-            samples = file.read(frames, dtype="float32", always_2d=True)
-            rate = int(file.samplerate)
+            mono = _read_mono(file, frames)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
-    if not len(samples):
+    if not len(mono):
         raise AudioError("zero samples")
-    return samples, rate
+    return mono, rate
+
+
+def _read_mono(file: soundfile.SoundFile, frames: int) -> NDArray[np.float32]:
+    """Read up to ``frames`` frames; a compressed file may hold fewer than its header says."""
+    if file.channels == 1:
+        mono: NDArray[np.float32] = file.read(frames, dtype="float32")
+        return mono
+    mono = np.empty(frames, np.float32)
+    done = 0
+    while len(block := file.read(min(_BLOCK, frames - done), dtype="float32", always_2d=True)):
+        block.mean(axis=1, out=mono[done : done + len(block)])
+        done += len(block)
+    return mono[:done]
 
 
 def encode_flac(mono: NDArray[np.float32], rate: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import signal
@@ -129,7 +128,7 @@ def test_workers_end_with_a_killed_parent(source: Path, tmp_path: Path) -> None:
     process.wait()
     assert len(children) >= 2
     for _ in range(200):
-        alive = [child for child in children if os.path.exists(f"/proc/{child}/exe")]
+        alive = [child for child in children if Path(f"/proc/{child}/exe").exists()]
         if not alive:
             break
         time.sleep(0.05)

@@ -24,7 +24,7 @@ TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
 
 
 def build(root: Path, **test_values: Any) -> Path:
-    """A dataset in order: 8 train rows in 2 shards, 3 test rows; ``test_values`` change the last."""
+    """A dataset in order: 8 train rows, 3 test rows; ``test_values`` change the last of them."""
     for split, count in (("train", 8), ("test", 3)):
         rows = [
             coral_row(number, split=split, text=f"{split} sætning nummer {number}", dialect="fynsk")

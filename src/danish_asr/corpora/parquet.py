@@ -26,8 +26,9 @@ from danish_asr.corpora.location import Location
 from danish_asr.errors import SourceError
 from danish_asr.schema import SPLIT_ALIASES, SPLITS
 
+_BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS: Final = 16
-"""Rows taken from Arrow at a time: 16 utterances of 10 s at 48 kHz are 15 MB."""
+"""What is taken from Arrow at a time, at most: bytes on average, and rows."""
 
 _BUFFER: Final = 1 << 20
 _EDGE: Final = 1 << 16
@@ -69,7 +70,7 @@ class ParquetSource:
         groups, first = _groups_between(file.chunks, start, stop)
         with self._open(file) as parquet:
             batches = parquet.iter_batches(
-                batch_size=_BATCH_ROWS,
+                batch_size=_batch_rows(parquet.metadata, groups),
                 row_groups=groups,
                 columns=columns.among(parquet.schema_arrow.names),
                 use_threads=False,
@@ -261,6 +262,14 @@ def _groups_between(chunks: tuple[int, ...], start: int, stop: int) -> tuple[lis
     return groups, first
 
 
+def _batch_rows(footer: pq.FileMetaData, groups: list[int]) -> int:
+    """How many rows to hold at a time, so that long recordings do not fill the memory."""
+    sizes = [footer.row_group(group).total_byte_size for group in groups]
+    rows = sum(footer.row_group(group).num_rows for group in groups)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, sum(sizes))))
+
+
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for batch in batches:
-        yield from batch.to_pylist()
+        for row in range(batch.num_rows):
+            yield batch.slice(row, 1).to_pylist()[0]

@@ -1,0 +1,155 @@
+"""How fast is conversion, against the limit of its own chain and against the usual way?
+
+One table, ratios within the run. The corpus is 48 kHz FLAC, 5 s an utterance, with one row group of
+100 after the other as CoRal has it. The limit on one core is the bare chain: decode, resample with
+soxr HQ, encode. The usual way decodes to an array as the ``datasets`` library gives it, resamples
+with torchaudio and writes with soundfile, in one process. CPU time is that of all processes, and
+holds on a busy machine too::
+
+    python benchmarks/convert.py --rows 1200
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import soundfile
+from rich.console import Console
+from rich.table import Table
+
+from danish_asr.audio import to_flac
+from danish_asr.convert import convert
+from danish_asr.corpora import open_source
+from danish_asr.cpus import usable_cpus
+from danish_asr.work_units import ConvertOptions
+
+SECONDS = 5.0
+RATE = 48_000
+REPETITIONS = 3
+
+
+def speech_like(random: np.random.Generator) -> bytes:
+    """A FLAC file of 5 s that costs about what speech costs: coloured noise in syllables."""
+    count = round(SECONDS * RATE)
+    spectrum = np.fft.rfft(random.standard_normal(count))
+    spectrum /= 1 + (np.arange(len(spectrum)) * RATE / count / 300) ** 2
+    wave = np.fft.irfft(spectrum, count)
+    syllables = 0.5 + 0.5 * np.sin(2 * np.pi * 4 * np.arange(count) / RATE)
+    wave = wave / np.abs(wave).max() * syllables * 0.5 + 1e-4 * random.standard_normal(count)
+    file = io.BytesIO()
+    soundfile.write(file, wave, RATE, format="FLAC", subtype="PCM_16")
+    return file.getvalue()
+
+
+def write_corpus(folder: Path, rows: int) -> list[bytes]:
+    """Write a read-aloud corpus in CoRal's shape, and return its audio."""
+    random = np.random.default_rng(1)
+    distinct = [speech_like(random) for _ in range(60)]
+    audio = [distinct[number % len(distinct)] for number in range(rows)]
+    table = pa.table(
+        {
+            "id_recording": [f"rec_{number}" for number in range(rows)],
+            "text": ["der var engang en mand som boede i en spand"] * rows,
+            "audio": [{"bytes": data, "path": "x.flac"} for data in audio],
+        }
+    )
+    folder.mkdir()
+    pq.write_table(table, folder / "train-00000-of-00001.parquet", row_group_size=100)
+    return audio
+
+
+def run_chain(audio: list[bytes]) -> None:
+    """The limit: what no bookkeeping can be faster than."""
+    for data in audio:
+        to_flac(data)
+
+
+def run_usual(source: Path, out: Path) -> None:
+    """How such a conversion is commonly written."""
+    # Not at the top: the workers of a conversion import this module anew.
+    import torch  # noqa: PLC0415
+    import torchaudio  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    resample = torchaudio.transforms.Resample(RATE, 16_000)
+    rows = []
+    for row in pq.read_table(source).to_pylist():
+        array, _ = soundfile.read(io.BytesIO(row["audio"]["bytes"]))
+        wave = resample(torch.tensor(array, dtype=torch.float32)).numpy()
+        file = io.BytesIO()
+        soundfile.write(file, wave, 16_000, format="FLAC")
+        rows.append({"text": row["text"], "audio_bytes": file.getvalue(), "audio_size": len(wave)})
+    pq.write_table(pa.Table.from_pylist(rows), out, row_group_size=100)
+
+
+def run_convert(source: Path, out: Path, workers: int, shard_rows: int) -> None:
+    """The product, everything included: listing, ids, ledger, statistics, cards, manifest."""
+    convert(
+        open_source(str(source)),
+        out,
+        name="bench",
+        workers=workers,
+        options=ConvertOptions(shard_rows=shard_rows),
+    )
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of the workers that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def best_of(action: Callable[[Path], None], scratch: Path) -> tuple[float, float]:
+    """Least wall time and least CPU time, in seconds."""
+    walls, cpus = [], []
+    for _ in range(REPETITIONS):
+        with tempfile.TemporaryDirectory(dir=scratch) as out:
+            wall, cpu = time.perf_counter(), cpu_seconds()
+            action(Path(out) / "out")
+            walls.append(time.perf_counter() - wall)
+            cpus.append(cpu_seconds() - cpu)
+    return min(walls), min(cpus)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1200)
+    rows = parser.parse_args().rows
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "source"
+        audio = write_corpus(folder, rows)
+        actions: dict[str, Callable[[Path], None]] = {
+            "decode, resample, encode alone": lambda _: run_chain(audio),
+            "danish-asr convert, 1 worker": lambda out: run_convert(folder, out, 1, 100),
+            "danish-asr convert, 2 workers": lambda out: run_convert(folder, out, 2, 100),
+            "array, torchaudio, soundfile": lambda out: run_usual(folder, out),
+        }
+        times = {name: best_of(action, Path(scratch)) for name, action in actions.items()}
+    limit_wall, limit_cpu = times["decode, resample, encode alone"]
+    table = Table("", "rows/s", "x real time", "of the chain, wall", "CPU")
+    table.columns[0].no_wrap = True
+    for name, (wall, cpu) in times.items():
+        table.add_row(
+            name,
+            f"{rows / wall:,.0f}",
+            f"{rows * SECONDS / wall:,.0f}",
+            f"{limit_wall / wall:.2f}",
+            f"{limit_cpu / cpu:.2f}",
+        )
+    console = Console()
+    console.print(f"{rows} utterances of {SECONDS:g} s, {RATE} Hz FLAC; {usable_cpus()} CPUs")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

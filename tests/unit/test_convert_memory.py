@@ -1,0 +1,58 @@
+"""What a worker needs at most, whatever the size of the corpus."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.builders import coral_row, encode, write_parquet
+
+CONVERT = """
+import re, sys
+from pathlib import Path
+from danish_asr.convert import convert
+from danish_asr.corpora import open_source
+convert(open_source(sys.argv[1]), Path(sys.argv[2]), name="x")
+# Not getrusage: it begins with the peak of the process that started this one.
+print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024)
+"""
+
+
+def peak_memory(source: Path, out: Path) -> int:
+    told = subprocess.run(
+        [sys.executable, "-c", CONVERT, str(source), str(out)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return int(told.stdout)
+
+
+def noise(seconds: float, channels: int) -> bytes:
+    random = np.random.default_rng(1)
+    return encode(
+        random.integers(-9000, 9000, (round(seconds * 48_000), channels), np.int16), 48_000
+    )
+
+
+@pytest.mark.slow
+def test_the_longest_utterance_fits_into_a_gibibyte(tmp_path: Path) -> None:
+    rows = [coral_row(number, audio=noise(600.0, 2)) for number in range(2)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    assert peak_memory(tmp_path / "in", tmp_path / "ds") < 2**30
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
+    audio = noise(5.0, 1)
+    peaks = []
+    for count in (100, 400):
+        rows = [coral_row(number, audio=audio) for number in range(count)]
+        write_parquet(tmp_path / str(count) / "train.parquet", rows)
+        peaks.append(peak_memory(tmp_path / str(count), tmp_path / f"ds{count}"))
+    assert peaks[1] < 2**29
+    assert peaks[1] < 1.25 * peaks[0]

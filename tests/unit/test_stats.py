@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from danish_asr.stats import write_cards, write_statistics
+from tests.builders import build_dataset
+
+LOAD = """
+from danish_asr import native
+from fairseq2 import init_fairseq2
+init_fairseq2()
+from fairseq2.assets import get_asset_store
+from fairseq2.data.tokenizers import load_tokenizer
+card = get_asset_store().retrieve_card("tiny")
+tokenizer = load_tokenizer(card.metadata["tokenizer_ref"], progress=False)
+print(card.metadata["dataset_config"]["data"])
+print(tokenizer.create_decoder()(tokenizer.create_encoder()("Åse drikker 3 kopper te")))
+"""
+
+
+def test_there_is_one_row_per_corpus(tmp_path: Path) -> None:
+    write_statistics(tmp_path, {"b": 1.5, "a": 0.0})
+    assert (tmp_path / "language_distribution_0.tsv").read_text() == (
+        "corpus\tlanguage\thours\na\tdan_Latn\t0.000000\nb\tdan_Latn\t1.500000\n"
+    )
+
+
+def test_the_card_names_family_place_and_tokenizer(tmp_path: Path) -> None:
+    write_cards(tmp_path, "tiny", set("abc"))
+    card = yaml.safe_load((tmp_path / "cards" / "tiny.yaml").read_text())
+    assert card == {
+        "name": "tiny",
+        "dataset_family": "mixture_parquet_asr_dataset",
+        "dataset_config": {"data": str(tmp_path.resolve() / "version=0")},
+        "tokenizer_ref": "tiny_char",
+    }
+
+
+def test_the_path_in_the_card_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_cards(Path("ds"), "tiny", set("abc"))
+    card = yaml.safe_load((tmp_path / "ds" / "cards" / "tiny.yaml").read_text())
+    assert card["dataset_config"]["data"] == str(tmp_path.resolve() / "ds" / "version=0")
+
+
+def test_fairseq2_finds_the_dataset_and_its_tokenizer_by_name(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds")
+    found = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        env=os.environ | {"DANISH_ASR_ASSETS": str(tmp_path / "ds" / "cards")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.splitlines() == [
+        str((tmp_path / "ds" / "version=0").resolve()),
+        "Åse drikker 3 kopper te",
+    ]
