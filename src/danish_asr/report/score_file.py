@@ -16,7 +16,6 @@ from danish_asr.files import publish_text
 from danish_asr.predictions import read_predictions
 from danish_asr.report.clips import CLIPS, audio_urls
 from danish_asr.report.exports import to_csv, to_json, to_markdown
-from danish_asr.report.page import PageData, render_page
 from danish_asr.report.terminal import print_scores
 from danish_asr.report.training import training_panels
 from danish_asr.scored_rows import BANDS
@@ -77,6 +76,8 @@ def score_file(
 
 
 def _page(path: Path, scores: Scores, run_dir: Path | None, dataset: Path | None) -> str:
+    from danish_asr.report.page import PageData, render_page  # noqa: PLC0415 - loads matplotlib
+
     analysis = analyse_errors(read_predictions(path), settings=scores.settings)
     worst = [utterance.id for utterance in analysis.worst[:CLIPS]]
     data = PageData(

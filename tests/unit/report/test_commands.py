@@ -35,7 +35,8 @@ def folder(tmp_path: Path) -> Path:
 def test_score_prints_a_table_and_leaves_json_and_page_beside_the_predictions(folder: Path) -> None:
     done = _run("score", "a.jsonl", "--by", "dialect,gender", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "by dialect and gender" in " ".join(done.stdout.split())
+    assert "4 rows scored" in done.stdout
+    assert "Fynsk · unknown" in done.stdout
     assert (folder / "scores.json").is_file()
     assert (folder / "report.html").is_file()
 
