@@ -264,9 +264,9 @@ def _groups_between(chunks: tuple[int, ...], start: int, stop: int) -> tuple[lis
 
 def _batch_rows(footer: pq.FileMetaData, groups: list[int]) -> int:
     """How many rows to hold at a time, so that long recordings do not fill the memory."""
-    sizes = [footer.row_group(group).total_byte_size for group in groups]
-    rows = sum(footer.row_group(group).num_rows for group in groups)
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, sum(sizes))))
+    size = sum(int(footer.row_group(group).total_byte_size) for group in groups)
+    rows = sum(int(footer.row_group(group).num_rows) for group in groups)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, size)))
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
