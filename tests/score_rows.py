@@ -46,7 +46,7 @@ def heard_rows(
     rows: int, *, speakers: int = 60, errors: float = 0.2, seed: int = 0
 ) -> Iterator[Prediction]:
     """Random sentences, heard with a speaker's own error rate around ``errors``."""
-    random = Random(seed)  # noqa: S311 - not cryptography
+    random = Random(seed)
     rates = [min(0.9, errors * random.lognormvariate(0, 0.4)) for _ in range(speakers)]
     for number in range(rows):
         speaker = number % speakers

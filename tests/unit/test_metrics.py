@@ -30,7 +30,7 @@ PAIRS = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=3)
 
 
 def test_counts_and_rates_equal_jiwer_on_ten_thousand_danish_like_pairs() -> None:
-    random = Random(20)  # noqa: S311 - not cryptography
+    random = Random(20)
     for _ in range(10_000):
         _assert_equals_jiwer([(_text(random), _text(random)) for _ in range(random.randint(1, 2))])
 

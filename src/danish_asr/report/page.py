@@ -27,11 +27,16 @@ from danish_asr.scores import Scores
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageData:
-    """What a page is made of; ``clips`` maps ids of utterances to ``data:`` URLs."""
+    """What a page is made of.
+
+    ``about`` says what was scored (dataset, model, checkpoint); ``clips`` maps ids of utterances
+    to ``data:`` URLs.
+    """
 
     title: str
     scores: Scores
     analysis: ErrorAnalysis
+    about: Mapping[str, str] = field(default_factory=dict)
     training: Sequence[Panel] = ()
     clips: Mapping[str, str] = field(default_factory=dict)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,18 @@ from danish_asr.scores import DEFAULT_BY, Scores, score_predictions
 from danish_asr.settings import Settings
 
 EVALUATION_FILE: Final = "evaluation.json"
-"""What the evaluation recipe writes beside the predictions: among others, rows in the split."""
+"""What the evaluation recipe writes beside the predictions."""
+
+_ABOUT: Final = ("dataset", "model", "checkpoint")
+"""Keys of it that say what was scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How many rows the evaluated split has, and what was evaluated."""
+
+    rows_in_split: int
+    about: Mapping[str, str]
 
 
 def score_file(
@@ -51,12 +63,14 @@ def score_file(
         DatasetError: ``dataset`` is no built dataset.
     """
     console = console or Console()
+    evaluation = read_evaluation(path)
+    about = evaluation.about if evaluation else {}
     with console.status(f"scoring {escape(str(path))}"):
         scores = score_predictions(
             read_predictions(path),
             by=list(dict.fromkeys([*by, *BANDS])),
             settings=settings,
-            rows_in_split=rows_in_split(path),
+            rows_in_split=evaluation.rows_in_split if evaluation else None,
         )
         _require_rows_of_split(path, scores)
         asked = scores.only(by)
@@ -64,7 +78,7 @@ def score_file(
             (json_path, lambda: to_json(scores.to_dict())),
             (csv_path, lambda: to_csv(scores)),
             (markdown_path, lambda: to_markdown(asked)),
-            (html_path, lambda: _page(path, scores, run_dir, dataset)),
+            (html_path, lambda: _page(path, scores, about, run_dir, dataset)),
         ]
         # All is made before anything is written: a wrong --dataset leaves no half of a report.
         texts = [(target, document()) for target, document in documents if target]
@@ -75,13 +89,20 @@ def score_file(
     return scores
 
 
-def _page(path: Path, scores: Scores, run_dir: Path | None, dataset: Path | None) -> str:
+def _page(
+    path: Path,
+    scores: Scores,
+    about: Mapping[str, str],
+    run_dir: Path | None,
+    dataset: Path | None,
+) -> str:
     from danish_asr.report.page import PageData, render_page  # noqa: PLC0415 - loads matplotlib
 
     analysis = analyse_errors(read_predictions(path), settings=scores.settings)
     worst = [utterance.id for utterance in analysis.worst[:CLIPS]]
     data = PageData(
         title="Danish speech recognition: scores",
+        about=about,
         scores=scores,
         analysis=analysis,
         training=training_panels(run_dir) if run_dir else (),
@@ -90,23 +111,24 @@ def _page(path: Path, scores: Scores, run_dir: Path | None, dataset: Path | None
     return render_page(data)
 
 
-def rows_in_split(path: Path) -> int | None:
-    """Return how many rows the evaluated split has, or None where nothing beside ``path`` says.
+def read_evaluation(path: Path) -> Evaluation | None:
+    """Return what ``evaluation.json`` beside ``path`` says, or None where there is none.
 
     Raises:
-        PredictionsError: The file that should say it cannot be read.
+        PredictionsError: The file cannot be read.
     """
     evaluation = path.with_name(EVALUATION_FILE)
     if not evaluation.is_file():
         return None
     try:
-        rows = json.loads(evaluation.read_text(encoding="utf-8"))["rows_in_split"]
-        return sum(int(count) for count in rows.values())
+        document = json.loads(evaluation.read_text(encoding="utf-8"))
+        rows = sum(int(count) for count in document["rows_in_split"].values())
     except (ValueError, KeyError, TypeError, AttributeError):
         raise PredictionsError(
             f'{evaluation}: expected a JSON object with "rows_in_split": {{"<split>": rows}}; '
             "evaluate again, or remove the file to score without it"
         ) from None
+    return Evaluation(rows, {key: str(document[key]) for key in _ABOUT if document.get(key)})
 
 
 def _require_rows_of_split(path: Path, scores: Scores) -> None:

@@ -96,6 +96,16 @@ def test_a_whole_file_is_scored_without_a_warning(predictions: Path) -> None:
     assert "warning" not in console.export_text()
 
 
+def test_the_page_says_what_was_scored(predictions: Path) -> None:
+    about = {"dataset": "coral <v3>", "model": "omni", "checkpoint": "step_9", "tokenizer": "t"}
+    _evaluation(predictions, {"rows_in_split": {"test": 4}, **about})
+    page = predictions.with_name("report.html")
+    score_file(predictions, html_path=page, console=_console())
+    text = page.read_text(encoding="utf-8")
+    assert "Dataset: <strong>coral &lt;v3&gt;</strong> · Model: <strong>omni</strong>" in text
+    assert "Checkpoint: <strong>step_9</strong>" in text
+
+
 def test_more_rows_than_the_split_has_are_refused(predictions: Path) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 3}})
     with pytest.raises(PredictionsError, match="has 4 rows, but the split has 3"):
