@@ -169,20 +169,17 @@ class DanishAsrDataset(AsrDataset):
     """A built dataset, see :mod:`danish_asr.schema`.
 
     Args:
-        path: ROOT or ``ROOT/version=0``.
-
-    Raises:
-        DatasetError: There is no dataset.
+        path: ROOT or ``ROOT/version=0``; looked at when rows are wanted, as the storage section
+            says which of its keys is the split.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._shards = find_shards(path)
 
     @property
     @override
     def splits(self) -> list[str]:
-        return split_names(self._shards)
+        return split_names(find_shards(self.path))
 
     @override
     def read_index(self, split: str, storage_config: StorageConfig | None = None) -> Index:
@@ -196,13 +193,16 @@ class DanishAsrDataset(AsrDataset):
                 unreadable shards.
             ConfigError: A filter cannot be applied.
         """
-        shards = shards_of_split(self._shards, split)
-        row_filter = None
-        if isinstance(storage_config, MixtureParquetStorageConfig):
-            shards = filter_shards(shards, split, storage_config)
-            row_filter = make_row_filter(storage_config)
-        known = {shard.partition for shard in self._shards}
-        return read_index(shards, split, known_partitions=known, row_filter=row_filter)
+        if not isinstance(storage_config, MixtureParquetStorageConfig):
+            storage_config = MixtureParquetStorageConfig()
+        every = find_shards(self.path, split_key=storage_config.split_column)
+        shards = filter_shards(shards_of_split(every, split), split, storage_config)
+        return read_index(
+            shards,
+            split,
+            known_partitions={shard.partition for shard in every},
+            row_filter=make_row_filter(storage_config),
+        )
 
 
 class ManifestDataset(AsrDataset):
