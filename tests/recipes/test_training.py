@@ -184,23 +184,6 @@ def test_a_name_that_leads_nowhere_is_refused_with_those_that_exist(
     assert "Traceback" not in error
 
 
-def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
-    tmp_path: Path, dataset: Path
-) -> None:
-    # Dropout is drawn per process; without it the two must agree.
-    small = "num_encoder_layers: 1, model_dim: 32, dropout_p: 0.0"
-    plain = f"model.config_overrides={{encoder_config: {{{small}}}}}"
-    twice = "trainer.grad_accumulation.num_batches=2"
-    process = start(RECIPE, arguments(tmp_path / "two", dataset, plain), processes=2)
-    assert train(tmp_path / "one", dataset, plain, twice) == 0
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output
-    for one, two in zip(
-        metrics(tmp_path / "one", "train"), metrics(tmp_path / "two", "train"), strict=True
-    ):
-        assert two["CTC Loss"] == pytest.approx(one["CTC Loss"], rel=1e-6)
-
-
 def test_evaluation_scores_every_row_once_with_its_raw_text(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

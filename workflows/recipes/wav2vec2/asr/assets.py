@@ -153,10 +153,12 @@ def tokenizer_card(config: AsrConfig) -> AssetCard | None:
 
 
 def _named_by(card: AssetCard | None) -> str | None:
-    """The tokenizer that a model's or dataset's card names."""
-    if card is None or not card.has_field("tokenizer_ref"):
+    """The tokenizer that a model's or dataset's card names, or that it holds itself."""
+    if card is None:
         return None
-    return card.field("tokenizer_ref").as_(str)
+    if card.has_field("tokenizer_ref"):
+        return card.field("tokenizer_ref").as_(str)
+    return card.name if card.has_field("tokenizer_family") else None
 
 
 def _vocabulary_size(assets: Assets, config: AsrConfig, faults: list[str]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, final
 
+import torch
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.logging import log
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
@@ -16,7 +17,7 @@ from danish_asr.errors import ConfigError
 from danish_asr.frames import FrameCount, frame_count
 from danish_asr.reader import PlannedReader
 
-from .config import AsrConfig
+from .config import AsrConfig, AsrEvalConfig
 
 
 def model_frames(context: RecipeContext) -> FrameCount:
@@ -32,7 +33,7 @@ def training_reader(context: RecipeContext, config: AsrConfig) -> PlannedReader:
         raise ConfigError(["dataset.train_split must name a split to train on"])
     dataset = context.default_dataset.as_(AsrDataset)
     index = dataset.read_index(config.dataset.train_split, config.dataset.storage_config)
-    _check_symbols(
+    check_symbols(
         count_unknown(index, context.default_tokenizer, config.dataset.text_profile), config
     )
     accumulate = config.trainer.grad_accumulation.num_batches
@@ -76,7 +77,7 @@ def splits_reader(context: RecipeContext, config: AsrConfig, splits: str) -> Spl
     )
 
 
-def _check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
+def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
     """Refuse, or name, what the tokenizer cannot write."""
     if not unknown.unknown:
         return
@@ -109,8 +110,7 @@ def _reader(
         split,
         tokenizer=context.default_tokenizer,
         gangs=context.gangs,
-        # Autocast and FSDP halve the precision inside the model; the waveform comes whole.
-        dtype=config.model.dtype,
+        dtype=_waveform_dtype(context, config),
         num_accumulate=num_accumulate,
         storage_config=section.storage_config,
         task_config=section.asr_task_config,
@@ -120,6 +120,19 @@ def _reader(
         num_frames=model_frames(context),
         index=index,
     )
+
+
+def _waveform_dtype(context: RecipeContext, config: AsrConfig) -> torch.dtype:
+    """Full precision, unless parameters are sharded in half precision and take nothing else.
+
+    Autocast halves the precision inside the model; the waveform then comes whole.
+    """
+    trainer = config.trainer
+    trains = not isinstance(config, AsrEvalConfig)
+    sharded = trainer.data_parallelism == "fsdp" and context.gangs.dp.size > 1
+    if trains and sharded and trainer.mixed_precision.mode == "static":
+        return trainer.mixed_precision.dtype
+    return config.model.dtype
 
 
 @final

@@ -1,0 +1,72 @@
+"""What a finished run gives to others: a model under a name, and a record of where it was made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+from danish_asr.dataset import DanishAsrDataset
+from danish_asr.predictions import read_predictions
+from tests.recipes.running import evaluate, train, weights
+from workflows.recipes.wav2vec2.asr.loading import read_yaml
+
+PIPELINE = """
+import sys
+from danish_asr import native
+import torch
+from omnilingual_asr.models.inference.pipeline import ASRInferencePipeline
+pipeline = ASRInferencePipeline(sys.argv[1], device="cpu", dtype=torch.float32)
+print(pipeline.transcribe(sys.argv[2:], batch_size=1))
+"""
+
+
+def test_a_later_run_starts_from_the_finished_model_by_name(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, names: checkpoints of a run have neither a tokenizer nor a name."""
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
+    run = tmp_path / "run"
+    named = ["model={name: finished}", "regime.num_steps=2", "trainer.freeze_encoder_for_n_steps=2"]
+    assert train(run, dataset, *named) == 0
+    card = read_yaml(finished_run / "cards" / "finished.yaml")
+    step = int(Path(card["checkpoint"]).parent.name.removeprefix("step_"))
+    before, after = weights(finished_run, step), weights(run, 2)
+    encoder = "encoder.layers.0.ffn.inner_proj.weight"
+    assert torch.equal(before[encoder], after[encoder])
+    assert not torch.equal(before["final_proj.weight"], after["final_proj.weight"])
+    assert read_yaml(run / "config.yaml")["tokenizer"]["name"] == "finished"
+
+
+def test_omnilinguals_own_pipeline_hears_what_the_evaluation_heard(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert evaluate(monkeypatch, finished_run, dataset) == 0
+    file = finished_run / "eval" / "best" / "test" / "predictions.jsonl"
+    heard = {p.id: p.hypothesis for p in read_predictions(file)}
+    index = DanishAsrDataset(dataset).read_index("test")
+    (identifier,) = index.ids.values([0])
+    audio = tmp_path / "speech.flac"
+    audio.write_bytes(bytes(index.audio.read(0)))
+    assert soundfile.info(audio).samplerate == 16_000
+    result = subprocess.run(
+        [sys.executable, "-c", PIPELINE, "finished", str(audio)],
+        env={**os.environ, "DANISH_ASR_ASSETS": str(finished_run / "cards")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == repr([heard[identifier]])
+
+
+def test_a_run_records_where_it_was_made(finished_run: Path) -> None:
+    (start,) = json.loads((finished_run / "environment.json").read_text())
+    assert start["packages"]["torch"].startswith("2.8.0")
+    assert set(start) >= {"danish_asr", "command", "python", "platform", "gpus", "git"}

@@ -1,0 +1,81 @@
+"""The checks of a run's numbers, and what ends a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from fairseq2.recipe.config import RegimeSection
+from torch import nn
+
+from danish_asr.errors import ConfigError, RunError
+from danish_asr.targets import UnknownSymbols
+from workflows.recipes.wav2vec2.asr.checkpoints import check_free_space
+from workflows.recipes.wav2vec2.asr.checks import (
+    little_memory_left,
+    loss_above_chance,
+    waiting_for_data,
+)
+from workflows.recipes.wav2vec2.asr.config import AsrConfig, AsrDatasetSection, AsrTokenizerSection
+from workflows.recipes.wav2vec2.asr.early_stopping import PatienceStopper
+from workflows.recipes.wav2vec2.asr.reading import check_symbols
+
+
+def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:
+    assert loss_above_chance(math.log(32), 32, step=1) is None
+    warning = loss_above_chance(500.0, 32, step=1)
+    assert warning is not None
+    assert "500.00 per frame; chance is ln(32) = 3.47" in warning
+
+
+def test_waiting_for_data_is_told_with_its_share() -> None:
+    assert waiting_for_data(1.0, 9.0) is None
+    assert waiting_for_data(0.0, 0.0) is None
+    assert (waiting_for_data(8.0, 2.0) or "").startswith("80% of the time waits for data")
+
+
+def test_memory_is_told_when_little_is_left() -> None:
+    assert little_memory_left({}) is None
+    assert little_memory_left({"peak_reserved_mem_ratio": 0.5}) is None
+    assert "98% of the GPU's memory" in (
+        little_memory_left({"peak_reserved_mem_ratio": 0.98}) or ""
+    )
+
+
+def stops_at(patience: int, history: list[float], scores: list[float]) -> int | None:
+    stopper = PatienceStopper(patience, history)
+    return next((i for i, s in enumerate(scores) if stopper.should_stop(i, s)), None)
+
+
+def test_patience_ends_after_so_many_validations_without_a_new_best() -> None:
+    assert stops_at(2, [], [-50.0, -40.0, -41.0, -40.0, -39.0]) == 3
+    assert stops_at(2, [], [-50.0, -51.0, -49.0, -50.0, -48.0]) is None
+
+
+def test_patience_does_not_begin_anew_when_a_run_continues() -> None:
+    """TRAPS, training: upstream's early stopper is an interface with a no-op."""
+    assert stops_at(2, [-40.0, -41.0], [-42.0]) == 0
+
+
+def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
+    huge = nn.Linear(10**6, 10**7, device="meta")
+    regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
+    with pytest.raises(RunError, match=r"4 checkpoints of .* GiB need .* GiB; free some"):
+        check_free_space(tmp_path, huge, regime)
+    check_free_space(tmp_path, nn.Linear(2, 2), regime)
+
+
+def config(limit: float) -> AsrConfig:
+    return AsrConfig(
+        dataset=AsrDatasetSection(name="d", max_unknown_share=limit),
+        tokenizer=AsrTokenizerSection(name="t"),
+    )
+
+
+def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
+    """TRAPS, names: v1 maps capitals to UNK; nothing checks agreement."""
+    unknown = UnknownSymbols(characters=100, unknown=5, symbols=(("Æ", 3), ("1", 2)))
+    with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
+        check_symbols(unknown, config(0.04))
+    check_symbols(unknown, config(0.05))
