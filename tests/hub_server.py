@@ -1,0 +1,100 @@
+"""A hub on this machine: as much of the Hugging Face hub's API as reading a dataset needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+GATED = "CoRal-project/gated"
+
+
+class Hub(ThreadingHTTPServer):
+    """Serves one folder as the dataset ``repo``, and refuses `GATED` as a gated one."""
+
+    daemon_threads = True
+
+    def __init__(self, repo: str, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.repo, self.folder = repo, folder
+
+    @property
+    def url(self) -> str:
+        """What goes into HF_ENDPOINT."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@contextmanager
+def serve_hub(repo: str, folder: Path) -> Iterator[Hub]:
+    """Run a hub in a thread."""
+    with Hub(repo, folder) as hub:
+        thread = threading.Thread(target=hub.serve_forever, daemon=True)
+        thread.start()
+        yield hub
+        hub.shutdown()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Hub
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        repo = self.server.repo
+        if path.startswith(f"/api/datasets/{GATED}"):
+            self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
+        elif match := re.fullmatch(rf"/api/datasets/{repo}/tree/{COMMIT}(?:/(.*))?", path):
+            self._send_json(self._tree(match[1] or ""))
+        elif re.fullmatch(rf"/api/datasets/{repo}(/revision/({COMMIT}|main))?", path):
+            self._send_json(self._info())
+        elif match := re.fullmatch(rf"/datasets/{repo}/resolve/{COMMIT}/(.*)", path):
+            self._send_range((self.server.folder / match[1]).read_bytes())
+        else:
+            self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+
+    def _info(self) -> dict[str, Any]:
+        known = {"id": self.server.repo, "sha": COMMIT, "private": False, "tags": []}
+        return known | {"downloads": 0, "likes": 0, "gated": False, "disabled": False}
+
+    def _tree(self, below: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "type": "file" if path.is_file() else "directory",
+                "path": path.relative_to(self.server.folder).as_posix(),
+                "size": path.stat().st_size,
+                "oid": hashlib.sha256(path.name.encode()).hexdigest()[:40],
+            }
+            for path in sorted((self.server.folder / below).rglob("*"))
+        ]
+
+    def _send_range(self, content: bytes) -> None:
+        match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if match is None:
+            self._send(200, content, {})
+            return
+        first, last = int(match[1]), min(int(match[2]), len(content) - 1)
+        part = {"Content-Range": f"bytes {first}-{last}/{len(content)}"}
+        self._send(206, content[first : last + 1], part)
+
+    def _send_json(self, value: Any) -> None:
+        self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Stay silent."""
