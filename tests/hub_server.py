@@ -50,9 +50,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         repo = self.server.repo
-        if path.startswith(f"/api/datasets/{GATED}"):
+        if f"/datasets/{GATED}/resolve" in path:  # what it has may be seen, and not be read
             self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
-        elif match := re.fullmatch(rf"/api/datasets/{repo}/tree/{COMMIT}(?:/(.*))?", path):
+            return
+        path = path.replace(GATED, repo)
+        if match := re.fullmatch(rf"/api/datasets/{repo}/tree/{COMMIT}(?:/(.*))?", path):
             self._send_json(self._tree(match[1] or ""))
         elif re.fullmatch(rf"/api/datasets/{repo}(/revision/({COMMIT}|main))?", path):
             self._send_json(self._info())

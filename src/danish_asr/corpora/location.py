@@ -67,7 +67,7 @@ def locate(where: str) -> Location:
         commit = HfApi().dataset_info(repo, revision=revision).sha
     except (requests.ConnectionError, requests.Timeout, OfflineModeIsEnabled):
         return _in_cache(repo, subset, revision)
-    except (HfHubHTTPError, RepositoryNotFoundError) as error:
+    except HfHubHTTPError as error:
         raise explain(error, repo, revision) from error
     return Location(fs=HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
 
@@ -86,8 +86,18 @@ def explain(error: Exception, repo: str, revision: str | None) -> SourceError:
             return SourceError(
                 f"hf:{repo}: the hub has no such dataset, or it is private and needs HF_TOKEN"
             )
-        case _:
+        case HfHubHTTPError():
             return SourceError(f"hf:{repo}: the hub refuses ({error}); try again later")
+        case _:
+            return SourceError(
+                f"hf:{repo}: the hub cannot be reached ({error}); run the same command again"
+            )
+
+
+def explain_path(error: Exception, path: str) -> SourceError:
+    """`explain` for a file of the hub's file system; terms are checked when a file is read."""
+    repo, _, rest = path.removeprefix("datasets/").partition("@")
+    return explain(error, repo, rest.split("/")[0])
 
 
 def _in_cache(repo: str, subset: str | None, revision: str | None) -> Location:

@@ -17,12 +17,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import requests
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.corpora.base import SourceFile, Utterance
 from danish_asr.corpora.columns import Columns, utterance
-from danish_asr.corpora.location import Location
+from danish_asr.corpora.location import Location, explain_path
 from danish_asr.errors import SourceError
 from danish_asr.schema import SPLIT_ALIASES, SPLITS
 
@@ -107,7 +108,7 @@ class ParquetSource:
             try:
                 yield parquet
             except (pa.ArrowException, OSError) as error:
-                raise SourceError(f"{path}: damaged ({_line(error)}); fetch it again") from error
+                raise _unreadable(path, error) from error
 
 
 def open_parquet_files(
@@ -143,7 +144,11 @@ def open_parquet_files(
 
 def find_parquet(location: Location) -> list[str]:
     """All Parquet files below a location, in order."""
-    return sorted(str(path) for path in location.fs.find(location.root) if _is_parquet(str(path)))
+    try:
+        paths = location.fs.find(location.root)
+    except requests.RequestException as error:
+        raise explain_path(error, location.root) from error
+    return sorted(str(path) for path in paths if _is_parquet(str(path)))
 
 
 def column_names(location: Location, path: str) -> list[str]:
@@ -166,9 +171,7 @@ def open_parquet(fs: AbstractFileSystem, path: str) -> Iterator[pq.ParquetFile]:
     try:
         parquet = pq.ParquetFile(stream, buffer_size=_BUFFER if local else 0, pre_buffer=not local)
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(
-            f"{path}: no complete Parquet file ({_line(error)}); fetch it again"
-        ) from error
+        raise _unreadable(path, error) from error
     with parquet:
         yield parquet
 
@@ -241,9 +244,11 @@ def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
     return digest.hexdigest()
 
 
-def _line(error: Exception) -> str:
-    """An error of Arrow on one line."""
-    return " ".join(str(error).split())
+def _unreadable(path: str, error: Exception) -> SourceError:
+    if isinstance(error, requests.RequestException):
+        return explain_path(error, path)
+    told = " ".join(str(error).split())
+    return SourceError(f"{path}: no whole Parquet file ({told}); fetch it again")
 
 
 def _is_parquet(path: str) -> bool:

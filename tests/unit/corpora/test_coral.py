@@ -184,7 +184,7 @@ def write_unknown_split(folder: Path) -> None:
         (write_no_rows, "is empty, it has no rows"),
         (write_no_text, "no column text; the columns are id_recording, validated, id_speaker, age"),
         (write_other_columns, "not a file of CoRal: expected a column id_recording"),
-        (write_half_a_file, "no complete Parquet file .*; fetch it again"),
+        (write_half_a_file, "no whole Parquet file .*; fetch it again"),
         (write_unknown_split, "everything.parquet: the name tells no split"),
     ],
 )
@@ -200,5 +200,5 @@ def test_a_damaged_page_is_told_with_the_file(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[200:400] = b"\xff" * 200
     path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"damaged .*; fetch it again"):
+    with pytest.raises(SourceError, match=r"no whole Parquet file .*; fetch it again"):
         read_all(open_source(str(tmp_path)))

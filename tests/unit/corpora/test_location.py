@@ -110,6 +110,6 @@ def test_no_answer_falls_back_to_the_cache(
     assert locate(f"hf:{REPO}").root.startswith(str(hub_cache))
 
 
-def test_an_unforeseen_error_is_told_as_it_is() -> None:
-    error = explain(ValueError("odd"), REPO, None)
-    assert str(error) == f"hf:{REPO}: the hub refuses (odd); try again later"
+def test_a_lost_connection_is_told() -> None:
+    error = explain(requests.ConnectionError("odd"), REPO, None)
+    assert str(error) == f"hf:{REPO}: the hub cannot be reached (odd); run the same command again"
