@@ -68,6 +68,8 @@ def run_demo(
     results = run / "eval" / "best" / "test"
     score_file(
         results / "predictions.jsonl",
+        run_dir=run,
+        dataset=dataset,
         json_path=results / "scores.json",
         html_path=results / "report.html",
         console=console,
