@@ -265,6 +265,7 @@ def _manifest(name: str, source: Source, plan: WorkPlan, records: Sequence[Recor
                 rows=record.rows,
                 seconds=seconds(record.samples),
                 sha256=record.sha256,
+                fingerprint=unit.fingerprint,
                 files=tuple(piece.file.name for piece in unit.pieces),
             )
             for unit, record in zip(plan.units, records, strict=True)

@@ -19,12 +19,16 @@ from danish_asr.schema import MANIFEST_FILE, SAMPLE_RATE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardEntry:
-    """One shard: its path below the root, its content, and the source files it was made from."""
+    """One shard: its path below the root, its content, and what it was made from.
+
+    ``fingerprint`` changes with the source rows; ``files`` are those that they stand in.
+    """
 
     path: str
     rows: int
     seconds: float
     sha256: str
+    fingerprint: str
     files: tuple[str, ...]
 
 

@@ -66,6 +66,11 @@ class Unit:
         """Source rows in the unit."""
         return sum(piece.stop - piece.start for piece in self.pieces)
 
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the source rows."""
+        return _digest([(piece.file.fingerprint, piece.start, piece.stop) for piece in self.pieces])
+
     def shard(self, root: Path) -> Path:
         """Where the unit's shard stands in a built dataset."""
         name = f"part-{self.part:05d}-of-{self.parts:05d}.parquet"

@@ -29,6 +29,7 @@ from tests.builders import (
     tree,
     write_parquet,
 )
+from tests.datasets_files import write_with_datasets
 
 SMALL = ConvertOptions(shard_rows=7)
 
@@ -342,3 +343,33 @@ def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path
 def test_a_dataset_without_training_rows_has_no_tokenizer(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds", train=0)
     assert [path.name for path in (tmp_path / "ds" / "cards").iterdir()] == ["tiny.yaml"]
+
+
+def test_files_of_the_datasets_library_are_converted_whatever_their_audio(tmp_path: Path) -> None:
+    formats = [
+        ("WAV", "PCM_24"),
+        ("FLAC", "PCM_16"),
+        ("MP3", None),
+        ("OGG", None),
+        ("WAV", "FLOAT"),
+    ]
+    audio = [
+        tone(0.5, rate=rate, channels=channels, format=kind, subtype=subtype)
+        for kind, subtype in formats
+        for rate in (16_000, 48_000)
+        for channels in (1, 2)
+    ]
+    for folder, name, row in (
+        ("read_aloud", "train", coral_row),
+        ("conversation", "validation", conversation_row),
+    ):
+        rows = [row(number, audio=data) for number, data in enumerate(audio)]
+        write_with_datasets(tmp_path / "in" / folder / f"{name}-00000-of-00001.parquet", rows)
+    run(tmp_path / "in", tmp_path / "ds")
+    assert {path.relative_to(tmp_path / "ds").parts[1:3] for path in shards(tmp_path / "ds")} == {
+        ("corpus=coral_read_aloud", "split=train"),
+        ("corpus=coral_conversation", "split=dev"),
+    }
+    sizes = [row["audio_size"] for shard in shards(tmp_path / "ds") for row in read(shard)]
+    assert len(sizes) == 2 * len(audio)
+    assert sizes == pytest.approx([8_000] * len(sizes), abs=1200)  # MP3 and OGG pad

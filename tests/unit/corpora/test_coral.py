@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import datasets
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
@@ -19,21 +17,7 @@ from danish_asr.corpora.location import Location
 from danish_asr.corpora.parquet import find_parquet, open_parquet_files
 from danish_asr.errors import SourceError
 from tests.builders import build_source, conversation_row, coral_row, write_parquet
-
-String, Float = datasets.Value("string"), datasets.Value("float64")
-
-
-def write_with_datasets(path: Path, rows: list[dict[str, Any]], **features: Any) -> None:
-    """Write rows with the library that made the corpus, audio as its Audio feature."""
-    known: dict[str, Any] = {"age": datasets.Value("int64"), "id_segment": datasets.Value("int64")}
-    columns = {
-        name: datasets.Audio(sampling_rate=48_000) if name == "audio" else known.get(name, String)
-        for name in rows[0]
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Cast afterwards: making the feature from a dictionary would need torchcodec and FFmpeg.
-    dataset = datasets.Dataset(pa.Table.from_pylist(rows))
-    dataset.cast(datasets.Features(columns | features)).to_parquet(str(path))
+from tests.datasets_files import FLOAT, write_with_datasets
 
 
 def read_all(source: Source) -> list[Utterance]:
@@ -51,12 +35,9 @@ READ_ALOUD_EXTRA: dict[str, dict[str, Any]] = {
 def test_read_aloud_of_every_version_is_read(tmp_path: Path, version: str) -> None:
     extra = READ_ALOUD_EXTRA[version]
     rows = [coral_row(number) | extra for number in range(5)]
-    floats = {name: Float for name in ("noise_level", "asr_wer") if extra.get(name) != "12.5"}
-    write_with_datasets(
-        tmp_path / "read_aloud" / "train-00000-of-00001.parquet",
-        rows,
-        **{name: kind for name, kind in floats.items() if name in extra},
-    )
+    floats = {name: FLOAT for name, value in extra.items() if isinstance(value, float)}
+    path = tmp_path / "read_aloud" / "train-00000-of-00001.parquet"
+    write_with_datasets(path, rows, **floats)
     (file,) = open_source(str(tmp_path)).files
     assert (file.corpus, file.split, file.rows) == ("coral_read_aloud", "train", 5)
     found = read_all(open_source(str(tmp_path)))
