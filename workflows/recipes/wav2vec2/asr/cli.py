@@ -96,7 +96,13 @@ def _parse(arguments: Sequence[str] | None, description: str) -> Namespace:
         help="directory of the run; an unfinished run in it is continued",
     )
     parser.add_argument(
-        "--config-file", type=Path, metavar="FILE", help="YAML file that holds what differs"
+        "--config-file",
+        dest="config_files",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="YAML file that holds what differs; may be repeated, each over the ones before",
     )
     parser.add_argument(
         "--config",
@@ -116,12 +122,11 @@ def _parse(arguments: Sequence[str] | None, description: str) -> Namespace:
 
 
 def _where(args: Namespace) -> str:
-    return str(args.config_file or "the configuration")
+    return " with ".join(map(str, args.config_files)) or "the configuration"
 
 
 def _tree(args: Namespace) -> Tree:
-    file = read_yaml(args.config_file) if args.config_file else {}
-    return merge(file, *(args.overrides or []))
+    return merge(*map(read_yaml, args.config_files), *(args.overrides or []))
 
 
 def _name_ineffective(tree: Tree) -> None:

@@ -59,6 +59,10 @@ class TaskMode(Enum):
 class AsrDatasetSection(DatasetSection):
     """Which utterances are read, and how they become batches."""
 
+    valid_subset: int | None = None
+    """Validate on so many rows of each split, always the same ones, with the dialects in the
+    split's shares and none left out. Null: all rows. Evaluation always scores all."""
+
     train_split: str | None = "train"
     """The split to train on."""
 
@@ -97,6 +101,8 @@ class AsrDatasetSection(DatasetSection):
         result = super().validate()
         if self.train_split is None and self.valid_split is None:
             result.add_error("`train_split` or `valid_split` must name a split, both are null.")
+        if self.valid_subset is not None and self.valid_subset < 1:
+            result.add_error(f"`valid_subset` must be at least 1, but is {self.valid_subset}.")
         if self.text_profile not in PROFILES:
             known = ", ".join(PROFILES)
             result.add_error(f"`text_profile` must be one of {known}, but is {self.text_profile}.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, final
 
+import numpy as np
 import torch
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.logging import log
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
+from numpy.typing import NDArray
 from typing_extensions import Self, override
 
 from danish_asr.dataset import AsrDataset, Index, UnknownSymbols, count_unknown
@@ -55,11 +57,21 @@ def training_reader(context: RecipeContext, config: AsrConfig) -> PlannedReader:
 
 def validation_reader(context: RecipeContext, config: AsrConfig) -> SplitsReader:
     """Open the validation splits: every row, as it is."""
-    return splits_reader(context, config, config.dataset.valid_split or "")
+    return splits_reader(
+        context, config, config.dataset.valid_split or "", subset=config.dataset.valid_subset
+    )
 
 
-def splits_reader(context: RecipeContext, config: AsrConfig, splits: str) -> SplitsReader:
+def splits_reader(
+    context: RecipeContext, config: AsrConfig, splits: str, *, subset: int | None = None
+) -> SplitsReader:
     """Open one or more splits, separated by commas, for validation or evaluation.
+
+    Args:
+        context: The run.
+        config: Its configuration.
+        splits: The names.
+        subset: Rows to read of each split; None: all.
 
     Raises:
         DatasetError: A split does not exist; the message names those that do.
@@ -67,6 +79,8 @@ def splits_reader(context: RecipeContext, config: AsrConfig, splits: str) -> Spl
     names = [name.strip() for name in splits.split(",") if name.strip()]
     dataset = context.default_dataset.as_(AsrDataset)
     indices = [dataset.read_index(name, config.dataset.storage_config) for name in names]
+    if subset is not None:
+        indices = [index.take(stratified(index, subset)) for index in indices]
     return SplitsReader(
         [
             _reader(context, config, name, training=False, num_accumulate=1, index=index)
@@ -75,6 +89,23 @@ def splits_reader(context: RecipeContext, config: AsrConfig, splits: str) -> Spl
         rows={name: len(index) for name, index in zip(names, indices, strict=True)},
         dialects=sorted({dialect for index in indices for dialect in index.dialects()[1]}),
     )
+
+
+def stratified(index: Index, size: int) -> NDArray[np.int64]:
+    """Choose about ``size`` rows with the dialects in their shares, at least one of each.
+
+    The rows of a dialect are taken at even distances, so that every validation of every run sees
+    the same ones. All rows are chosen if there are no more than ``size``.
+    """
+    if size >= len(index):
+        return np.arange(len(index))
+    codes, _ = index.dialects()
+    chosen = []
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
+        count = max(round(len(rows) * size / len(index)), 1)
+        chosen.append(rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)])
+    return np.sort(np.concatenate(chosen))
 
 
 def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
