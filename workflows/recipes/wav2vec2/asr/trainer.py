@@ -40,6 +40,9 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
     max_wall_seconds: float | None = None
     """Seconds after the start of the process at which the run must stop."""
 
+    _validation_seconds = 0.0
+    """How long the last validation took."""
+
     @override
     def run(self) -> None:
         restore = _on_stop_signals(self.request_stop)
@@ -62,6 +65,13 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
         return super()._run_post_step()
 
     @override
+    def _validate(self) -> float | None:
+        began = self._wall_watch.get_elapsed_time()
+        score = super()._validate()
+        self._validation_seconds = self._wall_watch.get_elapsed_time() - began
+        return score
+
+    @override
     def _publish_metrics(self) -> None:
         times = self._data_watch.get_elapsed_time(), self._compute_watch.get_elapsed_time()
         for warning in (
@@ -80,9 +90,13 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
         return state
 
     def _must_stop(self) -> bool:
-        """Whether any rank was asked to stop or is out of time; the same answer on every rank."""
+        """Whether any rank was asked to stop or is out of time; the same answer on every rank.
+
+        A validation that is due and would not end in time, judged by the last one, is not begun.
+        """
         limit = self.max_wall_seconds
-        late = limit is not None and self._wall_watch.get_elapsed_time() >= limit
+        ahead = self._validation_seconds if self._should_validate() else 0.0
+        late = limit is not None and self._wall_watch.get_elapsed_time() + ahead >= limit
         return all_sum(self._gangs.root, int(self._stop_requested or late)).item() > 0
 
 
