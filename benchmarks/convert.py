@@ -6,7 +6,7 @@ soxr HQ, encode. The usual way decodes to an array as the ``datasets`` library g
 with torchaudio and writes with soundfile, in one process. CPU time is that of all processes, and
 holds on a busy machine too::
 
-    python benchmarks/convert.py --rows 1200
+    python benchmarks/convert.py --rows 2400
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from danish_asr.work_units import ConvertOptions
 
 SECONDS = 5.0
 RATE = 48_000
-REPETITIONS = 3
+REPETITIONS = 2
 
 
 def speech_like(random: np.random.Generator) -> bytes:
@@ -123,7 +123,7 @@ def best_of(action: Callable[[Path], None], scratch: Path) -> tuple[float, float
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1200)
+    parser.add_argument("--rows", type=int, default=2400)
     rows = parser.parse_args().rows
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "source"

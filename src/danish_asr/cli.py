@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -130,9 +131,9 @@ def compare(
 def synthesize(
     folder: Annotated[Path, typer.Argument(help="Where the corpus goes.")],
     seed: Annotated[int, typer.Option(help="Fixes every byte.")] = 1,
-    train: Annotated[int, typer.Option(help="Utterances of the train split.")] = 4000,
-    dev: Annotated[int, typer.Option(help="Utterances of the dev split.")] = 160,
-    test: Annotated[int, typer.Option(help="Utterances of the test split.")] = 400,
+    train: Annotated[int, typer.Option(help="Utterances of the train split, about.")] = 4000,
+    dev: Annotated[int, typer.Option(help="Utterances of the dev split, about.")] = 160,
+    test: Annotated[int, typer.Option(help="Utterances of the test split, about.")] = 400,
     workers: Annotated[int | None, typer.Option(help="Processes; default: all CPUs.")] = None,
 ) -> None:
     """Make synthetic Danish speech in CoRal's shape."""
@@ -231,8 +232,16 @@ def demo(
 
 def main() -> None:
     """Run the command; what the user can mend is told without a traceback, with status 1."""
+    run(app)
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command; errors of the `DanishAsrError` tree and Ctrl-C become a message and a status.
+
+    The status is 1 for an error and 130 for Ctrl-C.
+    """
     try:
-        app()
+        command()
     except DanishAsrError as error:
         typer.echo(f"danish-asr: {error}", err=True)
         sys.exit(1)

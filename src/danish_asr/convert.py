@@ -121,6 +121,9 @@ def convert_part(
     """
     options = options or ConvertOptions()
     plan = plan_work(source, options)
+    if (out / MANIFEST_FILE).is_file():
+        _check_finished(out, plan)
+        return
     _begin(out, plan)
     job = Job(source=source, root=out, options=options)
     _convert_units(
@@ -274,9 +277,10 @@ def _manifest(name: str, source: Source, plan: WorkPlan, records: Sequence[Recor
     )
 
 
-def _check_finished(out: Path, plan: WorkPlan, name: str) -> Manifest:
+def _check_finished(out: Path, plan: WorkPlan, name: str | None = None) -> Manifest:
+    """Check that a finished dataset is the one that is asked for; a part does not ask its name."""
     manifest = read_manifest(out)
-    if (manifest.key, manifest.name) != (plan.key, name):
+    if (manifest.key, manifest.name) != (plan.key, name or manifest.name):
         raise DatasetError(
             f"{out}: holds the finished dataset '{manifest.name}', made from {manifest.source} as "
             "it was then, with its options; choose another --out, or delete it to convert anew"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -120,20 +121,21 @@ def finished(root: Path, unit: Unit) -> Record | None:
 
 def _write_shard(job: Job, unit: Unit) -> Record:
     dropped: list[Dropped] = []
-    unmapped: dict[str, int] = {}
+    unmapped: Counter[str] = Counter()
     shard = unit.shard(job.root)
     with publish(shard) as stream:
         writer = _ShardWriter(stream)
         for piece in unit.pieces:
             for utterance in job.source.read(piece.file, piece.start, piece.stop):
-                _count_unmapped(utterance, unmapped)
-                try:
-                    writer.add(_row(utterance, piece, job.options))
-                except AudioError as reason:
-                    dropped.append(_drop(utterance, piece, str(reason)))
+                dialect = utterance.speaker.dialect
+                if dialect is not None and dialect not in DIALECTS:
+                    unmapped[dialect] += 1
+                reason = _add(writer, utterance, piece, job.options)
+                if reason is not None:
+                    dropped.append(_drop(utterance, piece, reason))
         writer.close()
     if not writer.rows:
-        shard.unlink()
+        shard.unlink()  # readers expect rows in a file
     return Record(
         unit=unit.number,
         rows=writer.rows,
@@ -141,35 +143,43 @@ def _write_shard(job: Job, unit: Unit) -> Record:
         size=writer.size if writer.rows else 0,
         sha256=writer.sha256 if writer.rows else "",
         dropped=tuple(dropped),
-        unmapped=unmapped,
+        unmapped=dict(sorted(unmapped.items())),
         characters="".join(sorted(writer.characters)),
     )
 
 
-def _row(utterance: Utterance, piece: Piece, options: ConvertOptions) -> dict[str, Any]:
-    """The row to write; raises `AudioError` with the reason where there is none."""
+def _add(
+    writer: _ShardWriter, utterance: Utterance, piece: Piece, options: ConvertOptions
+) -> str | None:
+    """Write an utterance, or return the reason why it cannot be written."""
     if utterance.refused is not None:
-        raise AudioError(utterance.refused)
+        return utterance.refused
     if utterance.row in piece.duplicates:
-        raise AudioError("duplicate id")
+        return "duplicate id"
     if utterance.text is None or not utterance.text.strip():
-        raise AudioError("empty text")
+        return "empty text"
     if not utterance.audio:
-        raise AudioError("no audio")
-    flac, samples = to_flac(
-        utterance.audio,
-        start=utterance.start,
-        seconds=utterance.seconds,
-        max_seconds=options.max_seconds,
+        return "no audio"
+    try:
+        flac, samples = to_flac(
+            utterance.audio,
+            start=utterance.start,
+            seconds=utterance.seconds,
+            max_seconds=options.max_seconds,
+        )
+    except AudioError as error:
+        return str(error)
+    writer.add(
+        {
+            "id": utterance.id,
+            "text": utterance.text,
+            "audio_bytes": flac,
+            "audio_size": samples,
+            "source_id": f"{piece.file.name}:{utterance.row}",
+            **asdict(utterance.speaker),
+        }
     )
-    return {
-        "id": utterance.id,
-        "text": utterance.text,
-        "audio_bytes": flac,
-        "audio_size": samples,
-        "source_id": f"{piece.file.name}:{utterance.row}",
-        **asdict(utterance.speaker),
-    }
+    return None
 
 
 def _drop(utterance: Utterance, piece: Piece, reason: str) -> Dropped:
@@ -180,12 +190,6 @@ def _drop(utterance: Utterance, piece: Piece, reason: str) -> Dropped:
         dialect=utterance.speaker.dialect,
         reason=reason,
     )
-
-
-def _count_unmapped(utterance: Utterance, unmapped: dict[str, int]) -> None:
-    dialect = utterance.speaker.dialect
-    if dialect is not None and dialect not in DIALECTS:
-        unmapped[dialect] = unmapped.get(dialect, 0) + 1
 
 
 class _ShardWriter:

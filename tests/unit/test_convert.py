@@ -233,8 +233,11 @@ def test_parts_in_any_order_make_the_same_dataset(tmp_path: Path) -> None:
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")}
-    manifest = convert(open_source(str(tmp_path / "ds.source")), tmp_path / "ds", name="tiny")
+    source = open_source(str(tmp_path / "ds.source"))
+    manifest = convert(source, tmp_path / "ds", name="tiny")
     assert manifest == read_manifest(tmp_path / "ds")
+    assert manifest == finish(source, tmp_path / "ds", name="tiny")
+    convert_part(source, tmp_path / "ds", Part(1, 2))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -45,16 +46,25 @@ class Voice:
     pitch_range: int
 
 
+def find_espeak() -> Any:
+    """The module that knows where the library is.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return import_module("espeakng_loader")
+    except ImportError:
+        raise MissingExtraError("synthetic speech", "synthetic") from None
+
+
 class Espeak:
     """eSpeak NG's synthesiser; one per process, as the library has global state."""
 
     def __init__(self) -> None:
-        try:
-            import espeakng_loader  # noqa: PLC0415 - an optional extra
-        except ImportError:
-            raise MissingExtraError("synthetic speech", "synthetic") from None
-        self._library: Any = ctypes.CDLL(espeakng_loader.get_library_path())
-        data = espeakng_loader.get_data_path().encode()
+        loader = find_espeak()
+        self._library: Any = ctypes.CDLL(loader.get_library_path())
+        data = loader.get_data_path().encode()
         self.sample_rate = int(self._library.espeak_Initialize(_OUTPUT_SYNCHRONOUS, 0, data, 0))
         if self.sample_rate <= 0:
             raise SourceError(f"eSpeak NG does not start with its data in {data.decode()}")

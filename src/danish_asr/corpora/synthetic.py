@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from danish_asr.corpora.espeak import Espeak
+from danish_asr.corpora.espeak import Espeak, find_espeak
 from danish_asr.corpora.sentences import draw_sentence
 from danish_asr.corpora.voices import AGES, DIALECT_VOICES, SyntheticSpeaker, draw_speaker
 from danish_asr.errors import SourceError
@@ -103,7 +103,10 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSize:
-    """Utterances of each split, both subsets together."""
+    """Utterances of each split, both subsets together.
+
+    They are met about: every dialect has a whole number of utterances, and at least some.
+    """
 
     train: int = 4000
     dev: int = 160
@@ -136,6 +139,7 @@ def synthesise(
         SourceError: The folder holds a corpus of another seed or size.
         MissingExtraError: eSpeak NG is not installed.
     """
+    find_espeak()
     made = {"seed": seed, **asdict(size or SyntheticSize())}
     _claim(folder, made)
     files = [file for file in _plan(folder, made) if not file.path.is_file()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from danish_asr.corpora import open_source
 from danish_asr.corpora.metadata import DIALECTS
 from danish_asr.corpora.synthetic import SyntheticSize, synthesise
 from danish_asr.corpora.voices import DIALECT_VOICES
-from danish_asr.errors import SourceError
+from danish_asr.errors import MissingExtraError, SourceError
 
 SIZE = SyntheticSize(train=120, dev=40, test=80)
 
@@ -122,3 +123,9 @@ def test_what_is_missing_is_made_again(corpus: Path) -> None:
 def test_another_seed_is_not_mixed_in(corpus: Path) -> None:
     with pytest.raises(SourceError, match=r"holds a synthetic corpus of seed 3, .*, not seed 4"):
         synthesise(corpus, size=SIZE, seed=4)
+
+
+def test_espeak_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(MissingExtraError, match="synthetic speech needs the extra 'synthetic'"):
+        synthesise(tmp_path)
