@@ -67,10 +67,11 @@ class BatchLoader:
             least = min(len(waveform) for waveform in waveforms)
             waveforms = [waveform[:least] for waveform in waveforms]
         targets = [
-            self.targets(text, remove_unknown=self.remove_unknown) for text in example["text"]
+            self.targets(text, remove_unknown=self.remove_unknown).numpy()
+            for text in example["text"]
         ]
         example["target_size"] = [len(target) for target in targets]
-        nothing = torch.tensor([self.targets.pad])
+        nothing = np.array([self.targets.pad])
         targets = [target if len(target) else nothing for target in targets]
         return Seq2SeqBatch(
             self._padded(waveforms, 0, self.dtype),
@@ -80,7 +81,7 @@ class BatchLoader:
             example=example,
         )
 
-    def _waveform(self, row: int, seed: Sequence[int]) -> Tensor:
+    def _waveform(self, row: int, seed: Sequence[int]) -> NDArray[np.float32]:
         try:
             waveform = self.decoder(self.index.audio.read(row))
         except ValueError as error:
@@ -92,9 +93,10 @@ class BatchLoader:
             )
         if self.augment is not None:
             waveform = self.augment(waveform, np.random.default_rng(seed))
-        if len(waveform) < self.shortest:
-            waveform = torch.nn.functional.pad(waveform, (0, self.shortest - len(waveform)))
-        return waveform
+        samples: NDArray[np.float32] = waveform.numpy()
+        if len(samples) < self.shortest:
+            samples = np.pad(samples, (0, self.shortest - len(samples)))
+        return samples
 
     def _fault(self, row: int, what: str) -> DatasetError:
         return DatasetError(
@@ -102,13 +104,13 @@ class BatchLoader:
             "`danish-asr verify` lists every such row"
         )
 
-    def _padded(self, rows: list[Tensor], value: int, dtype: torch.dtype) -> Tensor:
+    def _padded(self, rows: list[NDArray[Any]], value: int, dtype: torch.dtype) -> Tensor:
         """Rows of one dtype side by side, ``(rows, longest)``, cast to ``dtype``."""
         # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads then
         # spin: a third more processor time for the whole reader.
-        batch = np.full((len(rows), max(map(len, rows))), value, rows[0].numpy().dtype)
+        batch = np.full((len(rows), max(map(len, rows))), value, rows[0].dtype)
         for place, row in zip(batch, rows, strict=True):
-            place[: len(row)] = row.numpy()
+            place[: len(row)] = row
         tensor = torch.from_numpy(batch).to(dtype)
         return tensor.pin_memory() if self.pin_memory else tensor
 

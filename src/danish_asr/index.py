@@ -1,6 +1,6 @@
 """The index of one split: what every utterance is and how long it lasts, before any audio is read.
 
-Lengths, texts and metadata stand in memory, in about 150 MB per million rows; the audio stays in
+Lengths, texts and metadata stand in memory, in less than 200 MB per million rows; the audio stays in
 its files and is fetched by row number (:mod:`danish_asr.audio_source`).
 """
 
