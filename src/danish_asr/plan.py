@@ -150,7 +150,8 @@ def plan_training(
     plan = Plan(stream[order], offsets)
     if drop_remainder and len(plan) and _is_short(plan, lengths, rule):
         plan = Plan(plan.rows[: offsets[-2]], offsets[:-1])
-    firsts = np.minimum.reduceat(order, plan.offsets[:-1]) if len(plan) else order[:0]
+    placed = order[: len(plan.rows)]
+    firsts = np.minimum.reduceat(placed, plan.offsets[:-1]) if len(plan) else placed
     sequence = _windowed(np.argsort(firsts), shuffling.batch_window, _rng(seed, epoch, 1))
     return _reordered(plan, sequence[:max_batches])
 
