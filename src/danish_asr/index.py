@@ -1,7 +1,7 @@
 """The index of one split: what every utterance is and how long it lasts, before any audio is read.
 
-Lengths, texts and metadata stand in memory, in less than 200 MB per million rows; the audio stays in
-its files and is fetched by row number (:mod:`danish_asr.audio_source`).
+Lengths, texts and metadata stand in memory, in less than 200 MB per million rows; the audio stays
+in its files and is fetched by row number (:mod:`danish_asr.audio_source`).
 """
 
 from __future__ import annotations
