@@ -87,8 +87,8 @@ def convert(
 
     Raises:
         SourceError: The source cannot be read or changed meanwhile.
-        DatasetError: ``out`` holds something else or cannot be written, or too many rows were
-            dropped.
+        DatasetError: ``out`` holds something else, or too many rows were dropped.
+        DanishAsrError: ``out`` cannot be written, or a worker was killed.
     """
     options = options or ConvertOptions()
     plan = plan_work(source, options)
@@ -173,10 +173,10 @@ def _begin(out: Path, plan: WorkPlan) -> None:
         publish_text(path, json.dumps(ours))
     begun = json.loads(path.read_text(encoding="utf-8"))
     if begun != ours:
-        told = ", ".join(f"{key} {begun.get(key)} -> {ours[key]}" for key in ("rows", "shards"))
         raise DatasetError(
-            f"{out}: a conversion was begun here, and since then the source or the options have "
-            f"changed ({told}); restore them to continue it, or delete the directory to begin anew"
+            f"{out}: a conversion of {begun.get('rows')} rows was begun here, and since then the "
+            f"source or the options have changed (it has {plan.rows} rows now); restore them to "
+            "continue it, or delete the directory to begin anew"
         )
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
+
+from danish_asr.errors import DanishAsrError
 
 PARTIAL_SUFFIX: Final = ".partial"
 
@@ -21,19 +23,28 @@ def publish(path: Path) -> Iterator[IO[bytes]]:
 
     The temporary name carries the process id, so that a process which outlives its killed parent
     for a moment cannot write into the file of the one that continues the work.
+
+    Raises:
+        DanishAsrError: The file cannot be written: the disk is full, say.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL_SUFFIX}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        _discard(partial)
+        raise DanishAsrError(
+            f"{path.parent}: cannot be written ({error.strerror or error}); what is finished is "
+            "kept, so make room and run the same command again"
+        ) from error
     except BaseException:
-        partial.unlink(missing_ok=True)
+        _discard(partial)
         raise
-    _sync_directory(path.parent)
 
 
 def publish_text(path: Path, text: str) -> None:
@@ -45,6 +56,11 @@ def publish_text(path: Path, text: str) -> None:
 def sweep(root: Path) -> None:
     """Remove temporary files that killed processes left below ``root``."""
     for partial in root.rglob(f".*{PARTIAL_SUFFIX}"):
+        partial.unlink(missing_ok=True)
+
+
+def _discard(partial: Path) -> None:
+    with suppress(OSError):
         partial.unlink(missing_ok=True)
 
 

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from danish_asr.audio import AudioError, to_flac
 from danish_asr.corpora.base import Source, Utterance
 from danish_asr.corpora.metadata import DIALECTS
-from danish_asr.errors import DatasetError
 from danish_asr.files import publish, publish_text
 from danish_asr.schema import ROW_GROUP_SIZE, UTTERANCE_SCHEMA
 from danish_asr.text import normalize
@@ -82,22 +81,15 @@ class Job:
 
         Raises:
             SourceError: A source file cannot be read, or changed since the plan was made.
-            DatasetError: The output cannot be written: the disk is full, say.
+            DanishAsrError: The output cannot be written: the disk is full, say.
         """
         for piece in unit.pieces:
             self.source.check_unchanged(piece.file)
-        try:
-            record = _write_shard(self, unit)
-            # Rows of a file that changed meanwhile must not pass for those of the plan.
-            for piece in unit.pieces:
-                self.source.check_unchanged(piece.file)
-            text = json.dumps(asdict(record), ensure_ascii=False)
-            publish_text(record_path(self.root, unit), text)
-        except OSError as error:
-            raise DatasetError(
-                f"{self.root}: cannot be written ({error.strerror or error}); finished shards are "
-                "kept, so make room and run the same command again"
-            ) from error
+        record = _write_shard(self, unit)
+        # Rows of a file that changed meanwhile must not pass for those of the plan.
+        for piece in unit.pieces:
+            self.source.check_unchanged(piece.file)
+        publish_text(record_path(self.root, unit), json.dumps(asdict(record), ensure_ascii=False))
         return record
 
 

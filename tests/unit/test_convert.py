@@ -14,7 +14,7 @@ import pytest
 from danish_asr.convert import Part, convert, convert_part, finish
 from danish_asr.corpora import SourceOptions, open_source
 from danish_asr.dataset_manifest import read_manifest
-from danish_asr.errors import DatasetError, SourceError
+from danish_asr.errors import DanishAsrError, DatasetError, SourceError
 from danish_asr.schema import LEDGER_SCHEMA, UTTERANCE_SCHEMA
 from danish_asr.shard import Job, finished
 from danish_asr.work_units import ConvertOptions, plan_work
@@ -257,6 +257,13 @@ def test_parquet_of_someone_else_is_not_touched(tmp_path: Path) -> None:
         run(source, tmp_path / "ds")
 
 
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    source = build_source(tmp_path / "in")
+    (tmp_path / "file").touch()
+    with pytest.raises(DanishAsrError, match=r"cannot be written \(Not a directory\)"):
+        run(source, tmp_path / "file" / "ds")
+
+
 def half_build(tmp_path: Path) -> Path:
     source = build_source(tmp_path / "in", train=40)
     convert_part(open_source(str(source)), tmp_path / "ds", Part(1, 2), options=SMALL)
@@ -305,7 +312,7 @@ def test_a_changed_source_is_not_mixed_into_a_half_built_dataset(
     source = half_build(tmp_path)
     before = {path: path.read_bytes() for path in shards(tmp_path / "ds")}
     change(source)
-    with pytest.raises(DatasetError, match=r"source or the options have changed.*delete the dir"):
+    with pytest.raises(DatasetError, match=r"source or the options have changed.*delete"):
         run(source, tmp_path / "ds")
     assert {path: path.read_bytes() for path in shards(tmp_path / "ds")} == before
 

@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_and_nothing_half_written_stays(
         command(source, out, workers), preexec_fn=limit, capture_output=True, check=False
     )
     assert process.returncode == 1
-    assert b"cannot be written (File too large); finished shards are kept" in process.stderr
+    assert b"cannot be written (File too large); what is finished is kept" in process.stderr
     assert b"Traceback" not in process.stderr
     assert not list(out.rglob("*.partial"))
     whole = {name: digest for name, digest in tree(out).items() if name.endswith(".parquet")}
