@@ -1,33 +1,17 @@
-"""Where a source lies: a local folder, the Hugging Face hub, or the hub's cache on this machine.
-
-A place on the hub is written ``hf:OWNER/NAME[:SUBSET][@REVISION]``.
-"""
+"""Where a source lies: in a local folder, or on the Hugging Face hub (`hub`)."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import requests
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from huggingface_hub import HfApi, HfFileSystem, constants, snapshot_download
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
 
 from danish_asr.errors import SourceError
 
-_HUB: Final = re.compile(
-    r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<subset>[\w.-]+))?(?:@(?P<revision>[\w./-]+))?"
-)
+HUB_PREFIX: Final = "hf:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,68 +30,16 @@ class Location:
 
 
 def locate(where: str) -> Location:
-    """Resolve a local folder or a place on the hub.
-
-    A hub revision is resolved to its commit once, so that a conversion reads one version.
+    """Resolve a local folder or a place on the hub (``hf:OWNER/NAME[:SUBSET][@REVISION]``).
 
     Raises:
         SourceError: There is nothing there, or no right to read it.
     """
-    if not where.startswith("hf:"):
-        if not Path(where).is_dir():
-            raise SourceError(f"{where}: no such folder")
-        return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))
-    match = _HUB.fullmatch(where)
-    if match is None:
-        raise SourceError(f"{where}: expected hf:OWNER/NAME[:SUBSET][@REVISION]")
-    repo, subset, revision = match["repo"], match["subset"], match["revision"]
-    if constants.HF_HUB_OFFLINE:
-        return _in_cache(repo, subset, revision)
-    try:
-        commit = HfApi().dataset_info(repo, revision=revision).sha
-    except (requests.ConnectionError, requests.Timeout, OfflineModeIsEnabled):
-        return _in_cache(repo, subset, revision)
-    except HfHubHTTPError as error:
-        raise explain(error, repo, revision) from error
-    return Location(fs=HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
+    if where.startswith(HUB_PREFIX):
+        # Half of what a worker would import is for the hub alone.
+        from danish_asr.corpora.hub import locate_on_hub  # noqa: PLC0415
 
-
-def explain(error: Exception, repo: str, revision: str | None) -> SourceError:
-    """What an answer of the hub means, and what mends it."""
-    match error:
-        case GatedRepoError():
-            return SourceError(
-                f"hf:{repo} is gated: accept its terms at {constants.ENDPOINT}/datasets/{repo}, "
-                "then log in with `hf auth login` or set HF_TOKEN"
-            )
-        case RevisionNotFoundError():
-            return SourceError(f"hf:{repo} has no revision '{revision}'")
-        case RepositoryNotFoundError():
-            return SourceError(
-                f"hf:{repo}: the hub has no such dataset, or it is private and needs HF_TOKEN"
-            )
-        case HfHubHTTPError():
-            return SourceError(f"hf:{repo}: the hub refuses ({error}); try again later")
-        case _:
-            return SourceError(
-                f"hf:{repo}: the hub cannot be reached ({error}); run the same command again"
-            )
-
-
-def explain_path(error: Exception, path: str) -> SourceError:
-    """`explain` for a file of the hub's file system; terms are checked when a file is read."""
-    repo, _, rest = path.removeprefix("datasets/").partition("@")
-    return explain(error, repo, rest.split("/")[0])
-
-
-def _in_cache(repo: str, subset: str | None, revision: str | None) -> Location:
-    try:
-        folder = snapshot_download(
-            repo, repo_type="dataset", revision=revision, local_files_only=True
-        )
-    except LocalEntryNotFoundError:
-        raise SourceError(
-            f"hf:{repo}: the hub cannot be reached, and {constants.HF_HUB_CACHE} holds no copy; "
-            f"where there is a network, run `hf download --repo-type dataset {repo}`"
-        ) from None
-    return Location(fs=LocalFileSystem(), root=folder, subset=subset)
+        return locate_on_hub(where)
+    if not Path(where).is_dir():
+        raise SourceError(f"{where}: no such folder")
+    return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))

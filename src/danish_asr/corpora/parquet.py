@@ -17,13 +17,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import requests
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.corpora.base import SourceFile, Utterance
 from danish_asr.corpora.columns import Columns, utterance
-from danish_asr.corpora.location import Location, explain_path
+from danish_asr.corpora.location import Location
 from danish_asr.errors import SourceError
 from danish_asr.schema import SPLIT_ALIASES, SPLITS
 
@@ -108,7 +107,7 @@ class ParquetSource:
             try:
                 yield parquet
             except (pa.ArrowException, OSError) as error:
-                raise _unreadable(path, error) from error
+                raise _unreadable(self.location.fs, path, error) from error
 
 
 def open_parquet_files(
@@ -146,8 +145,8 @@ def find_parquet(location: Location) -> list[str]:
     """All Parquet files below a location, in order."""
     try:
         paths = location.fs.find(location.root)
-    except requests.RequestException as error:
-        raise explain_path(error, location.root) from error
+    except OSError as error:
+        raise _unreadable(location.fs, location.root, error) from error
     return sorted(str(path) for path in paths if _is_parquet(str(path)))
 
 
@@ -171,7 +170,7 @@ def open_parquet(fs: AbstractFileSystem, path: str) -> Iterator[pq.ParquetFile]:
     try:
         parquet = pq.ParquetFile(stream, buffer_size=_BUFFER if local else 0, pre_buffer=not local)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(fs, path, error) from error
     with parquet:
         yield parquet
 
@@ -244,9 +243,12 @@ def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
     return digest.hexdigest()
 
 
-def _unreadable(path: str, error: Exception) -> SourceError:
-    if isinstance(error, requests.RequestException):
-        return explain_path(error, path)
+def _unreadable(fs: AbstractFileSystem, path: str, error: Exception) -> SourceError:
+    if "hf" in fs.protocol:
+        from danish_asr.corpora.hub import explain_path  # noqa: PLC0415 - only if it is used
+
+        if (explained := explain_path(error, path)) is not None:
+            return explained
     told = " ".join(str(error).split())
     return SourceError(f"{path}: no whole Parquet file ({told}); fetch it again")
 

@@ -13,7 +13,8 @@ from huggingface_hub.errors import (
 )
 
 from danish_asr.corpora import open_source
-from danish_asr.corpora.location import explain, locate
+from danish_asr.corpora.hub import explain
+from danish_asr.corpora.location import locate
 from danish_asr.errors import SourceError
 from tests.builders import build_source
 
