@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Annotated
 import typer
 
 from danish_asr.errors import DanishAsrError
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status after Ctrl-C, as shells have it."""
 
 app = typer.Typer(
     name="danish-asr",
@@ -130,6 +134,7 @@ def compare(
 @app.command()
 def synthesize(
     folder: Annotated[Path, typer.Argument(help="Where the corpus goes.")],
+    *,
     seed: Annotated[int, typer.Option(help="Fixes every byte.")] = 1,
     train: Annotated[int, typer.Option(help="Utterances of the train split, about.")] = 4000,
     dev: Annotated[int, typer.Option(help="Utterances of the dev split, about.")] = 160,
@@ -147,6 +152,7 @@ def synthesize(
 @app.command()
 def convert(
     source: Annotated[str | None, typer.Argument(help="KIND:WHERE, see --list.")] = None,
+    *,
     name: Annotated[str | None, typer.Option(help="Name of the dataset's card.")] = None,
     out: Annotated[Path, typer.Option(help="The dataset's root.")] = Path("data/parquet"),
     corpus: Annotated[str | None, typer.Option(help="Name of a corpus other than CoRal.")] = None,
@@ -245,6 +251,9 @@ def run(command: Callable[[], object]) -> None:
     except DanishAsrError as error:
         typer.echo(f"danish-asr: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:
+        # typer makes of Ctrl-C a SystemExit without a word.
+        if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
+            raise
         typer.echo("danish-asr: interrupted; run the same command again to continue", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

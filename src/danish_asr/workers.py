@@ -74,7 +74,13 @@ class _Worker:
     def __init__(self, task: Callable[[Any], Any]) -> None:
         self.connection, theirs = _SPAWN.Pipe()
         self.process = _SPAWN.Process(target=_serve, args=(theirs, task), daemon=True)
-        self.process.start()
+        # Ctrl-C reaches every process of the terminal; a child that is still importing would die of
+        # it with a traceback. It inherits the blocked signal and leaves it to its parent for good.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
 
     def receive(self) -> Any:
@@ -99,8 +105,7 @@ class _Worker:
 
 
 def _serve(connection: Connection, task: Callable[[Any], Any]) -> None:
-    """Work until the parent closes the pipe; leave Ctrl-C to it, and end when it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Work until the parent closes the pipe, and end when it is killed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:

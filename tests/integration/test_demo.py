@@ -1,0 +1,100 @@
+"""The whole way, from synthetic speech to a page, in the processes that a user starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from danish_asr.predictions import read_predictions
+from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps
+
+ROOT = Path(__file__).parents[2]
+
+SMALL = """
+import sys
+from pathlib import Path
+from danish_asr import cli, demo
+from danish_asr.corpora.synthetic import SyntheticSize
+
+if __name__ == "__main__":
+    small = SyntheticSize(train=60, dev=10, test=20)
+    cli.run(lambda: demo.run_demo(Path(sys.argv[1]), size=small, overrides=sys.argv[2:]))
+"""
+"""The demo as `danish-asr demo` runs it, with a corpus that is made in seconds."""
+
+STEPS = ["regime.validate_every_n_steps=2", "regime.checkpoint_every_n_steps=2"]
+STEPS += ["regime.publish_metrics_every_n_steps=1", "common.torch.num_threads=1"]
+
+
+def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
+    script = folder.with_suffix(".py")
+    script.write_text(SMALL)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder), *STEPS, *overrides],
+        cwd=ROOT,
+        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    process = start(folder, "regime.num_steps=4")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert f"Everything is in {folder}/" in output
+    return folder
+
+
+def test_every_test_row_is_scored_once(demo: Path) -> None:
+    results = demo / "run" / "eval" / "best" / "test"
+    predictions = list(read_predictions(results / "predictions.jsonl"))
+    manifest = json.loads((demo / "dataset" / "manifest.json").read_text())
+    rows = sum(s["rows"] for s in manifest["shards"] if "/split=test/" in s["path"])
+    assert len({p.id for p in predictions}) == len(predictions) == rows
+    scores = json.loads((results / "scores.json").read_text())
+    assert scores["rows"]["scored"] == scores["rows"]["in_split"] == rows
+    assert "<html" in (results / "report.html").read_text()
+
+
+def test_test_speakers_and_sentences_are_unseen(demo: Path) -> None:
+    results = demo / "run" / "eval" / "best" / "test"
+    verified = subprocess.run(
+        [sys.executable, "-m", "danish_asr", "verify", str(demo / "dataset")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert {p.dialect for p in read_predictions(results / "predictions.jsonl")} > {"Bornholmsk"}
+
+
+def test_an_interrupted_demo_continues_and_finishes(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    process = start(folder, "regime.num_steps=40")
+    deadline = time.monotonic() + 120
+    while not (folder / "run" / "metrics" / "train.jsonl").is_file():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    (*_, reached) = checkpoint_steps(folder / "run")
+    assert 0 < reached < 40
+    again = start(folder, "regime.num_steps=40")
+    output, _ = again.communicate(timeout=240)
+    assert again.returncode == 0, output
+    assert checkpoint_steps(folder / "run")[-1] == 40
