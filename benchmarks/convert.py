@@ -91,14 +91,14 @@ def run_usual(source: Path, out: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), out, row_group_size=100)
 
 
-def run_convert(source: Path, out: Path, workers: int, shard_rows: int) -> None:
+def run_convert(source: Path, out: Path, workers: int) -> None:
     """The product, everything included: listing, ids, ledger, statistics, cards, manifest."""
     convert(
         open_source(str(source)),
         out,
         name="bench",
         workers=workers,
-        options=ConvertOptions(shard_rows=shard_rows),
+        options=ConvertOptions(shard_rows=300),
     )
 
 
@@ -130,8 +130,8 @@ def main() -> None:
         audio = write_corpus(folder, rows)
         actions: dict[str, Callable[[Path], None]] = {
             "decode, resample, encode alone": lambda _: run_chain(audio),
-            "danish-asr convert, 1 worker": lambda out: run_convert(folder, out, 1, 100),
-            "danish-asr convert, 2 workers": lambda out: run_convert(folder, out, 2, 100),
+            "danish-asr convert, 1 worker": lambda out: run_convert(folder, out, 1),
+            "danish-asr convert, 2 workers": lambda out: run_convert(folder, out, 2),
             "array, torchaudio, soundfile": lambda out: run_usual(folder, out),
         }
         times = {name: best_of(action, Path(scratch)) for name, action in actions.items()}
@@ -149,6 +149,8 @@ def main() -> None:
     console = Console()
     console.print(f"{rows} utterances of {SECONDS:g} s, {RATE} Hz FLAC; {usable_cpus()} CPUs")
     console.print(table)
+    one, two = (times[f"danish-asr convert, {count}"][0] for count in ("1 worker", "2 workers"))
+    console.print(f"two workers are {one / two:.2f} times as fast as one")
 
 
 if __name__ == "__main__":
