@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,28 @@ def test_a_later_run_starts_from_the_finished_model_by_name(
     assert torch.equal(before[encoder], after[encoder])
     assert not torch.equal(before["final_proj.weight"], after["final_proj.weight"])
     assert read_yaml(run / "config.yaml")["tokenizer"]["name"] == "finished"
+
+
+def test_a_finished_runs_directory_is_a_model_path(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
+    run = tmp_path / "run"
+    own = [f"model={{path: {finished_run}}}", "regime.num_steps=2"]
+    assert train(run, dataset, *own) == 0
+    assert (
+        weights(run, 2)["final_proj.weight"].shape
+        == weights(finished_run, 2)["final_proj.weight"].shape
+    )
+
+
+def test_an_unfinished_runs_directory_is_no_model_path(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(finished_run / "checkpoints", unfinished / "checkpoints")
+    assert train(tmp_path / "run", dataset, f"model={{path: {unfinished}}}") == 2
+    assert "holds a run that is not finished" in capsys.readouterr().err
 
 
 def test_omnilinguals_own_pipeline_hears_what_the_evaluation_heard(

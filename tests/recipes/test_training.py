@@ -23,7 +23,11 @@ from tests.recipes.running import (
     weights,
 )
 from workflows.recipes.wav2vec2.asr.loading import read_yaml
-from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps
+from workflows.recipes.wav2vec2.asr.run_directory import (
+    checkpoint_scores,
+    checkpoint_steps,
+    validation_scores,
+)
 from workflows.recipes.wav2vec2.asr.trainer import STOPPED
 
 SLOW_STEPS = ("regime.num_steps=400", "regime.validate_every_n_steps=400")
@@ -158,6 +162,20 @@ def test_a_run_may_be_made_longer(tmp_path: Path, dataset: Path, finished_run: P
     assert train(run, dataset, "regime.num_steps=6") == 0
     assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4, 5, 6]
     assert checkpoint_steps(run)[-1] == 6
+
+
+def test_the_best_and_the_last_two_checkpoints_are_kept(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, training: no checkpoint is ever deleted upstream, until the quota is full."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert train(run, dataset, "regime.num_steps=10") == 0
+    kept = set(checkpoint_steps(run))
+    scores = checkpoint_scores(run)
+    assert {8, 10} <= kept
+    assert len(kept) <= 3
+    assert max(scores.values()) == max(validation_scores(run, "wer"))
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,10 @@ from fairseq2.runtime.dependency import DependencyContainer
 from danish_asr.dataset import DATASET_FAMILY, MANIFEST_FAMILY
 from danish_asr.errors import ConfigError, RunError
 from danish_asr.extension import card_directories
+from danish_asr.schema import CARDS_DIR
 
 from .config import AsrConfig
+from .run_directory import checkpoint_steps
 
 OPENS = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 knows cards of others."""
@@ -116,7 +118,9 @@ def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
 
     Raises:
         ConfigError: A name is unknown, or model, tokenizer and head do not fit together.
+        RunError: ``model.path`` is the directory of a run that is not finished.
     """
+    config = _name_own_model(config)
     assets = Assets(config)
     faults: list[str] = []
     dataset = None
@@ -145,6 +149,23 @@ def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
     if faults:
         raise ConfigError(faults, where=where)
     return config
+
+
+def _name_own_model(config: AsrConfig) -> AsrConfig:
+    """Let ``model.path`` be the directory of a finished run: its model goes by the run's card."""
+    run = config.model.path
+    if run is None or not checkpoint_steps(run):
+        return config
+    cards = sorted((run / CARDS_DIR).glob("*.yaml"))
+    if not cards:
+        raise RunError(
+            f"model.path {run} holds a run that is not finished; its command continues it, or "
+            f"name a checkpoint: model.path={run}/checkpoints/step_<n>/model with model.arch"
+        )
+    model = replace(config.model, path=None, name=cards[0].stem)
+    paths = [*config.common.assets.extra_paths, cards[0].parent]
+    common = replace(config.common, assets=replace(config.common.assets, extra_paths=paths))
+    return replace(config, model=model, common=common)
 
 
 def tokenizer_card(config: AsrConfig) -> AssetCard | None:
