@@ -1,9 +1,9 @@
-"""What this package adds to every program that uses fairseq2: cards it finds and a small model.
+"""What this package adds to every program that uses fairseq2: cards, a small model, LSF.
 
 Built datasets and finished runs describe themselves in asset cards. They are found in
 ``data/parquet/cards`` below the working directory and in the directories that
-``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``). Nothing is ever written into an installed
-package.
+``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``). Nothing is ever written into an
+installed package.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 
+from danish_asr.cluster import register_lsf
 from danish_asr.schema import CARDS_DIR
 
 ASSETS_VARIABLE: Final = "DANISH_ASR_ASSETS"
@@ -26,12 +27,14 @@ DEFAULT_CARDS: Final = Path("data", "parquet", CARDS_DIR)
 
 
 def register(container: DependencyContainer) -> None:
-    """Register card directories and the ``tiny`` architecture with fairseq2."""
+    """Register card directories, the ``tiny`` architecture and the cluster LSF with fairseq2."""
     for directory in card_directories():
         register_file_assets(container, directory, not_exist_ok=True)
 
     architecture = ConfigRegistrar(container, Wav2Vec2AsrConfig)
     architecture("tiny")(tiny)
+
+    register_lsf(container)
 
 
 def card_directories() -> list[Path]:
