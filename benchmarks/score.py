@@ -24,12 +24,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.error_analysis import analyse_errors
-from danish_asr.intervals import resampled_sums
 from danish_asr.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.report import compare_files, score_file
-from danish_asr.scores import score_predictions
-from danish_asr.settings import Settings
+from danish_asr.scoring.error_analysis import analyse_errors
+from danish_asr.scoring.intervals import resampled_sums
+from danish_asr.scoring.scores import score_predictions
+from danish_asr.scoring.settings import Settings
 from danish_asr.text import PROFILES
 
 ROWS = 20_000

@@ -65,8 +65,8 @@ def score(
     """Score a predictions file: WER and CER with intervals, overall and per group."""
     from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
     from danish_asr.report import score_file  # noqa: PLC0415
-    from danish_asr.scores import DEFAULT_BY  # noqa: PLC0415
-    from danish_asr.settings import Settings  # noqa: PLC0415
+    from danish_asr.scoring.scores import DEFAULT_BY  # noqa: PLC0415
+    from danish_asr.scoring.settings import Settings  # noqa: PLC0415
 
     score_file(
         predictions,
@@ -112,8 +112,8 @@ def compare(
     """Compare two runs over the same rows: differences with intervals and a test by speaker."""
     from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
     from danish_asr.report import compare_files  # noqa: PLC0415
-    from danish_asr.scores import DEFAULT_BY  # noqa: PLC0415
-    from danish_asr.settings import Settings  # noqa: PLC0415
+    from danish_asr.scoring.scores import DEFAULT_BY  # noqa: PLC0415
+    from danish_asr.scoring.settings import Settings  # noqa: PLC0415
 
     compare_files(
         a,
@@ -176,9 +176,9 @@ def convert(
     list_: Annotated[bool, typer.Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
     """Convert a corpus to 16 kHz FLAC in Parquet, with ledger, manifest and cards."""
-    from danish_asr import convert_command as command  # noqa: PLC0415 - only this command
+    from danish_asr.conversion import command  # noqa: PLC0415 - only this command
+    from danish_asr.conversion.work_units import ConvertOptions  # noqa: PLC0415
     from danish_asr.corpora import SourceOptions  # noqa: PLC0415
-    from danish_asr.work_units import ConvertOptions  # noqa: PLC0415
 
     if list_:
         command.print_readers()

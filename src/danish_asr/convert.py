@@ -21,8 +21,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr.corpora.base import Source
-from danish_asr.dataset_manifest import (
+from danish_asr.conversion.engines import run_units
+from danish_asr.conversion.manifest import (
     FileEntry,
     Manifest,
     ShardEntry,
@@ -31,14 +31,14 @@ from danish_asr.dataset_manifest import (
     seconds,
     write_manifest,
 )
-from danish_asr.engines import run_units
+from danish_asr.conversion.progress import ConversionProgress
+from danish_asr.conversion.shard import WORK_DIR, Job, Record, finished
+from danish_asr.conversion.work_units import ConvertOptions, Unit, WorkPlan, plan_work
+from danish_asr.corpora.base import Source
 from danish_asr.errors import DatasetError
 from danish_asr.files import publish, publish_text, sweep
-from danish_asr.progress import ConversionProgress
 from danish_asr.schema import LEDGER_FILE, LEDGER_SCHEMA, MANIFEST_FILE, VERSION_DIR
-from danish_asr.shard import WORK_DIR, Job, Record, finished
 from danish_asr.stats import write_cards, write_statistics
-from danish_asr.work_units import ConvertOptions, Unit, WorkPlan, plan_work
 
 DEFAULT_MAX_DROP: Final = 0.05
 """Share of the source rows."""

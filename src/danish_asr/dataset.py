@@ -20,16 +20,30 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
-from danish_asr.batches import BatchLoader
 from danish_asr.errors import ConfigError, DatasetError
-from danish_asr.filters import select_rows
-from danish_asr.frames import FrameCount, frame_count, shortest_input
-from danish_asr.index import Index, Partition, find_shards, read_index, shards_of_split, split_names
-from danish_asr.manifest_index import manifest_splits, read_manifest
-from danish_asr.mixture import Mix, epoch_entries, make_mix, natural_hours, read_hours, weights
-from danish_asr.plan import Plan, Rows, plan_evaluation, plan_training
-from danish_asr.reader import PlannedReader, Share
-from danish_asr.reading_settings import (
+from danish_asr.reading.batches import BatchLoader
+from danish_asr.reading.filters import select_rows
+from danish_asr.reading.frames import FrameCount, frame_count, shortest_input
+from danish_asr.reading.index import (
+    Index,
+    Partition,
+    find_shards,
+    read_index,
+    shards_of_split,
+    split_names,
+)
+from danish_asr.reading.manifest_index import manifest_splits, read_manifest
+from danish_asr.reading.mixture import (
+    Mix,
+    epoch_entries,
+    make_mix,
+    natural_hours,
+    read_hours,
+    weights,
+)
+from danish_asr.reading.plan import Plan, Rows, plan_evaluation, plan_training
+from danish_asr.reading.reader import PlannedReader, Share
+from danish_asr.reading.settings import (
     NO_EFFECT,
     augmentation,
     batch_rule,
@@ -37,9 +51,9 @@ from danish_asr.reading_settings import (
     limits,
     shuffling,
 )
-from danish_asr.subsets import filter_shards, make_row_filter
-from danish_asr.targets import Targets, UnknownSymbols, count_unknown
-from danish_asr.waveform import WaveformDecoder
+from danish_asr.reading.subsets import filter_shards, make_row_filter
+from danish_asr.reading.targets import Targets, UnknownSymbols, count_unknown
+from danish_asr.reading.waveform import WaveformDecoder
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
@@ -206,7 +220,7 @@ class DanishAsrDataset(AsrDataset):
 
 
 class ManifestDataset(AsrDataset):
-    """A directory of ``<split>.tsv`` and ``<split>.wrd``, see :mod:`danish_asr.manifest_index`.
+    """A directory of ``<split>.tsv`` and ``<split>.wrd`` (``reading.manifest_index``).
 
     Args:
         path: The directory.

@@ -9,7 +9,7 @@ from typing import Final
 
 import yaml
 
-from danish_asr.char_tokenizer import build_char_tokenizer
+from danish_asr.conversion.char_tokenizer import build_char_tokenizer
 from danish_asr.files import publish, publish_text
 from danish_asr.schema import CARDS_DIR, LANGUAGE, STATISTICS_FILE, VERSION_DIR
 

@@ -24,7 +24,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from danish_asr.dataset_manifest import Manifest, read_manifest, seconds
+from danish_asr.conversion.manifest import Manifest, read_manifest, seconds
+from danish_asr.conversion.verify_shard import ShardFindings, check_shard
+from danish_asr.conversion.workers import run_in_processes
 from danish_asr.errors import DatasetError
 from danish_asr.schema import (
     CARDS_DIR,
@@ -35,8 +37,6 @@ from danish_asr.schema import (
     STATISTICS_FILE,
     VERSION_DIR,
 )
-from danish_asr.verify_shard import ShardFindings, check_shard
-from danish_asr.workers import run_in_processes
 
 LEAKAGE: Final = ("speakers", "sentences")
 """What splits should not share."""

@@ -10,7 +10,7 @@ from fairseq2.recipe.config import RegimeSection
 from torch import nn
 
 from danish_asr.errors import ConfigError, RunError
-from danish_asr.targets import UnknownSymbols
+from danish_asr.reading.targets import UnknownSymbols
 from workflows.recipes.wav2vec2.asr.checkpoints import check_free_space
 from workflows.recipes.wav2vec2.asr.checks import (
     little_memory_left,

@@ -12,7 +12,7 @@ import pytest
 import danish_asr
 
 PROBE = """
-import ctypes, ctypes.util, os
+import os
 from danish_asr import native
 import fairseq2n
 loaded = {line.split()[-1] for line in open("/proc/self/maps") if "sndfile" in line}

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from danish_asr.conversion.work_units import ConvertOptions
 from danish_asr.convert import convert
 from danish_asr.corpora import open_source
 from danish_asr.errors import DatasetError
 from danish_asr.schema import UTTERANCE_SCHEMA
 from danish_asr.verify import verify, verify_command
-from danish_asr.work_units import ConvertOptions
 from tests.builders import coral_row, tone, write_parquet
 
 TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"

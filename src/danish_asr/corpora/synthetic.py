@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
+from danish_asr.conversion.workers import run_in_processes
 from danish_asr.corpora.espeak import Espeak, find_espeak
 from danish_asr.corpora.sentences import draw_sentence
 from danish_asr.corpora.voices import AGES, DIALECT_VOICES, SyntheticSpeaker, draw_speaker
 from danish_asr.errors import SourceError
 from danish_asr.files import publish, publish_text, sweep
-from danish_asr.workers import run_in_processes
 
 SAMPLE_RATE: Final = 48_000
 """Hz, as in CoRal."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from danish_asr.intervals import Interval
 from danish_asr.report.svg import ACCENT, INK, MUTED, PAPER, SECOND, figure, to_svg
 from danish_asr.report.training import Curve
 from danish_asr.report.wording import bounds, percent
-from danish_asr.scores import GroupScore
+from danish_asr.scoring.intervals import Interval
+from danish_asr.scoring.scores import GroupScore
 
 WIDTH = 3.9
 """Inches. About the width of a phone, so that the letters stay readable there."""

@@ -10,9 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from danish_asr.comparison import ComparedGroup, Comparison, compare_predictions
 from danish_asr.files import publish_text
-from danish_asr.intervals import Interval
 from danish_asr.predictions import read_predictions
 from danish_asr.report.exports import to_json
 from danish_asr.report.wording import (
@@ -22,8 +20,10 @@ from danish_asr.report.wording import (
     percent,
     points,
 )
-from danish_asr.scores import DEFAULT_BY
-from danish_asr.settings import Settings
+from danish_asr.scoring.comparison import ComparedGroup, Comparison, compare_predictions
+from danish_asr.scoring.intervals import Interval
+from danish_asr.scoring.scores import DEFAULT_BY
+from danish_asr.scoring.settings import Settings
 
 
 def compare_files(

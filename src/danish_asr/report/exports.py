@@ -16,7 +16,7 @@ from danish_asr.report.wording import (
     sentence,
     summary,
 )
-from danish_asr.scores import GroupScore, Scores
+from danish_asr.scoring.scores import GroupScore, Scores
 
 
 def to_json(document: dict[str, Any]) -> str:

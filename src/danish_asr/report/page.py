@@ -18,11 +18,11 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from danish_asr import __version__
-from danish_asr.error_analysis import ErrorAnalysis
 from danish_asr.report import wording
 from danish_asr.report.charts import rate_chart, training_chart
 from danish_asr.report.training import Panel
-from danish_asr.scores import Scores
+from danish_asr.scoring.error_analysis import ErrorAnalysis
+from danish_asr.scoring.scores import Scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

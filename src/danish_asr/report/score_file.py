@@ -11,7 +11,6 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from danish_asr.error_analysis import analyse_errors
 from danish_asr.errors import PredictionsError
 from danish_asr.files import publish_text
 from danish_asr.predictions import read_predictions
@@ -19,9 +18,10 @@ from danish_asr.report.clips import CLIPS, audio_urls
 from danish_asr.report.exports import to_csv, to_json, to_markdown
 from danish_asr.report.terminal import print_scores
 from danish_asr.report.training import training_panels
-from danish_asr.scored_rows import BANDS
-from danish_asr.scores import DEFAULT_BY, Scores, score_predictions
-from danish_asr.settings import Settings
+from danish_asr.scoring.error_analysis import analyse_errors
+from danish_asr.scoring.scored_rows import BANDS
+from danish_asr.scoring.scores import DEFAULT_BY, Scores, score_predictions
+from danish_asr.scoring.settings import Settings
 
 EVALUATION_FILE: Final = "evaluation.json"
 """What the evaluation recipe writes beside the predictions."""

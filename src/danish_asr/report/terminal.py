@@ -15,7 +15,7 @@ from danish_asr.report.wording import (
     percent,
     summary,
 )
-from danish_asr.scores import GroupScore, Scores
+from danish_asr.scoring.scores import GroupScore, Scores
 
 
 def print_scores(scores: Scores, console: Console) -> None:

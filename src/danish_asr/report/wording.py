@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from danish_asr.comparison import Comparison
-from danish_asr.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
-from danish_asr.scores import Gap, Grouping, Scores
-from danish_asr.settings import Settings
+from danish_asr.scoring.comparison import Comparison
+from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
+from danish_asr.scoring.scores import Gap, Grouping, Scores
+from danish_asr.scoring.settings import Settings
 
 INTERVAL_NOTE = (
     f"not resolvable: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with more "

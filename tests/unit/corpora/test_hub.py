@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.conversion.work_units import ConvertOptions
 from danish_asr.convert import convert
 from danish_asr.corpora import open_source
-from danish_asr.work_units import ConvertOptions
 from tests.builders import build_source, tree
 from tests.hub_server import COMMIT, GATED, Hub, serve_hub
 

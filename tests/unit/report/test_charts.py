@@ -9,7 +9,7 @@ import pytest
 
 from danish_asr.report.charts import rate_chart, training_chart
 from danish_asr.report.training import Curve
-from danish_asr.scores import score_predictions
+from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import heard_rows, prediction
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,7 +13,7 @@ from rich.console import Console
 from danish_asr.errors import PredictionsError
 from danish_asr.predictions import Prediction, write_predictions
 from danish_asr.report import compare_files
-from danish_asr.settings import Settings
+from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows
 
 QUICK = Settings(resamples=500)

@@ -15,7 +15,7 @@ from rich.console import Console
 from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.predictions import write_predictions
 from danish_asr.report import score_file
-from danish_asr.settings import Settings
+from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -38,7 +38,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.errors import ConfigError
-from danish_asr.reading_settings import check_settings
+from danish_asr.reading.settings import check_settings
 from danish_asr.text import PROFILES
 
 

@@ -16,8 +16,8 @@ from typing_extensions import Self, override
 
 from danish_asr.dataset import AsrDataset, Index, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
-from danish_asr.frames import FrameCount, frame_count
-from danish_asr.reader import PlannedReader
+from danish_asr.reading.frames import FrameCount, frame_count
+from danish_asr.reading.reader import PlannedReader
 
 from .config import AsrConfig, AsrEvalConfig
 

@@ -16,7 +16,7 @@ from fairseq2.recipe.trainer import TrainUnit
 from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.frames import FrameCount
+from danish_asr.reading.frames import FrameCount
 
 from .checks import FIRST_STEPS, loss_above_chance
 from .criterion import CtcCriterion

@@ -1,0 +1,73 @@
+"""Run the units of a conversion: in this process, in worker processes or on a Ray cluster.
+
+Each engine yields records as units finish, in any order; the bytes do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from itertools import islice
+from typing import Any, Final
+
+from danish_asr.conversion.shard import Job, Record
+from danish_asr.conversion.work_units import Unit
+from danish_asr.conversion.workers import run_in_processes
+from danish_asr.errors import DanishAsrError, MissingExtraError
+
+_AHEAD: Final = 2
+"""Units handed out per CPU of a Ray cluster, so that none waits for the next."""
+
+
+def run_units(job: Job, units: Sequence[Unit], workers: int) -> Iterator[Record]:
+    """Convert units on this machine; one worker alone needs no process of its own."""
+    if min(workers, len(units)) <= 1:
+        return map(job.convert, units)
+    return run_in_processes(job.convert, units, min(workers, len(units)))
+
+
+def run_on_ray(
+    job: Job, units: Sequence[Unit], *, address: str | None, workers: int
+) -> Iterator[Record]:
+    """Convert units on a Ray cluster whose machines share source and output.
+
+    Args:
+        job: What to do.
+        units: On what.
+        address: The cluster; None for one of our own on this machine.
+        workers: CPUs of our own cluster.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+    """
+    try:
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise MissingExtraError("--engine ray", "ray") from None
+    own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
+    ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+    try:
+        shared = ray.put(job)
+        convert = ray.remote(num_cpus=1)(_convert)
+        waiting = iter(units)
+        ahead = _AHEAD * int(ray.cluster_resources().get("CPU", 1))
+        under_way = [convert.remote(shared, unit) for unit in islice(waiting, ahead)]
+        while under_way:
+            done, under_way = ray.wait(under_way)
+            under_way += [convert.remote(shared, unit) for unit in islice(waiting, len(done))]
+            yield from _results(ray, done)
+    finally:
+        ray.shutdown()
+
+
+def _convert(job: Job, unit: Unit) -> Record:
+    return job.convert(unit)
+
+
+def _results(ray: Any, done: list[Any]) -> Iterator[Record]:
+    try:
+        yield from ray.get(done)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, DanishAsrError):
+            raise error.cause from None
+        raise

@@ -1,0 +1,1 @@
+"""From a built dataset to batches: index, seeded plan, decoding, exact resume."""

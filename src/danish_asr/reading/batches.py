@@ -1,0 +1,129 @@
+"""Load the rows of a planned batch: fetch, decode, tokenise, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from danish_asr.errors import DatasetError
+from danish_asr.reading.index import Index
+from danish_asr.reading.plan import Rows
+from danish_asr.reading.targets import Targets
+from danish_asr.reading.waveform import SpecAugment, WaveformDecoder
+from danish_asr.schema import METADATA_COLUMNS
+
+# isort: split
+from fairseq2.datasets import Seq2SeqBatch
+
+
+@dataclass(frozen=True, eq=False)
+class BatchLoader:
+    """Makes a ``Seq2SeqBatch`` of rows of an index; any number of threads may call it at once.
+
+    Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
+    ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
+    so a text that gives none has one pad symbol as its target. ``example`` is a dict of lists, one
+    item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples)
+    and ``target_size`` (tokens; 0 for a text that gives none).
+
+    Attributes:
+        shortest: Waveforms with fewer samples are padded with zeros up to it, so that the model
+            makes a frame of each; ``audio_size`` stays the true one.
+        remove_unknown: Leave unknown symbols out of the targets.
+        truncate: Cut all waveforms of a batch to its shortest (``no_padding``).
+        augment: Applied to training waveforms, with a generator seeded per utterance and epoch.
+    """
+
+    index: Index
+    decoder: WaveformDecoder
+    targets: Targets
+    dtype: torch.dtype
+    shortest: int = 1
+    remove_unknown: bool = False
+    truncate: bool = False
+    augment: SpecAugment | None = None
+    pin_memory: bool = False
+
+    def __call__(self, rows: Rows, *, seed: Sequence[int], first: int) -> Seq2SeqBatch:
+        """Load these rows; the seed and their place in the epoch's plan fix what is random.
+
+        Args:
+            rows: Row numbers of the index.
+            seed: The run's and the epoch's.
+            first: Place of the first row in the epoch's plan; the others follow it.
+
+        Raises:
+            DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
+        """
+        example = self._metadata(rows)
+        waveforms = [self._waveform(row, [*seed, first + n]) for n, row in enumerate(rows.tolist())]
+        if self.truncate:
+            least = min(len(waveform) for waveform in waveforms)
+            waveforms = [waveform[:least] for waveform in waveforms]
+        targets = [
+            self.targets(text, remove_unknown=self.remove_unknown).numpy()
+            for text in example["text"]
+        ]
+        example["target_size"] = [len(target) for target in targets]
+        nothing = np.array([self.targets.pad])
+        targets = [target if len(target) else nothing for target in targets]
+        return Seq2SeqBatch(
+            self._padded(waveforms, 0, self.dtype),
+            [len(waveform) for waveform in waveforms],
+            self._padded(targets, self.targets.pad, torch.int64),
+            [len(target) for target in targets],
+            example=example,
+        )
+
+    def _waveform(self, row: int, seed: Sequence[int]) -> NDArray[np.float32]:
+        try:
+            waveform = self.decoder(self.index.audio.read(row))
+        except ValueError as error:
+            raise self._fault(row, str(error)) from error
+        expected = int(self.index.lengths[row])
+        if len(waveform) != expected:
+            raise self._fault(
+                row, f"audio_size is {expected}, the audio has {len(waveform)} samples"
+            )
+        if self.augment is not None:
+            waveform = self.augment(waveform, np.random.default_rng(seed))
+        samples: NDArray[np.float32] = waveform.numpy()
+        if len(samples) < self.shortest:
+            samples = np.pad(samples, (0, self.shortest - len(samples)))
+        return samples
+
+    def _fault(self, row: int, what: str) -> DatasetError:
+        return DatasetError(
+            f"{self.index.audio.describe(row)}, id '{self.index.ids.values([row])[0]}': {what}; "
+            "`danish-asr verify` lists every such row"
+        )
+
+    def _padded(self, rows: list[NDArray[Any]], value: int, dtype: torch.dtype) -> Tensor:
+        """Rows of one dtype side by side, ``(rows, longest)``, cast to ``dtype``."""
+        # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads then
+        # spin: a third more processor time for the whole reader.
+        batch = np.full((len(rows), max(map(len, rows))), value, rows[0].dtype)
+        for place, row in zip(batch, rows, strict=True):
+            place[: len(row)] = row
+        tensor = torch.from_numpy(batch).to(dtype)
+        return tensor.pin_memory() if self.pin_memory else tensor
+
+    def _metadata(self, rows: NDArray[np.integer[Any]]) -> dict[str, list[Any]]:
+        numbers = rows.tolist()
+        metadata = {name: self.index.values(name, numbers) for name in METADATA_COLUMNS}
+        partitions = [self.index.partitions[code] for code in self.index.partition_of[rows]]
+        return {
+            "id": self.index.ids.values(numbers),
+            "text": self.index.texts.values(numbers),
+            **metadata,
+            "corpus": [partition.corpus for partition in partitions],
+            "language": [partition.language for partition in partitions],
+            "split": [self.index.split] * len(partitions),
+            "audio_size": self.index.lengths[rows].tolist(),
+        }

@@ -1,0 +1,1 @@
+"""From predictions to scores: counts per group, intervals over speakers, comparison, analysis."""

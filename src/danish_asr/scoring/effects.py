@@ -1,0 +1,68 @@
+"""How many errors are matters of writing: score again with one effect taken out of both sides.
+
+Each effect is a change that is made to the normalised reference and hypothesis alike. The errors
+that then are gone were due to it. Effects overlap, so their shares need not add up to the share of
+all of them together; what remains after all of them is misheard speech.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from danish_asr.metrics import split_words
+from danish_asr.number_words import read_number_words
+from danish_asr.scoring.alignment import join_compounds
+
+Words = list[str]
+Effect = Callable[[str, str], tuple[Words, Words]]
+"""Takes the normalised reference and hypothesis, and returns the words to compare."""
+
+_FILLERS: Final = re.compile(r"\b(?:[eæø]+h+m*|h+m+|m+h+m*|mm+)\b", re.IGNORECASE)
+"""More than profile ``coral`` takes out, so that "øøh" and "mhm" count as what they are."""
+
+_SEPARATED_NUMBER: Final = re.compile(r"\d[\d.]*(?:,\d+)?")
+
+
+def _each(change: Callable[[str], str]) -> Effect:
+    def effect(reference: str, hypothesis: str) -> tuple[Words, Words]:
+        return split_words(change(reference)), split_words(change(hypothesis))
+
+    return effect
+
+
+def _without_fillers(text: str) -> str:
+    return _FILLERS.sub(" ", text)
+
+
+def _with_digits(text: str) -> str:
+    text = _SEPARATED_NUMBER.sub(lambda match: match[0].replace(".", ""), text)
+    return read_number_words(text)
+
+
+def _without_case_and_punctuation(text: str) -> str:
+    return "".join(
+        " " if unicodedata.category(character)[0] in "PS" else character for character in text
+    ).lower()
+
+
+def _compounds(reference: str, hypothesis: str) -> tuple[Words, Words]:
+    return join_compounds(split_words(reference), split_words(hypothesis))
+
+
+def _all_together(reference: str, hypothesis: str) -> tuple[Words, Words]:
+    for change in (_without_fillers, _with_digits, _without_case_and_punctuation):
+        reference, hypothesis = change(reference), change(hypothesis)
+    return _compounds(reference, hypothesis)
+
+
+EFFECTS: Final[Mapping[str, Effect]] = {
+    "case and punctuation": _each(_without_case_and_punctuation),
+    "fillers (øh, hmm, mhm)": _each(_without_fillers),
+    "numerals (21, enogtyve)": _each(_with_digits),
+    "compounds written apart (særskrivning)": _compounds,
+    "all of these together": _all_together,
+}
+"""Name of the effect to how it is taken out."""

@@ -1,0 +1,245 @@
+"""Scores of one predictions file: overall and per group, with intervals.
+
+::
+
+    scores = score_predictions(read_predictions(path), by=["dialect", "age_group,gender"])
+    print(scores.overall.wer.value, scores.overall.wer.interval)
+    scores.to_pandas()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from danish_asr.metrics import ErrorCounts
+from danish_asr.predictions import Prediction
+from danish_asr.scoring.estimates import Estimate, estimate_gap, estimate_rates, group_label
+from danish_asr.scoring.scored_rows import COUNT_COLUMNS, GroupKey, GroupSums, score_rows
+from danish_asr.scoring.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_BY: Final = ("dialect", "age_group", "gender")
+"""Groupings that are reported when none is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScore:
+    """The errors of all scored rows that share the values of a grouping's columns."""
+
+    columns: tuple[str, ...]
+    values: GroupKey
+    speakers: int
+    errors: ErrorCounts
+    wer: Estimate
+    cer: Estimate
+
+    @property
+    def label(self) -> str:
+        """The values for people to read."""
+        return group_label(self.values)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether all its values are known."""
+        return all(value is not None for value in self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "group": dict(zip(self.columns, self.values, strict=True)),
+            "rows": self.errors.rows,
+            "speakers": self.speakers,
+            "wer": self.wer.to_dict(),
+            "cer": self.cer.to_dict(),
+            "words": asdict(self.errors.words),
+            "characters": asdict(self.errors.characters),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far the group with the highest WER is from the one with the lowest.
+
+    Groups without a name or without a word of reference do not take part. The interval knows
+    nothing of the search for the worst and the best, so read it as a description.
+    """
+
+    worst: str
+    best: str
+    difference: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"worst": self.worst, "best": self.best, "difference": self.difference.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The scores of all groups of one grouping; ``gap`` is None where no two named ones differ."""
+
+    columns: tuple[str, ...]
+    groups: tuple[GroupScore, ...]
+    gap: Gap | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "groups": [group.to_dict() for group in self.groups],
+            "gap": self.gap.to_dict() if self.gap else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """All scores of a predictions file, with everything that is needed to compare them.
+
+    ``left_out`` counts the rows that the row filter removed, by reason. ``rows_in_split`` is None
+    where nothing tells how many rows the split has.
+    """
+
+    settings: Settings
+    rows_in_file: int
+    rows_in_split: int | None
+    left_out: Mapping[str, int]
+    overall: GroupScore
+    groupings: Mapping[str, Grouping]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the file holds fewer rows than the split."""
+        return self.rows_in_split is not None and self.rows_in_file < self.rows_in_split
+
+    def only(self, names: Iterable[str]) -> Scores:
+        """Return the same scores with the named groupings alone."""
+        return replace(self, groupings={name: self.groupings[name] for name in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, as ``scores.json`` holds it."""
+        return {
+            "settings": self.settings.to_dict(),
+            "rows": {
+                "scored": self.overall.errors.rows,
+                "in_file": self.rows_in_file,
+                "in_split": self.rows_in_split,
+                "left_out": dict(self.left_out),
+                "partial": self.is_partial,
+            },
+            "overall": self.overall.to_dict(),
+            "groupings": {name: grouping.to_dict() for name, grouping in self.groupings.items()},
+        }
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return one flat line per group, the first being all rows; none without its settings."""
+        named = [("all", self.overall)]
+        named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
+        about = {
+            "profile": self.settings.profile,
+            "profile_version": self.settings.profile_version,
+            "row_filter": self.settings.row_filter,
+            "denominator": self.settings.denominator,
+        }
+        return [_line(name, group) | about for name, group in named]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `lines` as a data frame."""
+        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
+
+        return pd.DataFrame(self.lines())
+
+
+def score_predictions(
+    predictions: Iterable[Prediction],
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    settings: Settings | None = None,
+    rows_in_split: int | None = None,
+) -> Scores:
+    """Score rows; each element of ``by`` is a column or a product of columns ("age_group,gender").
+
+    Raises:
+        ConfigError: There is no such profile, row filter or column.
+        PredictionsError: Passed on from ``predictions``.
+    """
+    settings = settings or Settings()
+    columns_of = {name: grouping_columns(name) for name in by}
+    rows = score_rows(
+        predictions,
+        columns=[column for columns in columns_of.values() for column in columns],
+        profile=settings.profile,
+        row_filter=settings.row_filter,
+        remove_fillers=settings.remove_fillers,
+    )
+    nobody = GroupSums((), (), np.zeros((0, COUNT_COLUMNS), np.int64))
+    return Scores(
+        settings=settings,
+        rows_in_file=rows.rows_in_file,
+        rows_in_split=rows_in_split,
+        left_out=rows.left_out,
+        overall=_score_group((), next(iter(rows.groups(())), nobody), settings),
+        groupings={
+            name: _score_grouping(columns, rows.groups(columns), settings)
+            for name, columns in columns_of.items()
+        },
+    )
+
+
+def grouping_columns(name: str) -> tuple[str, ...]:
+    """Return the columns of a grouping's name, e.g. of ``"age_group,gender"``."""
+    return tuple(dict.fromkeys(column.strip() for column in name.split(",")))
+
+
+def _score_grouping(
+    columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
+) -> Grouping:
+    scores = tuple(_score_group(columns, group, settings) for group in groups)
+    return Grouping(columns, scores, _gap(groups, scores, settings))
+
+
+def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
+    wer, cer = estimate_rates(group, settings)
+    return GroupScore(
+        columns=columns,
+        values=group.values,
+        speakers=group.known_speakers,
+        errors=group.errors,
+        wer=wer,
+        cer=cer,
+    )
+
+
+def _gap(
+    groups: Sequence[GroupSums], scores: Sequence[GroupScore], settings: Settings
+) -> Gap | None:
+    named = [
+        (score.wer.value, index)
+        for index, score in enumerate(scores)
+        if score.is_named and score.errors.words.reference_length
+    ]
+    if not named or min(named)[0] == max(named)[0]:
+        return None
+    best, worst = min(named)[1], max(named)[1]
+    difference = estimate_gap(groups[worst], groups[best], settings)
+    return Gap(scores[worst].label, scores[best].label, difference)
+
+
+def _line(name: str, group: GroupScore) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "grouping": name,
+        "group": group.label,
+        "rows": group.errors.rows,
+        "speakers": group.speakers,
+        "words": group.errors.words.reference_length,
+    }
+    for measure, estimate in (("wer", group.wer), ("cer", group.cer)):
+        bounds = estimate.interval.to_dict()
+        line[measure] = estimate.value
+        line[f"{measure}_low"] = bounds.get("low")
+        line[f"{measure}_high"] = bounds.get("high")
+    line["not_resolvable"] = group.wer.interval.to_dict().get("not_resolvable")
+    return line

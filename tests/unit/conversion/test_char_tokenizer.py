@@ -1,0 +1,65 @@
+"""The tokenizer as fairseq2 itself loads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from danish_asr import native  # noqa: F401 - before fairseq2
+from danish_asr.conversion.char_tokenizer import SPECIAL_SYMBOLS, build_char_tokenizer
+from tests.fairseq2_context import fairseq2_context
+
+from fairseq2.data.tokenizers import Tokenizer  # isort: skip
+from fairseq2.data.tokenizers.char import load_char_tokenizer  # isort: skip
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyzæøåABCÆØÅ0123456789%,.é"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    fairseq2_context()
+    path = tmp_path_factory.mktemp("tokenizer") / "char.model"
+    path.write_bytes(build_char_tokenizer(ALPHABET))
+    return load_char_tokenizer(path, None)
+
+
+def test_special_symbols_stand_where_fairseq_has_them(tokenizer: Tokenizer) -> None:
+    info = tokenizer.vocab_info
+    assert (info.bos_idx, info.pad_idx, info.eos_idx, info.unk_idx) == (0, 1, 2, 3)
+    assert info.size == len(SPECIAL_SYMBOLS) + 1 + len(ALPHABET)
+
+
+words = st.lists(st.text(ALPHABET, min_size=1, max_size=8), max_size=8)
+
+
+@given(words)
+def test_decoding_gives_the_text_back(tokenizer: Tokenizer, words: list[str]) -> None:
+    text = " ".join(words)
+    indices = tokenizer.create_encoder()(text)
+    assert len(indices) == len(text)
+    assert tokenizer.create_decoder()(indices) == text
+
+
+@given(st.text())
+def test_no_text_gives_the_blank_or_another_special_symbol_but_unk(
+    tokenizer: Tokenizer, text: str
+) -> None:
+    indices = tokenizer.create_encoder()(text)
+    assert not torch.isin(indices, torch.tensor([0, 1, 2], dtype=indices.dtype)).any()
+
+
+def test_an_unknown_character_is_unk(tokenizer: Tokenizer) -> None:
+    assert tokenizer.create_encoder()("ж").tolist() == [3]
+
+
+def test_the_same_characters_give_the_same_bytes() -> None:
+    assert build_char_tokenizer(ALPHABET) == build_char_tokenizer(ALPHABET[::-1] * 3)
+
+
+def test_what_does_not_print_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(build_char_tokenizer("ab\n\t\x00"))
+    assert load_char_tokenizer(tmp_path / "m", None).vocab_info.size == 4 + 1 + 2

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from danish_asr.conversion.engines import run_on_ray
+from danish_asr.conversion.shard import Job
+from danish_asr.conversion.work_units import ConvertOptions, plan_work
+from danish_asr.convert import convert
+from danish_asr.corpora import open_source
+from danish_asr.errors import MissingExtraError, SourceError
+from tests.builders import build_source, tree
+
+OPTIONS = ConvertOptions(shard_rows=8)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+def test_ray_makes_the_same_bytes_and_tells_the_same_errors(tmp_path: Path) -> None:
+    source = open_source(str(build_source(tmp_path / "in", train=40)))
+    convert(source, tmp_path / "here", name="tiny", options=OPTIONS)
+    on_ray = partial(run_on_ray, address=None, workers=2)
+    convert(source, tmp_path / "ray", name="tiny", options=OPTIONS, engine=on_ray)
+    assert tree(tmp_path / "ray") == tree(tmp_path / "here")
+
+    units = plan_work(source, OPTIONS).units
+    job = Job(source=source, root=tmp_path / "broken", options=OPTIONS)
+    for file in (tmp_path / "in").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(SourceError, match="was there when the conversion began, and is gone"):
+        list(on_ray(job, units))
+
+
+def test_ray_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    job = Job(source=open_source(str(build_source(tmp_path))), root=tmp_path, options=OPTIONS)
+    with pytest.raises(MissingExtraError, match=r"--engine ray needs the extra 'ray': pip install"):
+        list(run_on_ray(job, [], address=None, workers=1))

@@ -1,0 +1,99 @@
+"""What the errors are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.scoring import error_analysis
+from danish_asr.scoring.error_analysis import WORST, Confusion, analyse_errors
+from danish_asr.scoring.scores import score_predictions
+from danish_asr.scoring.settings import Settings
+from tests.score_rows import four_rows, heard_rows, prediction
+
+MIXED = [
+    prediction("a", "den røde hund", "den røte hund"),
+    prediction("b", "den røde hund", "den røte hunt løb"),
+    prediction("c", "øl", ""),
+]
+
+
+def test_frequent_errors_are_counted_by_kind() -> None:
+    analysis = analyse_errors(MIXED)
+    assert analysis.substitutions == (Confusion("røde", "røte", 2), Confusion("hund", "hunt", 1))
+    assert analysis.insertions == (Confusion("", "løb", 1),)
+    assert analysis.deletions == (Confusion("øl", "", 1),)
+    assert analysis.character_confusions == (Confusion("d", "t", 3),)
+    assert (analysis.rows, analysis.rows_with_errors, analysis.word_errors) == (3, 3, 5)
+
+
+def test_characters_that_are_missing_or_added_have_an_empty_side() -> None:
+    analysis = analyse_errors([prediction("a", "hest bog", "het bogs")])
+    assert analysis.character_confusions == (Confusion("", "s", 1), Confusion("s", "", 1))
+
+
+@pytest.mark.parametrize("profile", ["raw", "coral", "rye"])
+def test_the_errors_are_those_of_the_scores(profile: str) -> None:
+    settings = Settings(profile=profile, row_filter="coral")
+    analysis = analyse_errors(heard_rows(400), settings=settings)
+    scores = score_predictions(heard_rows(400), by=[], settings=settings)
+    assert analysis.word_errors == scores.overall.errors.words.errors
+    assert analysis.rows == scores.overall.errors.rows
+    own = [effect for effect in analysis.effects if effect.profile == profile]
+    assert {effect.errors for effect in own} == {analysis.word_errors}
+
+
+def test_effects_on_the_raw_text_are_its_own_errors() -> None:
+    rows = list(heard_rows(200))
+    raw = sum((count_errors(row.reference, row.hypothesis) for row in rows), ErrorCounts())
+    analysis = analyse_errors(rows)
+    shares = {effect.effect: effect for effect in analysis.effects if effect.profile == "raw"}
+    assert {effect.errors for effect in shares.values()} == {raw.words.errors}
+    assert shares["case and punctuation"].share > 0.1
+    assert shares["all of these together"].share >= max(
+        effect.share for effect in shares.values() if effect.effect != "all of these together"
+    )
+
+
+def test_the_worst_utterances_come_first_with_their_words_aligned() -> None:
+    worst = analyse_errors(four_rows()).worst
+    assert [utterance.id for utterance in worst] == ["c", "d", "b"]
+    assert worst[0].word_errors == worst[0].words == 4
+    assert [word.tag for word in worst[0].alignment] == ["deletion"] * 4
+    assert worst[0].dialect == "Bornholmsk"
+
+
+def test_the_worst_of_many_are_kept() -> None:
+    rows = list(heard_rows(500))
+    analysis = analyse_errors(rows)
+    errors = sorted((len(w.alignment), w.word_errors) for w in analysis.worst)
+    assert len(errors) == WORST
+    kept = min(utterance.word_errors for utterance in analysis.worst)
+    left = {row.id for row in rows} - {utterance.id for utterance in analysis.worst}
+    others = analyse_errors([row for row in rows if row.id in left]).worst
+    assert kept >= others[0].word_errors
+
+
+def test_frequent_errors_outlast_a_flood_of_rare_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(error_analysis, "MOST_PAIRS", 50)
+    flood = [prediction(f"f{n}", f"ord{n}a", f"tal{n}b") for n in range(300)]
+    often = [prediction(f"o{n}", "hund", "hunt") for n in range(20)]
+    analysis = analyse_errors([*often, *flood])
+    assert analysis.substitutions[0] == Confusion("hund", "hunt", 20)
+    assert analysis.word_errors == 320
+
+
+def test_no_errors_leave_nothing() -> None:
+    analysis = analyse_errors([prediction("a", "Hej!", "hej")])
+    assert analysis.substitutions == ()
+    assert analysis.worst == ()
+    assert {effect.share for effect in analysis.effects if effect.profile == "coral"} == {0}
+
+
+def test_an_analysis_is_plain_data_and_data_frames() -> None:
+    analysis = analyse_errors(MIXED)
+    json.dumps(analysis.to_dict())
+    assert list(analysis.to_pandas("substitutions")["count"]) == [2, 1]
+    assert "share" in analysis.to_pandas("effects")

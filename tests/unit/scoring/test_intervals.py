@@ -1,0 +1,127 @@
+"""Intervals by resampling speakers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from danish_asr.scoring.intervals import (
+    MIN_SPEAKERS,
+    Interval,
+    expanded_tail,
+    interval,
+    p_value,
+    resampled_sums,
+    t_quantile,
+    why_not_resolvable,
+)
+from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
+
+
+def _speakers(count: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Errors and words of speakers whose WER varies log-normally around 20 %."""
+    generator = np.random.default_rng(seed)
+    words = generator.integers(200, 600, count)
+    rate = np.clip(0.2 * np.exp(generator.normal(0, 0.5, count) - 0.125), 0.01, 0.9)
+    return generator.binomial(words, rate), words
+
+
+def _samples(sums: IntArray, resamples: int, seed: int = 0) -> FloatArray:
+    generator = np.random.default_rng(seed)
+    drawn = np.concatenate(list(resampled_sums(sums, resamples, generator)))
+    return np.asarray(drawn[:, 0] / drawn[:, 1])
+
+
+def test_speaker_intervals_cover_the_truth_where_word_intervals_do_not() -> None:
+    """A word-wise normal interval claims 95 % and covers a quarter; the speaker-wise about 95 %."""
+    many = _speakers(200_000, seed=1)
+    truth = many[0].sum() / many[1].sum()
+    by_speaker = by_word = 0
+    for seed in range(200):
+        errors, words = _speakers(20, seed=1000 + seed)
+        bounds = interval(_samples(np.stack([errors, words], axis=1), 400, seed), 20)
+        by_speaker += bounds.low <= truth <= bounds.high
+        rate, total = errors.sum() / words.sum(), words.sum()
+        by_word += abs(rate - truth) <= 1.96 * np.sqrt(rate * (1 - rate) / total)
+    assert 0.88 * 200 <= by_speaker <= 200
+    assert by_word < 0.5 * 200
+
+
+def test_resampling_draws_as_many_speakers_as_there_are_in_every_chunk() -> None:
+    ones = np.ones((3000, 1), np.int64)
+    chunks = list(resampled_sums(ones, 1500, np.random.default_rng(0)))
+    assert len(chunks) > 1
+    assert {float(value) for chunk in chunks for value in chunk[:, 0]} == {3000.0}
+    assert sum(len(chunk) for chunk in chunks) == 1500
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
+    sums = np.stack(_speakers(20, seed=3), axis=1)
+    first, again, other = (interval(_samples(sums, 500, seed), 20) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "expected"),
+    # Two-sided 95 % and 99 % points from tables of Student's t.
+    [(0.975, 7, 2.3646), (0.975, 19, 2.0930), (0.975, 34, 2.0322), (0.995, 10, 3.1693)],
+)
+def test_t_quantiles_are_those_of_the_tables(
+    probability: float, freedom: int, expected: float
+) -> None:
+    assert t_quantile(probability, freedom) == pytest.approx(expected, abs=2e-3)
+
+
+def test_the_tails_are_cut_further_out_with_fewer_speakers() -> None:
+    tails = [expanded_tail(0.05, speakers) for speakers in (8, 20, 100, 10_000)]
+    assert tails == sorted(tails)
+    assert tails[-1] == pytest.approx(0.025, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "rates", "reason"),
+    [
+        ([10], [0.1], "1 speaker, 8 needed"),
+        ([10] * 7, [0.1, 0.2] * 3 + [0.3], "7 speakers, 8 needed"),
+        ([100] + [10] * 9, [0.1, 0.2] * 5, "one speaker has 53 % of the words"),
+        ([10] * 9, [0.0] * 9, "every speaker has the same value"),
+        ([10] * MIN_SPEAKERS, [0.1, 0.2] * 4, None),
+        ([0] * 9, [0.0, 1.0, 0.0] * 3, None),
+    ],
+)
+def test_too_little_evidence_is_named(
+    words: list[int], rates: list[float], reason: str | None
+) -> None:
+    assert why_not_resolvable(_group(words), np.array(rates)) == reason
+
+
+def test_unknown_speakers_give_no_interval() -> None:
+    group = replace(_group([10] * 9), speakers=(None,))
+    assert why_not_resolvable(group, np.array([0.1])) == "the speakers are unknown"
+
+
+def _group(words: list[int]) -> GroupSums:
+    """Speakers who were heard without an error."""
+    sums = np.zeros((len(words), 9), np.int64)
+    sums[:, 1] = words
+    return GroupSums((), tuple(f"speaker {number}" for number in range(len(words))), sums)
+
+
+def test_p_is_the_level_whose_interval_touches_zero() -> None:
+    differences = np.random.default_rng(0).normal(-0.02, 0.01, 5000)
+    p = p_value(differences, 20)
+    tail = expanded_tail(p, 20)
+    assert np.quantile(differences, 1 - tail) == pytest.approx(0, abs=1e-3)
+    assert 0.02 < p < 0.12
+
+
+def test_p_of_no_difference_is_one_and_of_a_clear_one_is_small_but_never_zero() -> None:
+    centred = np.random.default_rng(0).normal(0, 0.01, 5000)
+    assert p_value(centred - np.median(centred), 20) > 0.9
+    assert 0 < p_value(np.full(10_000, -0.1), 20) < 0.005
+
+
+def test_an_interval_says_its_bounds() -> None:
+    assert Interval(0.1, 0.2).to_dict() == {"low": 0.1, "high": 0.2}
