@@ -7,11 +7,10 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from danish_asr.conversion.char_tokenizer import build_char_tokenizer
 from danish_asr.files import publish, publish_text
 from danish_asr.schema import CARDS_DIR, LANGUAGE, STATISTICS_FILE, VERSION_DIR
+from danish_asr.yaml_text import to_yaml
 
 _DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 _TOKENIZER_FAMILY: Final = "char_tokenizer"
@@ -55,4 +54,4 @@ def write_cards(root: Path, name: str, characters: AbstractSet[str]) -> None:
 
 
 def _write_card(path: Path, card: Mapping[str, object]) -> None:
-    publish_text(path, yaml.safe_dump(dict(card), sort_keys=False, allow_unicode=True))
+    publish_text(path, to_yaml(card))

@@ -19,7 +19,6 @@ from typing import Final
 import pandas as pd
 import pyarrow.parquet as pq
 import sentencepiece
-import yaml
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -37,6 +36,7 @@ from danish_asr.schema import (
     STATISTICS_FILE,
     VERSION_DIR,
 )
+from danish_asr.yaml_text import from_yaml
 
 LEAKAGE: Final = ("speakers", "sentences")
 """What splits should not share."""
@@ -213,7 +213,7 @@ def _check_cards(root: Path, manifest: Manifest) -> Iterator[str]:
     if not (root / place).is_file():
         yield f"{place}: is missing"
         return
-    card = yaml.safe_load((root / place).read_text(encoding="utf-8"))
+    card = from_yaml((root / place).read_text(encoding="utf-8"))
     data = (card.get("dataset_config") or {}).get("data")
     if card.get("name") != manifest.name:
         yield f"{place}: is the card of {card.get('name')}, not of {manifest.name}"

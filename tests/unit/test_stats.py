@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from danish_asr.stats import write_cards, write_statistics
+from danish_asr.yaml_text import from_yaml
 from tests.builders import build_dataset
 
 LOAD = """
@@ -33,7 +33,7 @@ def test_there_is_one_row_per_corpus(tmp_path: Path) -> None:
 
 def test_the_card_names_family_place_and_tokenizer(tmp_path: Path) -> None:
     write_cards(tmp_path, "tiny", set("abc"))
-    card = yaml.safe_load((tmp_path / "cards" / "tiny.yaml").read_text())
+    card = from_yaml((tmp_path / "cards" / "tiny.yaml").read_text())
     assert card == {
         "name": "tiny",
         "dataset_family": "mixture_parquet_asr_dataset",
@@ -45,7 +45,7 @@ def test_the_card_names_family_place_and_tokenizer(tmp_path: Path) -> None:
 def test_the_path_in_the_card_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_cards(Path("ds"), "tiny", set("abc"))
-    card = yaml.safe_load((tmp_path / "ds" / "cards" / "tiny.yaml").read_text())
+    card = from_yaml((tmp_path / "ds" / "cards" / "tiny.yaml").read_text())
     assert card["dataset_config"]["data"] == str(tmp_path.resolve() / "ds" / "version=0")
 
 

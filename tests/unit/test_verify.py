@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from danish_asr.conversion.work_units import ConvertOptions
 from danish_asr.convert import convert
@@ -18,6 +17,7 @@ from danish_asr.corpora import open_source
 from danish_asr.errors import DatasetError
 from danish_asr.schema import UTTERANCE_SCHEMA
 from danish_asr.verify import verify, verify_command
+from danish_asr.yaml_text import from_yaml, to_yaml
 from tests.builders import coral_row, tone, write_parquet
 
 TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
@@ -97,9 +97,9 @@ def copy_shard(root: Path) -> None:
 
 
 def edit_card(root: Path) -> None:
-    card = yaml.safe_load((root / "cards" / "tiny.yaml").read_text())
+    card = from_yaml((root / "cards" / "tiny.yaml").read_text())
     card["dataset_config"]["data"] = "/elsewhere"
-    (root / "cards" / "tiny.yaml").write_text(yaml.safe_dump(card))
+    (root / "cards" / "tiny.yaml").write_text(to_yaml(card))
 
 
 def edit_hours(root: Path) -> None:

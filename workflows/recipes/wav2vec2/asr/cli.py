@@ -19,6 +19,7 @@ from fairseq2.utils.argparse import ConfigAction
 
 from danish_asr.dataset import NO_EFFECT
 from danish_asr.errors import DanishAsrError
+from danish_asr.yaml_text import to_yaml
 
 from .assets import resolve, tokenizer_card
 from .checkpoints import fit_to_world
@@ -26,7 +27,7 @@ from .config import AsrConfig
 from .environment import write_environment
 from .eval.selection import select
 from .finished_model import write_model_card
-from .loading import Tree, flatten, merge, read_yaml, structure, to_yaml, unstructure
+from .loading import Tree, flatten, merge, read_yaml, structure, unstructure
 from .run_directory import check_continuation, trim_metrics
 from .trainer import STOPPED
 

@@ -21,8 +21,9 @@ from fairseq2.logging import log
 
 from danish_asr.files import publish_text
 from danish_asr.schema import CARDS_DIR
+from danish_asr.yaml_text import to_yaml
 
-from .loading import Tree, read_yaml, to_yaml
+from .loading import Tree, read_yaml
 from .run_directory import CHECKPOINTS, MODEL_CARD, best_step
 
 TOKENIZER_FILE: Final = "tokenizer.model"

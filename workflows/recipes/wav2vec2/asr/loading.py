@@ -8,7 +8,6 @@ so that the rules between values can be checked in the same pass.
 from __future__ import annotations
 
 import difflib
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -39,10 +38,9 @@ from fairseq2.utils.config import (
 )
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.validation import StandardObjectValidator, ValidationError, ValidationResult
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from danish_asr.errors import ConfigError
+from danish_asr.yaml_text import YAMLError, from_yaml
 
 ConfigT = TypeVar("ConfigT")
 
@@ -72,7 +70,7 @@ def read_yaml(file: Path) -> Tree:
         ConfigError: There is no such file, it is no YAML, or it holds no mapping.
     """
     try:
-        content = YAML(typ="safe", pure=True).load(io.StringIO(file.read_text(encoding="utf-8")))
+        content = from_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
     except YAMLError as error:
@@ -234,13 +232,6 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from flatten(value, path)
         else:
             yield path, value
-
-
-def to_yaml(tree: Mapping[str, Any]) -> str:
-    """Return a mapping as YAML."""
-    text = io.StringIO()
-    YAML(typ="safe", pure=True).dump(dict(tree), text)
-    return text.getvalue()
 
 
 def unstructure(config: object) -> Tree:

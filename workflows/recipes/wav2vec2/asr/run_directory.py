@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text
+from danish_asr.yaml_text import to_yaml
 
-from .loading import flatten, read_yaml, to_yaml
+from .loading import flatten, read_yaml
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"

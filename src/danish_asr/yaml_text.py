@@ -1,0 +1,30 @@
+"""YAML as fairseq2 reads it (YAML 1.2, where ``1e-05`` is a number), to and from text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+__all__ = ["YAMLError", "from_yaml", "to_yaml"]
+
+
+def from_yaml(text: str) -> Any:
+    """Return what a YAML text holds, in plain dicts, lists and values.
+
+    Raises:
+        YAMLError: It is no YAML.
+    """
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def to_yaml(tree: Mapping[str, Any]) -> str:
+    """Return a mapping as YAML, its keys in their order and its lines unbroken."""
+    yaml = YAML(pure=True)
+    yaml.width = 1 << 20  # a folded path is still one path, but nobody reads it as one
+    text = io.StringIO()
+    yaml.dump(dict(tree), text)
+    return text.getvalue()
