@@ -41,7 +41,7 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
     Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
     time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
-    args = _parse(arguments, "Train a CTC model on Danish speech.")
+    args = _parse(arguments, "asr", "Train a CTC model on Danish speech.")
     with _errors_as_messages():
         tree = _tree(args)
         config = structure(AsrConfig, tree, where=_where(args))
@@ -75,7 +75,7 @@ def eval_main(
 
     Exits with status 0 when every row is scored, 2 when the configuration is refused, 1 otherwise.
     """
-    args = _parse(arguments, "Score a split and write predictions.jsonl.")
+    args = _parse(arguments, "asr.eval.recipe", "Score a split and write predictions.jsonl.")
     with _errors_as_messages():
         tree = _tree(args)
         selection = select(args.output_dir or Path(), tree, where=_where(args))
@@ -87,8 +87,12 @@ def eval_main(
         evaluate(recipe(selection.step), config, selection.output_dir)
 
 
-def _parse(arguments: Sequence[str] | None, description: str) -> Namespace:
-    parser = ArgumentParser(description=description, allow_abbrev=False)
+def _parse(arguments: Sequence[str] | None, module: str, description: str) -> Namespace:
+    parser = ArgumentParser(
+        prog=f"python -m workflows.recipes.wav2vec2.{module}",
+        description=description,
+        allow_abbrev=False,
+    )
     parser.add_argument(
         "output_dir",
         type=Path,
