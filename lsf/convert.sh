@@ -49,6 +49,7 @@ case $part in
 esac
 
 enter
+output=$ASR_DATA
 say "converting $ASR_SOURCE to $ASR_DATA, part $part of $ASR_SHARDS"
 # Conversion has nothing to save: it is killed, and what it finished is not done again.
 on_warning=TERM

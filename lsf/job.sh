@@ -12,6 +12,7 @@ ASR_HOME=$(cd "$ASR_HOME" && pwd)
 . "$ASR_HOME/lsf/site.env"
 
 on_warning=USR2 # the signal that asks a command to save and stop
+output=$ASR_RUN  # where its work is
 
 dry_run=no
 if [ "${1:-}" = --dry-run ]; then
@@ -144,18 +145,20 @@ work() {
   esac
 }
 
-# submit_again NAME SCRIPT ARGUMENT...: another job goes on where this one stopped, if it may.
+# submit_again NAME SCRIPT ARGUMENT...: another job goes on with `output` where this one stopped, if it may.
 submit_again() {
   local try=${ASR_TRY:-1}
   if [ "$try" -ge "$ASR_TRIES" ]; then
-    say "stopped at try $try of $ASR_TRIES and not submitted again; ASR_TRIES allows more"
+    say "stopped at try $try of $ASR_TRIES and not submitted again; $output is safe, and the same" \
+      "command continues it"
     exit 75
   fi
   export ASR_TRY=$((try + 1))
   unset ASR_AFTER # what this one waited for is done
   submit "$@"
   handed_on_to "$submitted"
-  say "saved before the wall time; job $submitted goes on (try $ASR_TRY of $ASR_TRIES)"
+  say "stopped before the wall time; $output is safe, and job $submitted continues it" \
+    "(try $ASR_TRY of $ASR_TRIES)"
 }
 
 # A job that handed its work on ends well, so that LSF releases what waits for it with -w "done(..)".

@@ -38,6 +38,7 @@ wait_for_successors train train.sh "$@"
 
 enter
 recipe_config
+
 say "training in $ASR_RUN, try ${ASR_TRY:-1} of $ASR_TRIES"
 # The budget stands in for a warning that does not come.
 budget=$(($(minutes "$ASR_WALL") - ASR_WARN / 2))

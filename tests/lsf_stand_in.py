@@ -102,6 +102,17 @@ class Lsf:
         options: dict[str, Any] = _read(self.root, job)["options"]
         return options
 
+    def status(self, job: int) -> int:
+        """What a job that failed exited with."""
+        return int(_state_file(self.root, job, 0).read_text().split()[1])
+
+    def wait_for(self, file: Path, seconds: float = 60) -> None:
+        """Wait until a job has written a file."""
+        deadline = time.monotonic() + seconds
+        while not file.is_file():
+            assert time.monotonic() < deadline, f"{file} does not come\n{self.logs()}"
+            time.sleep(0.05)
+
     def logs(self) -> str:
         """What all jobs have printed."""
         records = {job: _read(self.root, job) for job in self.jobs()}
@@ -124,11 +135,11 @@ def state_of(root: Path, job: int) -> str:
 
 
 def bsub(root: Path, arguments: Sequence[str]) -> int:
-    options, command = _parse(arguments)
+    options, command = parse_options(arguments)
     script = "" if command else sys.stdin.read()
     if not script and not command:
         raise SystemExit("bsub: no command")
-    embedded, rest = _parse(_directives(script))
+    embedded, rest = parse_options(parse_directives(script))
     if rest:
         raise SystemExit(f"bsub: #BSUB with a command: {rest}")
     options = {"J": "job", "q": "default", "n": "1", "W": "15", **embedded, **options}
@@ -160,7 +171,7 @@ def bsub(root: Path, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _directives(script: str) -> list[str]:
+def parse_directives(script: str) -> list[str]:
     """The options in a script: LSF reads them in comments before the first command."""
     found: list[str] = []
     for line in script.splitlines():
@@ -173,7 +184,7 @@ def _directives(script: str) -> list[str]:
     return found
 
 
-def _parse(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def parse_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     options: dict[str, Any] = {}
     words = list(arguments)
     while words and words[0].startswith("-"):
@@ -281,7 +292,7 @@ class Element:
     def _has_come_far_enough(self) -> bool:
         file = Path(self._environment["LSF_WARN_FILE"])
         lines = int(self._environment["LSF_WARN_LINES"])
-        once = self._root / f"warned.{self._options['J']}"
+        once = self._root / f"warned.{file.as_posix().replace('/', '_')}"
         if once.exists() or not file.is_file() or len(file.read_text().splitlines()) < lines:
             return False
         once.touch()

@@ -236,6 +236,22 @@ def demo(
     run_demo(root, overrides=config or [])
 
 
+@app.command()
+def doctor(
+    config: Annotated[Path | None, typer.Option(help="A training configuration.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="OUTDIR of the run; default: $ASR_RUN, or here.")
+    ] = None,
+    scripts: Annotated[Path, typer.Option(help="The scripts that go to LSF.")] = Path("lsf"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print findings as JSON.")] = False,
+) -> None:
+    """Find what would break a run before it waits in the queue; exit 1 if something would."""
+    from danish_asr.doctor import doctor as examine  # noqa: PLC0415 - only this command
+
+    if not examine(config, run=run, scripts_dir=scripts, as_json=as_json):
+        raise typer.Exit(1)
+
+
 def main() -> None:
     """Run the command; what the user can mend is told without a traceback, with status 1."""
     run(app)

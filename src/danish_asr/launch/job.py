@@ -79,9 +79,9 @@ class Job:
         with ExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             if self._args.trace is not None:
-                file = self._args.trace / f"{os.environ.get('LSB_JOBID', 'local')}.{self._name}"
+                file = self._args.trace / f"{_job_id()}.{self._name}.jsonl"
                 seconds = self._args.trace_seconds
-                stack.enter_context(Trace(file.with_suffix(".jsonl"), self._name, seconds=seconds))
+                stack.enter_context(Trace(file, self._name, seconds=seconds))
             others = self._start_others(stack) if self._args.node == 0 else []
             statuses = directory / "statuses"
             statuses.mkdir()
@@ -104,14 +104,7 @@ class Job:
             *("--nproc-per-node", str(processes), "--max-restarts", "0"),
             *("-m", "danish_asr.launch.worker", self._args.module, *self._args.arguments),
         ]
-        # What is ignored stays ignored in the children, until the recipe installs its handlers: a
-        # warning that comes while they load their libraries must not kill them.
-        previous = {number: signal.signal(number, signal.SIG_IGN) for number in WARNINGS}
-        try:
-            return subprocess.Popen(command, env=environment)  # noqa: S603 - our own module
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        return _start(command, environment)
 
     def _meeting_point(self) -> list[str]:
         if len(self._hosts) == 1:
@@ -136,20 +129,18 @@ class Job:
             options += ["--trace", str(args.trace), "--trace-seconds", str(args.trace_seconds)]
         command = [sys.executable, "-m", "danish_asr.launch", *options, args.module]
         lines = [
+            "trap '' " + " ".join(number.name for number in WARNINGS),
             *(f"export {name}={shlex.quote(value)}" for name, value in _shared_environment()),
             f"cd {shlex.quote(str(Path.cwd()))}",
             f"exec {shlex.join([*command, *args.arguments])}",
         ]
         folder = (args.trace or Path.cwd()).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        script = folder / f"{os.environ.get('LSB_JOBID', 'local')}.node-{node}.sh"
+        script = folder / f"{_job_id()}.node-{node}.sh"
         script.touch(mode=0o700)  # first, because an environment may hold a token
         stack.callback(script.unlink, missing_ok=True)
         script.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return subprocess.Popen(  # noqa: S603 - LSF's own command
-            ["blaunch", self._hosts[node], "bash", str(script)],  # noqa: S607
-            start_new_session=True,
-        )
+        return _start(["blaunch", self._hosts[node], "bash", str(script)], dict(os.environ))
 
     def _wait(
         self, local: subprocess.Popen[bytes], others: Sequence[subprocess.Popen[bytes]]
@@ -189,6 +180,24 @@ class Job:
         failures = [code for code in (mine, *(p.returncode for p in others)) if code]
         failures.sort(key=lambda code: code == STOPPED)
         return failures[0] if failures else 0
+
+
+def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process that ignores warnings until it has handlers of its own.
+
+    What is ignored stays ignored in all that it starts. So a warning that comes while the recipe
+    loads its libraries does not kill it, and none kills ``torchrun``.
+    """
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in WARNINGS}
+    try:
+        return subprocess.Popen(command, env=environment)  # noqa: S603 - torchrun or blaunch
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _job_id() -> str:
+    return os.environ.get("LSB_JOBID", "local")
 
 
 def _shared_environment() -> list[tuple[str, str]]:

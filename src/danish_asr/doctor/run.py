@@ -1,0 +1,158 @@
+"""What a configuration names: cards, tokenizer, dataset; and how much it will write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow.parquet as pq
+
+from danish_asr import native  # noqa: F401 - before fairseq2
+from danish_asr.conversion.manifest import Manifest, read_manifest
+from danish_asr.conversion.verify_shard import check_shard
+from danish_asr.doctor.finding import Finding, error, ok
+from danish_asr.errors import ConfigError, DanishAsrError
+from danish_asr.schema import CARDS_DIR, STATISTICS_FILE
+
+if TYPE_CHECKING:
+    from workflows.recipes.wav2vec2.asr.config import AsrConfig
+
+BYTES_PER_PARAMETER: Final = 4 + 8
+"""Weights in fp32 and AdamW's two moments, as a checkpoint holds them."""
+
+DECODED_ROWS: Final = 5
+"""Rows of one shard of each split whose audio is decoded; `danish-asr verify` decodes all."""
+
+
+def read_config(file: Path) -> AsrConfig:
+    """Read a training configuration.
+
+    Raises:
+        ConfigError: It has faults; all are told.
+    """
+    from workflows.recipes.wav2vec2.asr.config import AsrConfig  # noqa: PLC0415 - slow
+    from workflows.recipes.wav2vec2.asr.loading import read_yaml, structure  # noqa: PLC0415
+
+    return structure(AsrConfig, read_yaml(file), where=str(file))
+
+
+def check_names(config: AsrConfig, *, where: str) -> Iterator[Finding]:
+    """Model, dataset and tokenizer have cards, and the model's head fits the tokenizer."""
+    from workflows.recipes.wav2vec2.asr.assets import resolve  # noqa: PLC0415 - slow
+
+    mend = "name one that is known, or say where its card is: $DANISH_ASR_ASSETS"
+    try:
+        resolved = resolve(config, where=where)
+    except ConfigError as faults:
+        for fault in faults.faults:
+            yield error("cards", fault, mend)
+        return
+    except DanishAsrError as problem:
+        yield error("cards", str(problem), "see there")
+        return
+    model = config.model.name or config.model.arch
+    yield ok("cards", f"model {model}, dataset {config.dataset.name or 'by path'}")
+    yield ok("tokenizer", f"{resolved.tokenizer.name or resolved.tokenizer.path} fits {model}")
+
+
+def check_dataset(config: AsrConfig) -> Iterator[Finding]:
+    """The dataset is complete by its manifest, and some of its audio can be decoded."""
+    root = _dataset_root(config)
+    if root is None:
+        return
+    mend = "danish-asr convert completes it; danish-asr verify tells all its faults"
+    try:
+        manifest = read_manifest(root)
+    except DanishAsrError as problem:
+        yield error("dataset", str(problem), mend)
+        return
+    faults = [*_missing(root, manifest), *_faults_of_some_shards(root, manifest)]
+    for fault in faults:
+        yield error("dataset", f"{root}: {fault}", mend)
+    if not faults:
+        yield ok(
+            "dataset",
+            f"{root}: {manifest.rows:,} rows, {manifest.hours:.1f} h, complete by its manifest",
+        )
+
+
+def bytes_of_checkpoints(config: AsrConfig) -> int | None:
+    """Return how much a run keeps at most, and the checkpoint it is writing; None if unknown.
+
+    That is weights and optimizer of the best and the newest ones, if the regime limits them, else
+    of all.
+    """
+    parameters = _parameters(config)
+    if parameters is None:
+        return None
+    regime = config.regime
+    best, last = regime.keep_best_n_checkpoints, regime.keep_last_n_checkpoints
+    if best is None and last is None:
+        every = regime.checkpoint_every_n_steps or regime.num_steps or 1
+        kept = (regime.num_steps or every) // every
+    else:
+        kept = (best or 0) + (last or 0)
+    return parameters * BYTES_PER_PARAMETER * (kept + 1)
+
+
+def wants_bf16(config: AsrConfig) -> bool:
+    """Whether training or evaluation computes in bf16."""
+    import torch  # noqa: PLC0415 - slow
+
+    mixed, evaluator = config.trainer.mixed_precision, config.evaluator
+    return (mixed.mode != "off" and mixed.dtype == torch.bfloat16) or (
+        evaluator.amp and evaluator.amp_dtype == torch.bfloat16
+    )
+
+
+def _dataset_root(config: AsrConfig) -> Path | None:
+    """The built dataset that the configuration names; None if it has no card or is a manifest."""
+    from workflows.recipes.wav2vec2.asr.assets import Assets  # noqa: PLC0415 - slow
+
+    card = config.dataset.name and Assets(config).find("", config.dataset.name, "dataset", [])
+    if not card or config.dataset.storage_mode.value != "MIXTURE_PARQUET":
+        return None
+    version = Path(cast(dict[str, str], card.field("dataset_config").value)["data"])
+    return version.parent if version.name.startswith("version=") else version
+
+
+def _missing(root: Path, manifest: Manifest) -> Iterator[str]:
+    for entry in manifest.shards:
+        file = root / entry.path
+        if not file.is_file():
+            yield f"{entry.path} is missing"
+        elif (rows := pq.ParquetFile(file).metadata.num_rows) != entry.rows:
+            yield f"{entry.path} has {rows} rows, the manifest says {entry.rows}"
+    for name in (STATISTICS_FILE, f"{CARDS_DIR}/{manifest.name}.yaml"):
+        if not (root / name).is_file():
+            yield f"{name} is missing"
+
+
+def _faults_of_some_shards(root: Path, manifest: Manifest) -> Iterator[str]:
+    one_of_each = {Path(entry.path).parent: entry for entry in manifest.shards}
+    for entry in one_of_each.values():
+        if (root / entry.path).is_file():
+            yield from check_shard(root, entry, DECODED_ROWS).faults
+
+
+def _parameters(config: AsrConfig) -> int | None:
+    import torch  # noqa: PLC0415
+    from fairseq2.device import CPU  # noqa: PLC0415 - slow
+    from fairseq2.gang import create_fake_gangs  # noqa: PLC0415
+    from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig  # noqa: PLC0415
+
+    from workflows.recipes.wav2vec2.asr.assets import Assets  # noqa: PLC0415
+
+    assets, section = Assets(config), config.model
+    if section.name:
+        card = assets.find("", section.name, "model", [])
+        family = card and assets.model_family(card.field("model_family").as_(str))
+        model = family.get_model_config(card) if card and family else None
+    else:
+        family = assets.model_family(section.family or "")
+        model = family.maybe_get_arch_config(section.arch) if family and section.arch else None
+    if not family or not isinstance(model, Wav2Vec2AsrConfig):
+        return None
+    module = family.create_new_model(model, create_fake_gangs(CPU), torch.float32, meta=True)
+    return sum(parameter.numel() for parameter in module.parameters())
