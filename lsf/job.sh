@@ -90,10 +90,6 @@ enter() { # go to the checkout with everything that a job needs
   [ -x "$ASR_VENV/bin/danish-asr" ] ||
     die "no danish-asr in $ASR_VENV; run \`make setup\` in $ASR_HOME, or set ASR_VENV"
   export PATH PYTHONUNBUFFERED=1
-  export HF_HOME="${HF_HOME:-$ASR_CACHE/huggingface}"
-  export FAIRSEQ2_CACHE_DIR="${FAIRSEQ2_CACHE_DIR:-$ASR_CACHE/fairseq2}"
-  export TMPDIR="$ASR_CACHE/tmp"
-  export DANISH_ASR_ASSETS="$ASR_DATA/cards${DANISH_ASR_ASSETS:+:$DANISH_ASR_ASSETS}"
   mkdir -p "$HF_HOME" "$FAIRSEQ2_CACHE_DIR" "$TMPDIR" "$ASR_LOGS"
   rm -f "$ASR_LOGS/handed-on/$(this_job)" # LSF counts jobs anew some day
 }

@@ -47,8 +47,8 @@ def check_room(run: Path, needed: int) -> Iterator[Finding]:
         yield error("room", f"{folder} cannot be written to", "choose another OUTDIR (ASR_RUN)")
     elif free < needed:
         yield error("room", found, mend)
-    elif (refusal := _refusal(folder, needed)) is not None:
-        yield error("quota", f"{needed / GIB:.2f} GiB cannot be reserved: {refusal}", mend)
+    elif (reason := refusal(folder, needed)) is not None:
+        yield error("quota", f"{needed / GIB:.2f} GiB cannot be reserved: {reason}", mend)
     else:
         yield ok("room", found)
 
@@ -81,13 +81,8 @@ def check_caches(
             yield ok(f"cache {name}", str(place))
 
 
-def _existing(path: Path) -> Path:
-    path = path.expanduser().resolve()
-    return next(folder for folder in [path, *path.parents] if folder.is_dir())
-
-
-def _refusal(folder: Path, needed: int) -> str | None:
-    """Why so much space cannot be reserved; None if it can, or if nobody can tell."""
+def refusal(folder: Path, needed: int) -> str | None:
+    """Return why so much space cannot be reserved; None if it can, or if nobody can tell."""
     libc = ctypes.CDLL(None, use_errno=True)
     with tempfile.TemporaryFile(dir=folder) as file:
         # Not os.posix_fallocate, which writes every block where the file system cannot reserve.
@@ -96,3 +91,8 @@ def _refusal(folder: Path, needed: int) -> str | None:
             return None
         number = ctypes.get_errno()
     return os.strerror(number) if number in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} else None
+
+
+def _existing(path: Path) -> Path:
+    path = path.expanduser().resolve()
+    return next(folder for folder in [path, *path.parents] if folder.is_dir())

@@ -41,7 +41,10 @@ def check_names(config: AsrConfig, *, where: str) -> Iterator[Finding]:
     """Model, dataset and tokenizer have cards, and the model's head fits the tokenizer."""
     from workflows.recipes.wav2vec2.asr.assets import resolve  # noqa: PLC0415 - slow
 
-    mend = "name one that is known, or say where its card is: $DANISH_ASR_ASSETS"
+    mend = (
+        "name one that is known; danish-asr convert writes the card of a dataset, and "
+        "$DANISH_ASR_ASSETS says where cards are"
+    )
     try:
         resolved = resolve(config, where=where)
     except ConfigError as faults:
