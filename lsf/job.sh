@@ -61,7 +61,7 @@ submit() {
     printf '<<END\n%s\nEND\n' "$body"
     return
   fi
-  command -v bsub >/dev/null || die "there is no bsub here; log in to the cluster, or see --dry-run"
+  command -v bsub >/dev/null || die "there is no bsub on this host; log in to the cluster, or see --dry-run"
   mkdir -p "$ASR_LOGS"
   answer=$(bsub "${options[@]}" <<<"$body") || die "bsub refused the job $name"
   submitted=$(sed -n 's/.*Job <\([0-9][0-9]*\)>.*/\1/p' <<<"$answer")

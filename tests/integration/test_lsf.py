@@ -285,7 +285,7 @@ def test_what_cannot_be_submitted_is_said(lsf: Lsf, tmp_path: Path) -> None:
         [SCRIPTS / "train.sh"], env=environment, capture_output=True, text=True, check=False
     )
     assert told.returncode == 2
-    assert "there is no bsub here; log in to the cluster, or see --dry-run" in told.stderr
+    assert "there is no bsub on this host; log in to the cluster, or see --dry-run" in told.stderr
 
 
 def test_shellcheck_has_nothing_to_say() -> None:
