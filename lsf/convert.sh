@@ -48,8 +48,8 @@ case $part in
     ;;
 esac
 
-enter
 output=$ASR_DATA
+enter
 say "converting $ASR_SOURCE to $ASR_DATA, part $part of $ASR_SHARDS"
 # Conversion has nothing to save: it is killed, and what it finished is not done again.
 on_warning=TERM
@@ -61,6 +61,5 @@ case $outcome in
     export ASR_PART=$part
     submit_again "$name" convert.sh "$@"
     ;;
-  ended) say "ended by a signal, not submitted again; lsf/convert.sh continues" && exit 143 ;;
-  failed) say "failed with status $status, not submitted again; the reason stands above" && exit "$status" ;;
+  *) give_up ;;
 esac

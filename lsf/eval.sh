@@ -41,10 +41,7 @@ say "evaluating $ASR_RUN"
 started=$(mktemp)
 work python -m danish_asr.launch --processes "$ASR_GPUS" --trace "$ASR_RUN/trace" \
   workflows.recipes.wav2vec2.asr.eval.recipe "$ASR_RUN" "${recipe_arguments[@]}" "$@"
-if [ "$outcome" != finished ]; then
-  say "$outcome with status $status; the reason stands above, or ASR_EVAL_WALL is too short"
-  exit $((status == 0 ? 143 : status))
-fi
+if [ "$outcome" != finished ]; then give_up; fi
 find "$ASR_RUN/eval" -name predictions.jsonl -newer "$started" | while read -r predictions; do
   danish-asr score "$predictions" --run "$ASR_RUN" --dataset "$ASR_DATA"
   say "done: the report is ${predictions%/*}/report.html"

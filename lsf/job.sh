@@ -12,7 +12,7 @@ ASR_HOME=$(cd "$ASR_HOME" && pwd)
 . "$ASR_HOME/lsf/site.env"
 
 on_warning=USR2 # the signal that asks a command to save and stop
-output=$ASR_RUN  # where its work is
+output=$ASR_RUN # where its work is
 
 dry_run=no
 if [ "${1:-}" = --dry-run ]; then
@@ -47,7 +47,7 @@ cpu_options() { # CORES WALL
   options=(-q "$ASR_CPU_QUEUE" -n "$1" -R "span[hosts=1]" -R "rusage[mem=$ASR_MEM]" -W "$2")
 }
 
-# submit NAME SCRIPT ARGUMENT...: submit lsf/SCRIPT with `options`; the job's number goes to `submitted`.
+# submit NAME SCRIPT ARGUMENT...: submit lsf/SCRIPT with `options`; `submitted` is the job's number.
 submit() {
   local name=$1 script=$2 body answer index=""
   shift 2
@@ -61,7 +61,8 @@ submit() {
     printf '<<END\n%s\nEND\n' "$body"
     return
   fi
-  command -v bsub >/dev/null || die "there is no bsub on this host; log in to the cluster, or see --dry-run"
+  command -v bsub >/dev/null ||
+    die "there is no bsub on this host; log in to the cluster, or see --dry-run"
   mkdir -p "$ASR_LOGS"
   answer=$(bsub "${options[@]}" <<<"$body") || die "bsub refused the job $name"
   submitted=$(sed -n 's/.*Job <\([0-9][0-9]*\)>.*/\1/p' <<<"$answer")
@@ -116,8 +117,8 @@ holds_what_is_asked() {
 }
 
 # work COMMAND...: run it, pass LSF's warning on as `on_warning`, and say how it ended in `outcome`:
-# finished, stopped (by a warning or its time budget, and the same command continues), ended (by bkill)
-# or failed, with the exit status in `status`.
+# finished, stopped (by a warning or its time budget; the same command continues), ended (by bkill) or
+# failed, with the exit status in `status`.
 work() {
   local child ended signalled=yes warned=no
   outcome=failed
@@ -141,7 +142,7 @@ work() {
   esac
 }
 
-# submit_again NAME SCRIPT ARGUMENT...: another job goes on with `output` where this one stopped, if it may.
+# submit_again NAME SCRIPT ARGUMENT...: another job goes on where this one stopped, if it may.
 submit_again() {
   local try=${ASR_TRY:-1}
   if [ "$try" -ge "$ASR_TRIES" ]; then
@@ -155,6 +156,17 @@ submit_again() {
   handed_on_to "$submitted"
   say "stopped before the wall time; $output is safe, and job $submitted continues it" \
     "(try $ASR_TRY of $ASR_TRIES)"
+}
+
+give_up() { # say how the work ended, and end the job with its status
+  case $outcome in
+    ended) say "ended by a signal, not submitted again; what was saved is in $output" && exit 143 ;;
+    *)
+      say "failed with status $status, not submitted again; the reason stands above, and what was" \
+        "saved is in $output"
+      exit "$status"
+      ;;
+  esac
 }
 
 # A job that handed its work on ends well, so that LSF releases what waits for it with -w "done(..)".

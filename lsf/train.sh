@@ -38,7 +38,6 @@ wait_for_successors train train.sh "$@"
 
 enter
 recipe_config
-
 say "training in $ASR_RUN, try ${ASR_TRY:-1} of $ASR_TRIES"
 # The budget stands in for a warning that does not come.
 budget=$(($(minutes "$ASR_WALL") - ASR_WARN / 2))
@@ -49,6 +48,5 @@ work python -m danish_asr.launch --processes "$ASR_GPUS" --trace "$ASR_RUN/trace
 case $outcome in
   finished) say "done: the model is in $ASR_RUN/checkpoints; next: lsf/eval.sh" ;;
   stopped) submit_again train train.sh "$@" ;;
-  ended) say "ended by a signal, not submitted again; lsf/train.sh continues $ASR_RUN" && exit 143 ;;
-  failed) say "failed with status $status, not submitted again; the reason stands above" && exit "$status" ;;
+  *) give_up ;;
 esac

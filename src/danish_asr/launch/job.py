@@ -131,6 +131,9 @@ class Job:
         lines = [
             "trap '' " + " ".join(number.name for number in WARNINGS),
             *(f"export {name}={shlex.quote(value)}" for name, value in _shared_environment()),
+            # The file may be on the first host's own disk.
+            "unset LSB_DJOB_HOSTFILE LSB_MCPU_HOSTS",
+            f"export LSB_HOSTS={shlex.quote(' '.join(self._hosts))}",
             f"cd {shlex.quote(str(Path.cwd()))}",
             f"exec {shlex.join([*command, *args.arguments])}",
         ]
