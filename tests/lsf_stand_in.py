@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from danish_asr.files import publish_text
 from danish_asr.launch.processes import descendants
 
 HOSTS = ("localhost", "127.0.0.1")
@@ -223,7 +224,7 @@ class Element:
         self._root = root
         self._record = _read(root, job)
         self._state = _state_file(root, job, index)
-        self._state.write_text("RUN")
+        publish_text(self._state, "RUN")
         self._kill_file = root / "jobs" / str(job) / "kill"
         self._options = self._record["options"]
         self._environment = dict(self._record["environment"])
@@ -270,7 +271,7 @@ class Element:
         """Send what is due; returns whether the job has ended."""
         status = self._process.poll()
         if status is not None:
-            self._state.write_text("DONE" if status == 0 else f"EXIT {status}")
+            publish_text(self._state, "DONE" if status == 0 else f"EXIT {status}")
             return True
         if self._kill_file.exists():
             self._end()
