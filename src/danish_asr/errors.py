@@ -7,6 +7,7 @@
     ├── DatasetError       a built dataset is missing, unfinished or breaks its contract
     ├── ConfigError        a configuration has faults; all of them are in ``faults``
     ├── RunError           an output directory or a checkpoint does not fit what is asked of it
+    ├── ClusterError       a job's variables do not say which process this is (``launch.hosts``)
     ├── PredictionsError   a predictions file breaks its contract
     └── MissingExtraError  an optional dependency is needed and not installed
 

@@ -142,6 +142,7 @@ def test_a_time_budget_saves_and_exits_with_its_own_status(tmp_path: Path, datas
     )
     assert status == STOPPED
     assert checkpoint_steps(run) == [1]
+    assert [row["Step"] for row in metrics(run, "train")] == [1]
 
 
 def test_another_configuration_may_not_continue_a_run(

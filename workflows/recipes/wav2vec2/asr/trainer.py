@@ -54,14 +54,18 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
     @override
     def _run_post_step(self) -> _TrainerState:
         done = self._max_num_steps is not None and self._step_nr >= self._max_num_steps
-        if not done and self._must_stop():
+        # The end of an epoch is no step; a run that continues must get one further at least.
+        stepped = self._state is _TrainerState.POST_STEP
+        if stepped and not done and self._must_stop():
             self._stop_requested = True
             log.info("Stopping after step {}; the same command continues.", self._step_nr)
             self._maybe_complete_checkpoint_save_operation()
+            self._maybe_publish_metrics()
             self._save_checkpoint(blocking=True)
             return _TrainerState.STOPPED
-        # A request that came with the last step is met by the end of training.
-        self._stop_requested = False
+        if done:
+            # A request that came with the last step is met by the end of training.
+            self._stop_requested = False
         return super()._run_post_step()
 
     @override
