@@ -7,6 +7,7 @@
     ├── DatasetError       a built dataset is missing, unfinished or breaks its contract
     ├── ConfigError        a configuration has faults; all of them are in ``faults``
     ├── RunError           an output directory or a checkpoint does not fit what is asked of it
+    ├── RunFailedError     a run that had begun cannot go on
     ├── ClusterError       a job's variables do not say which process this is (``launch.hosts``)
     ├── PredictionsError   a predictions file breaks its contract
     └── MissingExtraError  an optional dependency is needed and not installed
@@ -47,6 +48,10 @@ class ConfigError(DanishAsrError):
 
 class RunError(DanishAsrError):
     """An output directory or a checkpoint does not fit what is asked of it."""
+
+
+class RunFailedError(DanishAsrError):
+    """A run that had begun cannot go on."""
 
 
 class PredictionsError(DanishAsrError):

@@ -15,7 +15,7 @@ from fairseq2.metrics.aggregation import Mean
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
 
-from danish_asr.errors import RunError
+from danish_asr.errors import RunFailedError
 from danish_asr.extension import tiny
 from tests.recipes.running import metrics, train
 from workflows.recipes.wav2vec2.asr.criterion import CtcCriterion
@@ -59,7 +59,7 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
 
 def test_a_loss_that_is_no_number_stops_the_run_and_names_the_utterances() -> None:
     criterion = CtcCriterion(Model(tiny()))  # type: ignore[arg-type]
-    with pytest.raises(RunError, match=r"no finite number.*one, two"):
+    with pytest.raises(RunFailedError, match=r"no finite number.*one, two"):
         criterion(batch(scale=float("nan")), bag_of(criterion))
 
 

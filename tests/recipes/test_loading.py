@@ -45,6 +45,13 @@ def test_three_faults_of_three_kinds_are_told_at_once() -> None:
     ("tree", "fault"),
     [
         ({"model": 3}, "model must be a mapping of keys, but is 3"),
+        ({"model": {"name": None, "family": "wav2vec2_llama"}}, "CTC models and no LLM models"),
+        ({"model": {"compile": True}}, "model.compile must be false"),
+        ({"regime": {"score_metric": "werr"}}, "must be one of wer, cer, worst_group_wer"),
+        (
+            {"trainer": {"mixed_precision": {"dtype": "float12"}}},
+            "must be float32, bfloat16 or float16, but is 'float12'",
+        ),
         ({"dataset": {"storage_mode": "DISK"}}, "one of MANIFEST, MIXTURE_PARQUET"),
         ({"dataset": {"asr_task_config": {"normalize_audio": "no"}}}, "must be true or false"),
         ({"optimizer": {"name": "sgd"}}, "optimizer.name must be one of adafactor, adamw"),

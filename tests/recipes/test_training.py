@@ -157,6 +157,24 @@ def test_another_configuration_may_not_continue_a_run(
     assert "dataset.text_profile was 'coral' and is now 'raw'" in message
 
 
+def test_a_run_that_stopped_early_stays_stopped(tmp_path: Path, dataset: Path) -> None:
+    run = tmp_path / "run"
+    still = ["optimizer.config.lr=1e-12", "regime.early_stopping_patience=1"]
+    assert train(run, dataset, "regime.num_steps=40", *still) == 0
+    steps = checkpoint_steps(run)
+    assert steps[-1] < 40
+    assert train(run, dataset, "regime.num_steps=40", *still) == 0
+    assert checkpoint_steps(run) == steps
+
+
+def test_a_failure_within_a_run_has_a_status_of_its_own(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wild = ["optimizer.config.lr=1e30", "lr_scheduler.config.start_lr_scale=1.0"]
+    assert train(tmp_path / "run", dataset, *wild) == 1
+    assert "the loss is no finite number" in capsys.readouterr().err
+
+
 def test_a_run_may_be_made_longer(tmp_path: Path, dataset: Path, finished_run: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)

@@ -18,18 +18,22 @@ from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.argparse import ConfigAction
 
 from danish_asr.dataset import NO_EFFECT
-from danish_asr.errors import DanishAsrError
+from danish_asr.errors import DanishAsrError, RunFailedError
 from danish_asr.yaml_text import to_yaml
 
 from .assets import resolve, tokenizer_card
 from .checkpoints import fit_to_world
 from .config import AsrConfig
+from .early_stopping import out_of_patience
 from .environment import write_environment
 from .eval.selection import select
 from .finished_model import write_model_card
 from .loading import Tree, flatten, merge, read_yaml, structure, unstructure
 from .run_directory import check_continuation, trim_metrics
 from .trainer import STOPPED
+
+FAILED = 1
+"""Exit status when a run that had begun cannot go on."""
 
 REFUSED = 2
 """Exit status when the configuration or the output directory is refused; nothing was begun."""
@@ -56,7 +60,8 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
             fit_to_world(args.output_dir, int(os.environ.get("WORLD_SIZE", "1")))
             write_environment(args.output_dir)
         try:
-            train(recipe, config, args.output_dir)
+            if not out_of_patience(args.output_dir, config.regime):
+                train(recipe, config, args.output_dir)
         except TaskStopException:
             log.info("The run is saved but not done; the same command continues it.")
             sys.exit(STOPPED)
@@ -162,6 +167,7 @@ def _with_subclasses(kls: type[DanishAsrError]) -> Iterator[type[DanishAsrError]
 
 
 def _refuse(ex: DanishAsrError) -> int:
+    """Tell an error; returns the exit status."""
     # Not through the log, which wraps lines and would break the paths that a mend names.
     print(f"error: {ex}", file=sys.stderr)  # noqa: T201
-    return REFUSED
+    return FAILED if isinstance(ex, RunFailedError) else REFUSED

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import torch
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import (
     ADAMW_OPTIMIZER,
     TRI_STAGE_LR,
@@ -40,6 +41,8 @@ from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from danish_asr.errors import ConfigError
 from danish_asr.reading.settings import check_settings
 from danish_asr.text import PROFILES
+
+from .run_directory import SCORE_TITLES
 
 
 class StorageMode(Enum):
@@ -191,6 +194,9 @@ class AsrRegimeSection(RegimeSection):
             result.add_error(
                 f"`score_profile` must be one of {known}, but is {self.score_profile}."
             )
+        if self.score_metric not in SCORE_TITLES:
+            known = ", ".join(SCORE_TITLES)
+            result.add_error(f"`score_metric` must be one of {known}, but is {self.score_metric}.")
         if self.early_stopping_patience is not None and self.early_stopping_patience < 1:
             result.add_error(
                 "`early_stopping_patience` must be at least 1, "
@@ -284,6 +290,21 @@ class AsrConfig:
         # One output directory is one run: no hashed directory below it.
         default_factory=lambda: CommonSection(no_sweep_dir=True)
     )
+
+    def validate(self) -> ValidationResult:
+        """Refuse the models that this recipe does not train."""
+        result = ValidationResult()
+        named = self.model.name is not None
+        if not named and self.model.family != WAV2VEC2_ASR_FAMILY:
+            result.add_error(
+                f"model.family must be {WAV2VEC2_ASR_FAMILY}: this recipe trains CTC models and no "
+                f"LLM models, but is {self.model.family}."
+            )
+        if self.model.compile:
+            result.add_error(
+                "model.compile must be false: fairseq2 0.6 does not compile this family."
+            )
+        return result
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ from fairseq2.nn import BatchLayout
 from fairseq2.recipe.model import RecipeModel
 from torch import Tensor
 
-from danish_asr.errors import RunError
+from danish_asr.errors import RunFailedError
 
 
 @final
@@ -57,7 +57,7 @@ class CtcCriterion:
     def _record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         loss = loss.detach()
         if not torch.isfinite(loss):
-            raise RunError(_not_finite(batch))
+            raise RunFailedError(_not_finite(batch))
         size = batch.batch_size
         # Bits per utterance, as upstream's recipe reports it.
         metric_bag.get("ctc_loss", Mean).update(loss / size / math.log(2), weight=size)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 
 from danish_asr import __version__
+from danish_asr.errors import RunError
 from danish_asr.files import publish_text
 
 ENVIRONMENT_FILE: Final = "environment.json"
@@ -35,7 +36,10 @@ def describe_environment() -> dict[str, Any]:
 def write_environment(output_dir: Path) -> None:
     """Write the record; a run that continues keeps the first one's and adds its own."""
     file = output_dir / ENVIRONMENT_FILE
-    starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    try:
+        starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    except json.JSONDecodeError as error:
+        raise RunError(f"{file} is no JSON ({error}); delete it, it is only a record") from None
     text = json.dumps([*starts, describe_environment()], ensure_ascii=False, indent=1)
     publish_text(file, text + "\n")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import torch
 from fairseq2.recipe.config import (
     ADAFACTOR_OPTIMIZER,
     ADAMW_OPTIMIZER,
@@ -213,6 +214,8 @@ def _describe(hint: Any) -> str:
     }
     if hint is type(None):
         return "null"
+    if hint is torch.dtype:
+        return "float32, bfloat16 or float16"
     return names.get(hint) or str(getattr(hint, "__name__", hint))
 
 

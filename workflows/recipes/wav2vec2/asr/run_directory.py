@@ -80,12 +80,20 @@ def trim_metrics(output_dir: Path) -> None:
 
 def validation_scores(output_dir: Path, metric: str) -> list[float]:
     """Return the score of each validation so far, oldest first; higher is better."""
+    title = SCORE_TITLES.get(metric, metric)
+    return [-float(row[title]) for row in _validations(output_dir) if title in row]
+
+
+def last_validation_seconds(output_dir: Path) -> float:
+    """Return how long the last validation took; 0 if there was none."""
+    return float(next((row["Lapse Time"] for row in reversed(_validations(output_dir))), 0.0))
+
+
+def _validations(output_dir: Path) -> list[dict[str, Any]]:
     file = output_dir / "metrics" / "valid.jsonl"
     if not file.is_file():
         return []
-    title = SCORE_TITLES.get(metric, metric)
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [-float(row[title]) for row in rows if title in row]
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:

@@ -19,8 +19,8 @@ from typing_extensions import override
 
 from .checks import little_memory_left, waiting_for_data
 from .config import AsrConfig
-from .early_stopping import PatienceStopper
-from .run_directory import validation_scores
+from .early_stopping import patience_stopper
+from .run_directory import last_validation_seconds
 
 STOPPED: Final = 75
 """Exit status of a run that saved its state before it was done (EX_TEMPFAIL of sysexits.h): the
@@ -40,8 +40,8 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
     max_wall_seconds: float | None = None
     """Seconds after the start of the process at which the run must stop."""
 
-    _validation_seconds = 0.0
-    """How long the last validation took."""
+    validation_seconds = 0.0
+    """How long the last validation took, also one before the run continued."""
 
     @override
     def run(self) -> None:
@@ -72,7 +72,7 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
     def _validate(self) -> float | None:
         began = self._wall_watch.get_elapsed_time()
         score = super()._validate()
-        self._validation_seconds = self._wall_watch.get_elapsed_time() - began
+        self.validation_seconds = self._wall_watch.get_elapsed_time() - began
         return score
 
     @override
@@ -99,7 +99,7 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
         A validation that is due and would not end in time, judged by the last one, is not begun.
         """
         limit = self.max_wall_seconds
-        ahead = self._validation_seconds if self._should_validate() else 0.0
+        ahead = self.validation_seconds if self._should_validate() else 0.0
         late = limit is not None and self._wall_watch.get_elapsed_time() + ahead >= limit
         return all_sum(self._gangs.root, int(self._stop_requested or late)).item() > 0
 
@@ -136,11 +136,11 @@ def create_trainer(
     validator = resolver.resolve(_RecipeValidatorFactory).create(valid_units, valid_readers)
 
     def inner_factory(**kwargs: Any) -> Trainer:
-        patience = config.regime.early_stopping_patience
-        if patience is not None:
-            history = validation_scores(context.output_dir, config.regime.score_metric or "")
-            kwargs["early_stopper"] = PatienceStopper(patience, history)
+        stopper = patience_stopper(context.output_dir, config.regime)
+        if stopper is not None:
+            kwargs["early_stopper"] = stopper
         trainer = wire_object(resolver, StoppableTrainer, **kwargs)
+        trainer.validation_seconds = last_validation_seconds(context.output_dir)
         if config.trainer.max_wall_minutes is not None:
             trainer.max_wall_seconds = config.trainer.max_wall_minutes * 60
         return trainer

@@ -16,7 +16,7 @@ from fairseq2.recipe.model import RecipeModel
 from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.errors import RunError
+from danish_asr.errors import RunFailedError
 from danish_asr.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.schema import SAMPLE_RATE
 from workflows.recipes.wav2vec2.asr.criterion import CtcCriterion
@@ -94,7 +94,7 @@ class PredictionUnit(EvalUnit[Seq2SeqBatch]):
     def _publish(self, predictions: list[Prediction]) -> None:
         expected = sum(self._rows_in_split.values())
         if len({p.id for p in predictions}) != expected or len(predictions) != expected:
-            raise RunError(
+            raise RunFailedError(
                 f"{len(predictions)} predictions were made for {expected} rows; every row must be "
                 "scored once. `danish-asr verify` finds ids that occur twice."
             )
