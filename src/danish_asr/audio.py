@@ -16,6 +16,9 @@ from danish_asr.schema import SAMPLE_RATE
 RESAMPLING_QUALITY: Final = "HQ"
 """soxr's recipe: 20 bits of precision, more than the 16 that are kept."""
 
+_SLACK: Final = 0.1
+"""Seconds that a file may fall short of its header: an MP3's may be some MPEG frames off."""
+
 _FULL_SCALE: Final = 32767
 _BLOCK: Final = 1 << 20
 """Frames whose channels are averaged at a time."""
@@ -44,7 +47,7 @@ def to_flac(
         The FLAC file and its number of samples.
 
     Raises:
-        AudioError: The audio is undecodable, empty, too long or has non-finite samples.
+        AudioError: The audio is undecodable, truncated, empty, too long or has non-finite samples.
     """
     mono, rate = decode(audio, start=start, seconds=seconds, max_seconds=max_seconds)
     if not np.isfinite(mono).all():
@@ -69,7 +72,9 @@ def decode(
     that neither an overlong file nor many channels cost memory.
 
     Raises:
-        AudioError: The audio is undecodable, too long or not there at all.
+        AudioError: The audio is undecodable, too long or not there at all; or it ends before its
+            header says so. A WAV or OGG file that was cut at its end does not show it: libsndfile
+            tells their length by what is left.
     """
     if isinstance(audio, Path) and not audio.is_file():
         raise AudioError("audio file missing")
@@ -90,6 +95,8 @@ def decode(
         raise AudioError("undecodable audio") from None
     if not len(mono):
         raise AudioError("zero samples")
+    if len(mono) < frames - _SLACK * rate:
+        raise AudioError("truncated audio")
     return mono, rate
 
 

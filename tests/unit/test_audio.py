@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,22 @@ def test_encoding_loses_less_than_one_step_and_clips(values: list[float]) -> Non
 
 def test_encoding_gives_the_same_bytes_every_time() -> None:
     assert to_flac(tone(0.3)) == to_flac(tone(0.3))
+
+
+def zero_middle(audio: bytes) -> bytes:
+    third = len(audio) // 3
+    return audio[:third] + bytes(third) + audio[2 * third :]
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize(
+    ("container", "damaged"),
+    [("OGG", zero_middle), ("MP3", lambda audio: audio[: len(audio) // 2])],
+)
+def test_audio_that_ends_before_its_header_says_so_is_truncated(
+    container: str, damaged: Callable[[bytes], bytes], channels: int
+) -> None:
+    audio = tone(20.0, channels=channels, format=container)
+    decode(audio)
+    with pytest.raises(AudioError, match=r"^truncated audio$"):
+        decode(damaged(audio))

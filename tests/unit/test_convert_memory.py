@@ -56,3 +56,11 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
         peaks.append(peak_memory(tmp_path / str(count), tmp_path / f"ds{count}"))
     assert peaks[1] < 2**29
     assert peaks[1] < 1.25 * peaks[0]
+
+
+@pytest.mark.slow
+def test_a_row_group_of_long_utterances_does_not_fill_the_memory(tmp_path: Path) -> None:
+    samples = np.random.default_rng(1).integers(-9000, 9000, 150 * 16_000, np.int16)
+    rows = [coral_row(number, audio=encode(samples, 16_000)) for number in range(100)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=4)
+    assert peak_memory(tmp_path / "in", tmp_path / "ds") < 2**29

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from types import TracebackType
+from typing import IO, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +28,10 @@ from danish_asr.text import normalize
 
 WORK_DIR: Final = ".convert"
 """Holds the plan and the records of an unfinished conversion, below the dataset's root."""
+
+ROW_GROUP_BYTES: Final = 32 << 20
+"""Audio after which a row group is closed, however few its rows: it is held in memory until then,
+and Arrow copies it twice."""
 
 _REPEATING: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"}
@@ -115,8 +121,7 @@ def _write_shard(job: Job, unit: Unit) -> Record:
     dropped: list[Dropped] = []
     unmapped: Counter[str] = Counter()
     shard = unit.shard(job.root)
-    with publish(shard) as stream:
-        writer = _ShardWriter(stream)
+    with publish(shard) as stream, _ShardWriter(stream) as writer:
         for piece in unit.pieces:
             for utterance in job.source.read(piece.file, piece.start, piece.stop):
                 dialect = utterance.speaker.dialect
@@ -125,7 +130,6 @@ def _write_shard(job: Job, unit: Unit) -> Record:
                 reason = _add(writer, utterance, piece, job.options)
                 if reason is not None:
                     dropped.append(_drop(utterance, piece, reason))
-        writer.close()
     if not writer.rows:
         shard.unlink()  # readers expect rows in a file
     return Record(
@@ -185,13 +189,17 @@ def _drop(utterance: Utterance, piece: Piece, reason: str) -> Dropped:
 
 
 class _ShardWriter:
-    """Writes rows in row groups of `ROW_GROUP_SIZE`, and digests the bytes on their way."""
+    """Writes row groups, and digests the bytes on their way.
+
+    A row group has `ROW_GROUP_SIZE` rows, or `ROW_GROUP_BYTES` of audio if that comes first.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.rows = self.samples = 0
         self.characters: set[str] = set()
         self._sink = _DigestingSink(stream)
         self._pending: list[dict[str, Any]] = []
+        self._pending_bytes = 0
         self._parquet = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
             UTTERANCE_SCHEMA,
@@ -200,18 +208,30 @@ class _ShardWriter:
             write_statistics=[name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+            self._parquet.close()
+            return
+        # A writer that is left open writes its footer when it is collected, into a closed file;
+        # and what fails here would only hide the error that ended the block.
+        with suppress(Exception):
+            self._parquet.close()
+
     def add(self, row: dict[str, Any]) -> None:
         self._pending.append(row)
+        self._pending_bytes += len(row["audio_bytes"])
         self.rows += 1
         self.characters.update(row["text"])
         self.characters.update(normalize(row["text"], "coral"))
         self.samples += row["audio_size"]
-        if len(self._pending) == ROW_GROUP_SIZE:
+        if len(self._pending) == ROW_GROUP_SIZE or self._pending_bytes >= ROW_GROUP_BYTES:
             self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._parquet.close()
 
     @property
     def size(self) -> int:
@@ -225,6 +245,7 @@ class _ShardWriter:
         if self._pending:
             self._parquet.write_table(pa.Table.from_pylist(self._pending, UTTERANCE_SCHEMA))
             self._pending = []
+            self._pending_bytes = 0
 
 
 class _DigestingSink:
