@@ -11,6 +11,12 @@ ASR_HOME=$(cd "$ASR_HOME" && pwd)
 # shellcheck source=lsf/site.env
 . "$ASR_HOME/lsf/site.env"
 
+for name in ASR_GPUS ASR_HOSTS ASR_SHARDS ASR_TRIES ASR_WARN ASR_CORES_PER_GPU ASR_CPU_CORES; do
+  case ${!name} in
+    '' | *[!0-9]*) die "$name must be a whole number, but is '${!name}'" ;;
+  esac
+done
+
 on_warning=USR2 # the signal that asks a command to save and stop
 output=$ASR_RUN # where its work is
 

@@ -288,6 +288,20 @@ def test_what_cannot_be_submitted_is_said(lsf: Lsf, tmp_path: Path) -> None:
     assert "there is no bsub on this host; log in to the cluster, or see --dry-run" in told.stderr
 
 
+@pytest.mark.parametrize("value", ["two", "-1", ""])
+def test_a_number_that_is_none_is_named(lsf: Lsf, value: str) -> None:
+    environment = {**lsf.environment, "ASR_HOSTS": value or " "}
+    told = subprocess.run(
+        [SCRIPTS / "train.sh", "--dry-run"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert "ASR_HOSTS must be a whole number, but is" in told.stderr
+
+
 def test_shellcheck_has_nothing_to_say() -> None:
     shellcheck = Path(sys.executable).with_name("shellcheck")
     files = [*SCRIPTS.glob("*.sh"), SCRIPTS / "site.env"]
