@@ -13,6 +13,7 @@ from rich.table import Table
 from danish_asr.files import publish_text
 from danish_asr.predictions import read_predictions
 from danish_asr.report.exports import to_json
+from danish_asr.report.terminal import check_outputs, table_console
 from danish_asr.report.wording import (
     INTERVAL_NOTE,
     comparison_summary,
@@ -41,7 +42,8 @@ def compare_files(
         PredictionsError: A file breaks its contract, or the two hold different rows.
         ConfigError: There is no such profile, row filter or column.
     """
-    console = console or Console()
+    console = console or table_console()
+    check_outputs([a, b], [json_path])
     comparison = compare_predictions(
         read_predictions(a),
         read_predictions(b),

@@ -16,7 +16,7 @@ from danish_asr.files import publish_text
 from danish_asr.predictions import read_predictions
 from danish_asr.report.clips import CLIPS, audio_urls
 from danish_asr.report.exports import to_csv, to_json, to_markdown
-from danish_asr.report.terminal import print_scores
+from danish_asr.report.terminal import check_outputs, print_scores, table_console
 from danish_asr.report.training import training_panels
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.scored_rows import BANDS
@@ -62,7 +62,8 @@ def score_file(
         RunError: ``run_dir`` is no run's directory.
         DatasetError: ``dataset`` is no built dataset.
     """
-    console = console or Console()
+    console = console or table_console()
+    check_outputs([path], [json_path, csv_path, markdown_path, html_path])
     evaluation = read_evaluation(path)
     about = evaluation.about if evaluation else {}
     with console.status(f"scoring {escape(str(path))}"):

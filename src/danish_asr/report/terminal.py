@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from danish_asr.errors import ConfigError
 from danish_asr.report.wording import (
     INTERVAL_NOTE,
     bounds,
@@ -56,3 +61,28 @@ def _cells(group: GroupScore) -> list[str]:
         f"{group.speakers}",
         f"{group.errors.words.reference_length}",
     ]
+
+
+TABLE_WIDTH: Final = 120
+"""Columns that a table of scores needs at most; rich crops numbers that find no room."""
+
+
+def table_console() -> Console:
+    """The terminal as it is; where there is none (a log, a pipe), wide enough for every number."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, TABLE_WIDTH))
+
+
+def check_outputs(inputs: Sequence[Path], outputs: Iterable[Path | None]) -> None:
+    """Refuse to write over what is read, or two documents to one place.
+
+    Raises:
+        ConfigError: An output is an input or stands twice.
+    """
+    taken = [path.resolve() for path in inputs]
+    for output in outputs:
+        if output is None:
+            continue
+        if output.resolve() in taken:
+            raise ConfigError([f"{output} is read or written already; choose another output"])
+        taken.append(output.resolve())
