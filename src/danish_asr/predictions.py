@@ -42,6 +42,8 @@ class Prediction:
 
 
 _TEXT_KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
+_LONGEST: Final = 1e9
+
 _OPTIONAL_KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
 KEYS: Final = tuple(f.name for f in fields(Prediction) if f.name != "extra")
 
@@ -98,6 +100,9 @@ def _parse(line: bytes, where: str) -> Prediction:
         raise PredictionsError(f"{where}: not UTF-8 (byte {error.start})") from None
     except json.JSONDecodeError as error:
         raise PredictionsError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError):
+        # Python refuses integers of thousands of digits and gives up on deep nesting.
+        raise PredictionsError(f"{where}: a number too long or a nesting too deep") from None
     if not isinstance(row, dict):
         raise PredictionsError(f"{where}: expected a JSON object, found {type(row).__name__}")
     if missing := [key for key in KEYS if key not in row and key not in _OPTIONAL_KEYS]:
@@ -130,6 +135,8 @@ def _extra(value: Any, key: str, where: str) -> str | None:
 
 def _seconds(value: Any, where: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and value >= 0:
+    # A whole number of hundreds of digits has no float; no utterance lasts 30 years either.
+    if is_number and 0 <= value < _LONGEST and math.isfinite(value):
         return float(value)
-    raise PredictionsError(f"{where}: duration must be seconds >= 0, found {json.dumps(value)}")
+    found = json.dumps(value)[:40]
+    raise PredictionsError(f"{where}: duration must be seconds >= 0, found {found}")

@@ -46,6 +46,8 @@ def test_numbers_and_flags_beyond_the_contract_become_labels(tmp_path: Path) -> 
     ("line", "message"),
     [
         ("{", r"p.jsonl:2: not JSON"),
+        ('{"duration": ' + "9" * 5000 + "}", r"p.jsonl:2: a number too long"),
+        ("[" * 100_000, r"p.jsonl:2: a number too long or a nesting too deep"),
         ("", r"p.jsonl:2: not JSON"),
         ([1], r"p.jsonl:2: expected a JSON object, found list"),
         ({"id": "b"}, r"p.jsonl:2: missing corpus, split, reference, hypothesis, duration"),
