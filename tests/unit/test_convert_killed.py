@@ -24,7 +24,9 @@ ROWS = 300
 
 def command(source: Path, out: Path, workers: int) -> list[str]:
     arguments = f"convert {source} --out {out} --name tiny --shard-rows {SHARD_ROWS}"
-    program = "from danish_asr.cli import main; main()"
+    # A shell that starts tests in the background has them ignore Ctrl-C, and so their children.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{listen}; from danish_asr.cli import main; main()"
     return [sys.executable, "-c", program, *arguments.split(), "--workers", str(workers)]
 
 
