@@ -18,12 +18,15 @@ from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps
 ROOT = Path(__file__).parents[2]
 
 SMALL = """
+import signal
 import sys
 from pathlib import Path
 from danish_asr import cli, demo
 from danish_asr.corpora.synthetic import SyntheticSize
 
 if __name__ == "__main__":
+    # Where tests are started in the background, their children would ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     small = SyntheticSize(train=60, dev=10, test=20)
     cli.run(lambda: demo.run_demo(Path(sys.argv[1]), size=small, overrides=sys.argv[2:]))
 """
