@@ -12,13 +12,12 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from danish_asr.metrics import split_words
+from danish_asr.metrics import align_counts, split_words
 from danish_asr.number_words import read_number_words
-from danish_asr.scoring.alignment import join_compounds
+from danish_asr.scoring.compounds import errors_without_compounds
 
-Words = list[str]
-Effect = Callable[[str, str], tuple[Words, Words]]
-"""Takes the normalised reference and hypothesis, and returns the words to compare."""
+Effect = Callable[[str, str], int]
+"""Takes the normalised reference and hypothesis, and returns the word errors without the effect."""
 
 _FILLERS: Final = re.compile(r"\b(?:[eæø]+h+m*|h+m+|m+h+m*|mm+)\b", re.IGNORECASE)
 """More than profile ``coral`` takes out, so that "øøh" and "mhm" count as what they are."""
@@ -26,9 +25,14 @@ _FILLERS: Final = re.compile(r"\b(?:[eæø]+h+m*|h+m+|m+h+m*|mm+)\b", re.IGNOREC
 _SEPARATED_NUMBER: Final = re.compile(r"\d[\d.]*(?:,\d+)?")
 
 
+def word_errors(reference: str, hypothesis: str) -> int:
+    """Count the word errors of two texts as they are."""
+    return align_counts(split_words(reference), split_words(hypothesis)).errors
+
+
 def _each(change: Callable[[str], str]) -> Effect:
-    def effect(reference: str, hypothesis: str) -> tuple[Words, Words]:
-        return split_words(change(reference)), split_words(change(hypothesis))
+    def effect(reference: str, hypothesis: str) -> int:
+        return word_errors(change(reference), change(hypothesis))
 
     return effect
 
@@ -48,11 +52,11 @@ def _without_case_and_punctuation(text: str) -> str:
     ).lower()
 
 
-def _compounds(reference: str, hypothesis: str) -> tuple[Words, Words]:
-    return join_compounds(split_words(reference), split_words(hypothesis))
+def _compounds(reference: str, hypothesis: str) -> int:
+    return errors_without_compounds(split_words(reference), split_words(hypothesis))
 
 
-def _all_together(reference: str, hypothesis: str) -> tuple[Words, Words]:
+def _all_together(reference: str, hypothesis: str) -> int:
     for change in (_without_fillers, _with_digits, _without_case_and_punctuation):
         reference, hypothesis = change(reference), change(hypothesis)
     return _compounds(reference, hypothesis)
@@ -65,4 +69,4 @@ EFFECTS: Final[Mapping[str, Effect]] = {
     "compounds written apart (særskrivning)": _compounds,
     "all of these together": _all_together,
 }
-"""Name of the effect to how it is taken out."""
+"""Name of the effect to the errors that are left without it."""

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.metrics import align_counts, split_words
+from danish_asr.metrics import split_words
 from danish_asr.predictions import Prediction
 from danish_asr.scoring.alignment import AlignedWord, align_words
-from danish_asr.scoring.effects import EFFECTS
+from danish_asr.scoring.effects import EFFECTS, word_errors
 from danish_asr.scoring.row_filters import row_filter_reason
 from danish_asr.scoring.settings import Settings
 from danish_asr.text import normalizer
@@ -170,9 +170,9 @@ class _Collected:
     def _add_effects(self, profile: str, reference: str, hypothesis: str) -> None:
         if reference == hypothesis:
             return
-        self.errors[profile] += align_counts(split_words(reference), split_words(hypothesis)).errors
+        self.errors[profile] += word_errors(reference, hypothesis)
         for name, effect in EFFECTS.items():
-            self.effects[profile, name] += align_counts(*effect(reference, hypothesis)).errors
+            self.effects[profile, name] += effect(reference, hypothesis)
 
     def _keep_if_bad(self, row: Prediction, alignment: list[AlignedWord], errors: int) -> None:
         words = sum(bool(word.reference) for word in alignment)

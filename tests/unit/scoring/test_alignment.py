@@ -1,13 +1,12 @@
-"""Word alignments and compounds."""
+"""Word alignments."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from danish_asr.metrics import align_counts
-from danish_asr.scoring.alignment import AlignedWord, align_words, join_compounds
+from danish_asr.scoring.alignment import AlignedWord, align_words
 
 WORDS = st.lists(st.sampled_from(["rød", "grød", "rødgrød", "med", "fløde", "å"]), max_size=8)
 
@@ -49,32 +48,3 @@ def test_an_alignment_says_what_stands_against_what() -> None:
         AlignedWord("insertion", "", "så"),
         AlignedWord("hit", "koldt", "koldt"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("reference", "hypothesis", "errors"),
-    [
-        ("jeg spiser rødgrød", "jeg spiser rød grød", 0),
-        ("rød grød med fløde", "rødgrød med fløde", 0),
-        ("arbejds plads holder", "arbejdsplads hold er", 0),
-        ("rødgrød", "rød brød", 2),
-        ("rødgrød med", "rød grød mad", 1),
-        ("rød", "rød", 0),
-        ("", "rød grød", 2),
-    ],
-)
-def test_compounds_written_apart_are_no_errors(
-    reference: str, hypothesis: str, errors: int
-) -> None:
-    assert align_counts(*join_compounds(reference.split(), hypothesis.split())).errors == errors
-
-
-@given(WORDS, WORDS)
-def test_joining_keeps_the_letters_and_adds_no_error(
-    reference: list[str], hypothesis: list[str]
-) -> None:
-    said, heard = join_compounds(reference, hypothesis)
-    assert "".join(said) == "".join(reference)
-    assert "".join(heard) == "".join(hypothesis)
-    before, after = align_counts(reference, hypothesis), align_counts(said, heard)
-    assert after.errors <= before.errors

@@ -26,10 +26,7 @@ def test_each_effect_takes_out_its_own_errors_and_no_others(
 ) -> None:
     plain = align_counts(reference.split(), hypothesis.split()).errors
     assert plain > 0
-    left = {
-        name: align_counts(*effect(reference, hypothesis)).errors
-        for name, effect in EFFECTS.items()
-    }
+    left = {name: effect(reference, hypothesis) for name, effect in EFFECTS.items()}
     assert left[removed_by] == 0
     assert left[ALL] == 0
     others = EFFECTS.keys() - {removed_by, ALL}
@@ -38,14 +35,14 @@ def test_each_effect_takes_out_its_own_errors_and_no_others(
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_misheard_words_stay_errors(name: str) -> None:
-    assert align_counts(*EFFECTS[name]("han går hjem", "hun står hjem")).errors == 2
+    assert EFFECTS[name]("han går hjem", "hun står hjem") == 2
 
 
 @pytest.mark.parametrize("text", ["ehm", "Øh", "øhm", "hm", "hmm", "mhm", "mm", "mmm", "æh", "øøh"])
 def test_fillers_go(text: str) -> None:
-    assert EFFECTS[FILLERS](text, "") == ([], [])
+    assert EFFECTS[FILLERS](text, "") == 0
 
 
 @pytest.mark.parametrize("text", ["ohm", "ø", "hjem", "eh1", "m", "uh"])
 def test_what_only_looks_like_a_filler_stays(text: str) -> None:
-    assert EFFECTS[FILLERS](text, "") == ([text], [])
+    assert EFFECTS[FILLERS](text, "") == 1
