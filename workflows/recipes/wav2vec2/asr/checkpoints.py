@@ -11,7 +11,7 @@ from torch.nn import Module
 
 from danish_asr.errors import RunError
 
-from .run_directory import CHECKPOINTS, checkpoint_steps
+from .run_directory import CHECKPOINTS, resumable_steps
 
 _ADAM_BYTES = 8
 """Two float32 moments for each parameter that learns."""
@@ -58,7 +58,7 @@ def fit_to_world(output_dir: Path, world: int) -> None:
     Raises:
         RunError: The model was sharded over another number of processes.
     """
-    steps = checkpoint_steps(output_dir)
+    steps = resumable_steps(output_dir)
     if not steps:
         return
     folder = output_dir / CHECKPOINTS / f"step_{steps[-1]}"

@@ -30,13 +30,20 @@ def loss_above_chance(nats_per_frame: float, vocabulary: int, step: int) -> str 
     )
 
 
-def waiting_for_data(data_seconds: float, compute_seconds: float) -> str | None:
-    """Judge how the time between two reports was spent."""
+def waiting_for_data(data_seconds: float, compute_seconds: float, *, threads: int) -> str | None:
+    """Judge how the time between two reports was spent.
+
+    Args:
+        data_seconds: Time that the trainer waited for batches.
+        compute_seconds: Time that it computed.
+        threads: Threads that decode audio, one per CPU core that the process may use.
+    """
     total = data_seconds + compute_seconds
     if total <= 0 or data_seconds / total < 0.2:
         return None
     return (
-        f"{data_seconds / total:.0%} of the time waits for data: give the job more CPU cores, and "
+        f"{data_seconds / total:.0%} of the time waits for data, which {threads} threads decode, "
+        "one per CPU core of this process: raise the job's number of cores (LSF: #BSUB -n), and "
         "put the dataset on a local disk or on scratch"
     )
 

@@ -29,7 +29,7 @@ from .environment import write_environment
 from .eval.selection import select
 from .finished_model import write_model_card
 from .loading import Tree, flatten, merge, read_yaml, structure, unstructure
-from .run_directory import check_continuation, trim_metrics
+from .run_directory import check_continuation, check_output_dir, tidy
 from .trainer import STOPPED
 
 FAILED = 1
@@ -55,8 +55,9 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
             return
         config = resolve(config, where=_where(args))
         if os.environ.get("RANK", "0") == "0":
+            check_output_dir(args.output_dir)
             check_continuation(args.output_dir, unstructure(config))
-            trim_metrics(args.output_dir)
+            tidy(args.output_dir)
             fit_to_world(args.output_dir, int(os.environ.get("WORLD_SIZE", "1")))
             write_environment(args.output_dir)
         try:

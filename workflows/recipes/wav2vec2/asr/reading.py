@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast, final
 
 import numpy as np
@@ -166,6 +166,10 @@ def _waveform_dtype(context: RecipeContext, config: AsrConfig) -> torch.dtype:
     return config.model.dtype
 
 
+class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, no error
+    """Validation is broken off: the run was asked to stop, or has no time left."""
+
+
 @final
 class SplitsReader(DataReader[Seq2SeqBatch]):
     """Reads several splits one after the other, so that one score covers all of their rows.
@@ -177,6 +181,10 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
         readers: One reader per split, in the order of ``rows``.
         rows: The number of rows of each split, by name.
         dialects: The dialects that occur in them.
+
+    Attributes:
+        interrupted: Asked before each batch; if it says yes, :class:`ValidationInterrupted` is
+            raised in place of the batch. The same answer on every rank.
     """
 
     def __init__(
@@ -190,6 +198,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
         self.rows = dict(rows)
         self.splits = list(rows)
         self.dialects = list(dialects)
+        self.interrupted: Callable[[], bool] = lambda: False
         self._position = 0
 
     @override
@@ -198,6 +207,9 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
 
     @override
     def __next__(self) -> list[Seq2SeqBatch]:
+        if self.interrupted():
+            self.reset()
+            raise ValidationInterrupted
         while self._position < len(self._readers):
             try:
                 batches = next(self._readers[self._position])

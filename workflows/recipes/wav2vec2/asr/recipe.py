@@ -31,7 +31,7 @@ from .checkpoints import check_free_space
 from .config import AsrConfig
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
-from .reading import model_frames, training_reader, validation_reader
+from .reading import SplitsReader, model_frames, training_reader, validation_reader
 from .run_directory import SCORE_TITLES, complete_model_card
 from .trainer import create_trainer
 from .units import AsrTrainUnit, AsrValidationUnit
@@ -89,7 +89,8 @@ class AsrRecipe(TrainRecipe):
             num_frames=model_frames(context),
             vocabulary=context.default_tokenizer.vocab_info.size,
         )
-        valid_units, valid_readers = [], []
+        valid_units: list[AsrValidationUnit] = []
+        valid_readers: list[SplitsReader] = []
         if config.dataset.valid_split is not None:
             valid_reader = validation_reader(context, config)
             valid_readers.append(valid_reader)

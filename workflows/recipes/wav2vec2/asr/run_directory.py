@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from .loading import flatten, read_yaml
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
+METRICS: Final = "metrics"
 MODEL_CARD: Final = "model.yaml"
 
 SCORE_TITLES: Final = {
@@ -48,6 +51,12 @@ def checkpoint_steps(output_dir: Path) -> list[int]:
     return sorted(int(name[5:]) for name in names if name[5:].isdigit())
 
 
+def resumable_steps(output_dir: Path) -> list[int]:
+    """Return the steps that a run can continue from: their checkpoints hold more than a model."""
+    steps = checkpoint_steps(output_dir)
+    return [s for s in steps if (output_dir / CHECKPOINTS / f"step_{s}" / "trainer").is_dir()]
+
+
 def checkpoint_scores(output_dir: Path) -> dict[int, float]:
     """Return the validation score of each complete checkpoint that has one; higher is better."""
     folder = output_dir / CHECKPOINTS / "scores"
@@ -63,19 +72,69 @@ def best_step(output_dir: Path) -> int | None:
     return max(checkpoint_steps(output_dir), default=None)
 
 
-def trim_metrics(output_dir: Path) -> None:
-    """Drop what was recorded after the checkpoint that a run continues from.
+def check_output_dir(output_dir: Path) -> None:
+    """Refuse a directory that cannot be one, or cannot be written.
 
-    The run takes those steps again; its metrics files then hold each step once.
+    Raises:
+        RunError: There is something else of that name, or no permission.
     """
-    steps = checkpoint_steps(output_dir)
-    last = steps[-1] if steps else 0
-    for file in (output_dir / "metrics").rglob("*.jsonl"):
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-        # A line that was being written when the run died ends without a newline.
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["Step"] <= last]
-        if len(kept) < len(lines):
+    there = next(
+        path for path in [output_dir.absolute(), *output_dir.absolute().parents] if path.exists()
+    )
+    if not there.is_dir():
+        raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(f"OUTDIR {output_dir}: nothing may be written in {there}; name another")
+
+
+def tidy(output_dir: Path) -> None:
+    """Drop what a run that continues will write again: half a checkpoint, and later metrics.
+
+    The run takes the steps after its last checkpoint once more; its metrics files then hold each
+    step once.
+
+    Raises:
+        RunError: A metrics file holds something else than metrics.
+    """
+    for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    last = max(resumable_steps(output_dir), default=0)
+    for file in (output_dir / METRICS).rglob("*.jsonl"):
+        recorded = list(_recorded(file))
+        kept = [line for line, values in recorded if values["Step"] <= last]
+        if "".join(kept) != file.read_text(encoding="utf-8"):
             publish_text(file, "".join(kept))
+
+
+def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The complete lines of a metrics file, and what they hold.
+
+    A line that was being written when the run died ends without a newline; it is passed over.
+    """
+    if not file.is_file():
+        return
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith("\n"):
+            continue
+        try:
+            values = json.loads(line)
+            step = values["Step"]
+        except (ValueError, TypeError, KeyError):
+            step = None
+        if not isinstance(step, int):
+            raise RunError(
+                f"{file}:{number}: expected one JSON object with a Step, found {line[:60]!r}; "
+                "remove that line (it is a record, training does not need it)"
+            )
+        yield line, values
+
+
+def _validations(output_dir: Path) -> list[dict[str, Any]]:
+    """What was validated up to the last checkpoint, also while another process tidies up."""
+    last = max(resumable_steps(output_dir), default=0)
+    recorded = _recorded(output_dir / METRICS / "valid.jsonl")
+    return [values for _, values in recorded if values["Step"] <= last]
 
 
 def validation_scores(output_dir: Path, metric: str) -> list[float]:
@@ -84,16 +143,14 @@ def validation_scores(output_dir: Path, metric: str) -> list[float]:
     return [-float(row[title]) for row in _validations(output_dir) if title in row]
 
 
+def validated_steps(output_dir: Path) -> frozenset[int]:
+    """Return the steps after which the run was validated."""
+    return frozenset(row["Step"] for row in _validations(output_dir))
+
+
 def last_validation_seconds(output_dir: Path) -> float:
     """Return how long the last validation took; 0 if there was none."""
     return float(next((row["Lapse Time"] for row in reversed(_validations(output_dir))), 0.0))
-
-
-def _validations(output_dir: Path) -> list[dict[str, Any]]:
-    file = output_dir / "metrics" / "valid.jsonl"
-    if not file.is_file():
-        return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
@@ -106,7 +163,8 @@ def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
             key with both values.
     """
     file = output_dir / CONFIG_FILE
-    if not file.is_file() or not checkpoint_steps(output_dir):
+    steps = resumable_steps(output_dir)
+    if not file.is_file() or not steps:
         return
     then, now = dict(flatten(read_yaml(file))), dict(flatten(config))
     changed = [
@@ -116,7 +174,7 @@ def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
     ]
     if changed:
         raise RunError(
-            f"{output_dir} holds a run at step {checkpoint_steps(output_dir)[-1]} that another "
+            f"{output_dir} holds a run at step {steps[-1]} that another "
             "configuration made:\n" + "\n".join(changed) + "\n"
             "Give the new run a directory of its own, or restore these values to continue."
         )

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, Final
 
 from fairseq2.datasets import DataReader, Seq2SeqBatch
-from fairseq2.gang import all_sum
+from fairseq2.gang import all_sum, broadcast_flag
 from fairseq2.logging import log
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.evaluator import EvalUnit
@@ -17,10 +17,14 @@ from fairseq2.recipe.trainer import Trainer, TrainUnit, _TrainerState
 from fairseq2.runtime.dependency import wire_object
 from typing_extensions import override
 
+from danish_asr.cpus import usable_cpus
+from danish_asr.errors import RunFailedError
+
 from .checks import little_memory_left, waiting_for_data
 from .config import AsrConfig
 from .early_stopping import patience_stopper
-from .run_directory import last_validation_seconds
+from .reading import SplitsReader, ValidationInterrupted
+from .run_directory import last_validation_seconds, validated_steps
 
 STOPPED: Final = 75
 """Exit status of a run that saved its state before it was done (EX_TEMPFAIL of sysexits.h): the
@@ -30,18 +34,25 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIG
 
 
 class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the class docstring
-    """Adds one transition to fairseq2's state machine.
+    """Adds stops, and what they leave to be done, to fairseq2's state machine.
 
     Upstream looks at a stop request only if ``num_steps`` is not set, and validates before it
     leaves. Here a request ends the run after the step in hand, on all ranks together, with a
-    checkpoint and without a validation that could outlast the time that is left.
+    checkpoint and without a validation that could outlast the time that is left. A validation that
+    is under way is broken off; a run that continues begins with the one that is missing.
     """
 
     max_wall_seconds: float | None = None
     """Seconds after the start of the process at which the run must stop."""
 
+    _asked = False
+    """Whether this rank was asked to stop."""
+
     validation_seconds = 0.0
     """How long the last validation took, also one before the run continued."""
+
+    validated: frozenset[int] = frozenset()
+    """Steps after which the run was validated before it continued."""
 
     @override
     def run(self) -> None:
@@ -52,21 +63,62 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
             restore()
 
     @override
+    def request_stop(self) -> None:
+        # Upstream's own mark is set when all ranks have agreed; it looks at it on each alone.
+        self._asked = True
+
+    @override
+    def _maybe_restore_state(self) -> _TrainerState:
+        state = super()._maybe_restore_state()
+        validated = broadcast_flag(self._gangs.root, self._step_nr in self.validated)
+        if self._step_nr == 0 or validated:
+            return state
+        # What was to happen after this step decides whether it was to be validated.
+        finished = state is _TrainerState.STOPPED
+        self._state = _TrainerState.END_OF_TRAINING if finished else _TrainerState.POST_STEP
+        if not self._should_validate():
+            return state
+        log.info("The validation of step {} is made up for.", self._step_nr)
+        try:
+            score = self._validate()
+        except ValidationInterrupted:
+            if not self._any_rank(self._asked):
+                raise RunFailedError(self._too_long_a_validation()) from None
+            return self._stop_unfinished()
+        stops = score is not None and self._maybe_request_early_stop(score)
+        return _TrainerState.STOPPED if stops else state
+
+    @override
     def _run_post_step(self) -> _TrainerState:
         done = self._max_num_steps is not None and self._step_nr >= self._max_num_steps
         # The end of an epoch is no step; a run that continues must get one further at least.
         stepped = self._state is _TrainerState.POST_STEP
-        if stepped and not done and self._must_stop():
-            self._stop_requested = True
-            log.info("Stopping after step {}; the same command continues.", self._step_nr)
-            self._maybe_complete_checkpoint_save_operation()
+        if stepped and not done and self._must_stop(self._seconds_of_validation_ahead()):
             self._maybe_publish_metrics()
+            return self._stop_unfinished()
+        try:
+            return super()._run_post_step()
+        except ValidationInterrupted:
+            return self._stop_unfinished()
+
+    @override
+    def _stop(self) -> _TrainerState:
+        try:
+            return super()._stop()
+        except ValidationInterrupted:
+            return self._stop_unfinished()
+
+    def _stop_unfinished(self) -> _TrainerState:
+        """Save what the same command continues from, if it is not saved already."""
+        self._stop_requested = True
+        log.info("Stopping after step {}; the same command continues.", self._step_nr)
+        self._maybe_complete_checkpoint_save_operation()
+        # A regime that saves models only would leave nothing to continue from.
+        self._save_model_only = False
+        complete = self._checkpoint_manager.get_step_numbers(exclude_model_only=True)
+        if not broadcast_flag(self._gangs.root, self._step_nr in complete):
             self._save_checkpoint(blocking=True)
-            return _TrainerState.STOPPED
-        if done:
-            # A request that came with the last step is met by the end of training.
-            self._stop_requested = False
-        return super()._run_post_step()
+        return _TrainerState.STOPPED
 
     @override
     def _validate(self) -> float | None:
@@ -79,7 +131,7 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
     def _publish_metrics(self) -> None:
         times = self._data_watch.get_elapsed_time(), self._compute_watch.get_elapsed_time()
         for warning in (
-            waiting_for_data(*times),
+            waiting_for_data(*times, threads=usable_cpus()),
             little_memory_left(self._device_stat_tracker.get_stats()),
         ):
             if warning is not None:
@@ -93,15 +145,28 @@ class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the
         self._stop_requested = False
         return state
 
-    def _must_stop(self) -> bool:
-        """Whether any rank was asked to stop or is out of time; the same answer on every rank.
+    def interrupts_validation(self) -> bool:
+        """Whether a validation that is under way must be broken off."""
+        return self._must_stop(0.0)
 
-        A validation that is due and would not end in time, judged by the last one, is not begun.
-        """
+    def _seconds_of_validation_ahead(self) -> float:
+        """How long the validation that is due will take, judged by the last one."""
+        return self.validation_seconds if self._should_validate() else 0.0
+
+    def _must_stop(self, ahead: float) -> bool:
+        """Whether any rank was asked to stop, or has no ``ahead`` seconds left."""
         limit = self.max_wall_seconds
-        ahead = self.validation_seconds if self._should_validate() else 0.0
         late = limit is not None and self._wall_watch.get_elapsed_time() + ahead >= limit
-        return all_sum(self._gangs.root, int(self._stop_requested or late)).item() > 0
+        return self._any_rank(self._asked or late)
+
+    def _any_rank(self, flag: bool) -> bool:
+        return all_sum(self._gangs.root, int(flag)).item() > 0
+
+    def _too_long_a_validation(self) -> str:
+        return (
+            f"the validation of step {self._step_nr} takes longer than trainer.max_wall_minutes "
+            "allows for the whole run; raise it, or validate on fewer rows (dataset.valid_subset)"
+        )
 
 
 def _on_stop_signals(request_stop: Callable[[], None]) -> Callable[[], None]:
@@ -129,7 +194,7 @@ def create_trainer(
     reader: DataReader[Seq2SeqBatch],
     *,
     valid_units: Sequence[EvalUnit[Seq2SeqBatch]],
-    valid_readers: Sequence[DataReader[Seq2SeqBatch]],
+    valid_readers: Sequence[SplitsReader],
 ) -> Trainer:
     """Create the trainer as fairseq2 does, of our class."""
     resolver = context.resolver
@@ -141,6 +206,9 @@ def create_trainer(
             kwargs["early_stopper"] = stopper
         trainer = wire_object(resolver, StoppableTrainer, **kwargs)
         trainer.validation_seconds = last_validation_seconds(context.output_dir)
+        trainer.validated = validated_steps(context.output_dir)
+        for valid_reader in valid_readers:
+            valid_reader.interrupted = trainer.interrupts_validation
         if config.trainer.max_wall_minutes is not None:
             trainer.max_wall_seconds = config.trainer.max_wall_minutes * 60
         return trainer
