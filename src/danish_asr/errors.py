@@ -18,11 +18,27 @@ message and exit with status 1; a traceback is kept for our own bugs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class DanishAsrError(Exception):
     """Base of all errors that the user can mend."""
+
+    def __reduce__(self) -> tuple[Callable[..., DanishAsrError], tuple[Any, ...]]:
+        """Pickle what the error is, for it crosses from workers to their parent.
+
+        By default Python calls the class with the message, which is not what ours are made with.
+        """
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(
+    kind: type[DanishAsrError], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> DanishAsrError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class SourceError(DanishAsrError):
