@@ -37,8 +37,8 @@ def to_csv(scores: Scores) -> str:
 def to_markdown(scores: Scores) -> str:
     """Return a section for a model card."""
     parts = ["## Evaluation", f"Scored with danish-asr: {summary(scores)}."]
-    if scores.is_partial:
-        parts.append(f"**Warning:** {partial_warning(scores)}.")
+    if scores.rows.is_partial:
+        parts.append(f"**Warning:** {partial_warning(scores.rows)}.")
     parts.append(_table([scores.overall]))
     for name, grouping in scores.groupings.items():
         parts += [f"### {sentence(grouping_title(name))}", _table(grouping.groups)]

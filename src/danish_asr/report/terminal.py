@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from danish_asr.errors import ConfigError
 from danish_asr.report.wording import (
     INTERVAL_NOTE,
     bounds,
@@ -25,11 +22,11 @@ from danish_asr.scoring.scores import GroupScore, Scores
 
 def print_scores(scores: Scores, console: Console) -> None:
     """Print one table of all groups, what it rests on, and a warning where the file is partial."""
-    if scores.is_partial:
-        console.print(f"[yellow]warning:[/yellow] {partial_warning(scores)}", soft_wrap=True)
+    if scores.rows.is_partial:
+        warn(partial_warning(scores.rows), console)
     console.print(summary(scores), soft_wrap=True, highlight=False)
     table = Table()
-    table.add_column("group", overflow="fold", min_width=11)
+    table.add_column("group", overflow="fold")
     for name in ("WER %", "95 % interval", "CER %", "rows", "speakers", "words"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(*_cells(scores.overall))
@@ -38,13 +35,18 @@ def print_scores(scores: Scores, console: Console) -> None:
         table.add_row(f"[bold]{escape(grouping_title(name))}[/bold]")
         for group in grouping.groups:
             table.add_row(*_cells(group))
-    console.print(table)
+    print_table(table, console)
     for name, grouping in scores.groupings.items():
         if sentence := gap_sentence(grouping):
             line = escape(f"{grouping_title(name)}: {sentence}")
             console.print(line, soft_wrap=True, highlight=False)
     if "not resolvable" in {bounds(group.wer.interval) for group in _all_groups(scores)}:
         console.print(INTERVAL_NOTE, soft_wrap=True, highlight=False)
+
+
+def warn(what: str, console: Console) -> None:
+    """Print a warning; ``what`` is no markup."""
+    console.print(f"[yellow]warning:[/yellow] {escape(what)}", soft_wrap=True, highlight=False)
 
 
 def _all_groups(scores: Scores) -> list[GroupScore]:
@@ -63,26 +65,22 @@ def _cells(group: GroupScore) -> list[str]:
     ]
 
 
-TABLE_WIDTH: Final = 120
-"""Columns that a table of scores needs at most; rich crops numbers that find no room."""
+_NARROWEST: Final = 11
+"""Columns for the groups' names, which fold; numbers do not."""
+_WIDEST: Final = 10_000
 
 
-def table_console() -> Console:
-    """The terminal as it is; where there is none (a log, a pipe), wide enough for every number."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, TABLE_WIDTH))
+def print_table(table: Table, console: Console) -> None:
+    """Print a table whose first column may fold, and every other cell whole.
 
-
-def check_outputs(inputs: Sequence[Path], outputs: Iterable[Path | None]) -> None:
-    """Refuse to write over what is read, or two documents to one place.
-
-    Raises:
-        ConfigError: An output is an input or stands twice.
+    A pipe or a log gets the table as wide as it is, a terminal folded to its width. One that is too
+    narrow even so wraps the lines, where rich would crop numbers.
     """
-    taken = [path.resolve() for path in inputs]
-    for output in outputs:
-        if output is None:
-            continue
-        if output.resolve() in taken:
-            raise ConfigError([f"{output} is read or written already; choose another output"])
-        taken.append(output.resolve())
+    names = table.columns[0]
+    names.max_width = _NARROWEST if console.is_terminal else None
+    needed = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
+    names.max_width = None
+    before = console.width
+    console.width = max(before, needed)
+    console.print(table)
+    console.width = before

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
+from danish_asr.scoring.row_filters import RowsUsed
 from danish_asr.scoring.scores import Gap, Grouping, Scores
 from danish_asr.scoring.settings import Settings
 
@@ -49,15 +48,16 @@ def grouping_title(name: str) -> str:
 
 def summary(scores: Scores) -> str:
     """One line that says what the numbers are."""
-    total = "" if scores.rows_in_split is None else f" of {scores.rows_in_split} in the split"
-    rows = f"{scores.overall.errors.rows} rows scored{total}"
-    return f"{settings_summary(scores.settings)}, {rows}{_left_out(scores.left_out)}"
+    rows = scores.rows
+    return f"{settings_summary(scores.settings)}, {rows.scored} rows scored{_of_split(rows)}"
 
 
 def comparison_summary(comparison: Comparison) -> str:
     """One line that says what the differences are."""
-    rows = f"{comparison.overall.errors_a.rows} rows paired by id"
-    return f"{settings_summary(comparison.settings)}, {rows}{_left_out(comparison.left_out)}"
+    rows = comparison.rows_a
+    return (
+        f"{settings_summary(comparison.settings)}, {rows.scored} rows paired by id{_of_split(rows)}"
+    )
 
 
 def settings_summary(settings: Settings) -> str:
@@ -69,16 +69,17 @@ def settings_summary(settings: Settings) -> str:
     )
 
 
-def _left_out(left_out: Mapping[str, int]) -> str:
-    reasons = "; ".join(f"{count} left out: {reason}" for reason, count in left_out.items())
-    return f" ({reasons})" if reasons else ""
+def _of_split(rows: RowsUsed) -> str:
+    total = "" if rows.in_split is None else f" of {rows.in_split} in the split"
+    reasons = "; ".join(f"{count} left out: {reason}" for reason, count in rows.left_out.items())
+    return f"{total} ({reasons})" if reasons else total
 
 
-def partial_warning(scores: Scores) -> str:
-    """Say that the file lacks rows of its split."""
+def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:
+    """Say that a file lacks rows of its split."""
     return (
-        f"the predictions are partial: {scores.rows_in_file} of {scores.rows_in_split} rows of the "
-        "split; these scores are not the split's scores"
+        f"{what} are partial: {rows.in_file} of {rows.in_split} rows of the split; these scores "
+        "are not the split's scores"
     )
 
 

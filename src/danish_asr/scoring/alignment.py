@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rapidfuzz.distance import Levenshtein, Opcode
+from rapidfuzz.distance import Levenshtein
 
 Tag = Literal["hit", "substitution", "deletion", "insertion"]
 

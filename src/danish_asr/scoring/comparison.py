@@ -32,7 +32,8 @@ from danish_asr.scoring.intervals import (
     resampled_sums,
     why_not_resolvable,
 )
-from danish_asr.scoring.pairing import pair_rows
+from danish_asr.scoring.pairing import pair_rows, require_one_split
+from danish_asr.scoring.row_filters import RowsUsed
 from danish_asr.scoring.scored_rows import (
     COUNT_COLUMNS,
     FloatArray,
@@ -56,14 +57,16 @@ class PairedRate:
     """One rate of both runs over the same rows; ``difference`` is B minus A, negative if B wins.
 
     The p-values are None where the difference is not resolvable. ``p_adjusted`` is Holm's, over
-    the groups of one grouping.
+    the groups of one grouping. ``p_is_bound``: no resample had another sign, so both p-values are
+    the least that so many resamples can tell; they may be smaller.
     """
 
     a: float
     b: float
     difference: Estimate
-    p: float | None
-    p_adjusted: float | None
+    p: float | None = None
+    p_adjusted: float | None = None
+    p_is_bound: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -73,6 +76,7 @@ class PairedRate:
             "difference": self.difference.to_dict(),
             "p": self.p,
             "p_adjusted": self.p_adjusted,
+            "p_is_bound": self.p_is_bound,
         }
 
 
@@ -108,10 +112,11 @@ class ComparedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Run B against run A, overall and per group."""
+    """Run B against run A, overall and per group, with everything that the numbers depend on."""
 
     settings: Settings
-    left_out: Mapping[str, int]
+    rows_a: RowsUsed
+    rows_b: RowsUsed
     overall: ComparedGroup
     groupings: Mapping[str, Sequence[ComparedGroup]]
 
@@ -119,10 +124,7 @@ class Comparison:
         """Return plain data."""
         return {
             "settings": self.settings.to_dict(),
-            "rows": {
-                "compared": self.overall.errors_a.rows,
-                "left_out": dict(self.left_out),
-            },
+            "rows": {"a": self.rows_a.to_dict(), "b": self.rows_b.to_dict()},
             "overall": self.overall.to_dict(),
             "groupings": {
                 name: [group.to_dict() for group in groups]
@@ -130,13 +132,20 @@ class Comparison:
             },
         }
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return one line per group, the first being all rows."""
-        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
-
+    def lines(self) -> list[dict[str, Any]]:
+        """Return one flat line per group, the first being all rows; none without its settings."""
         named = [("all", self.overall)]
         named += [(name, group) for name, groups in self.groupings.items() for group in groups]
-        return pd.DataFrame([_line(name, group) for name, group in named])
+        about = self.settings.to_dict()
+        for run, rows in (("a", self.rows_a), ("b", self.rows_b)):
+            about |= {f"{key}_{run}": value for key, value in rows.to_line().items()}
+        return [_line(name, group) | about for name, group in named]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return `lines` as a data frame."""
+        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
+
+        return pd.DataFrame(self.lines())
 
 
 def compare_predictions(
@@ -146,12 +155,15 @@ def compare_predictions(
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
     names: tuple[str, str] = ("A", "B"),
+    rows_in_split: tuple[int | None, int | None] = (None, None),
 ) -> Comparison:
     """Compare two runs over the same rows; groups and speakers are those that A tells.
 
+    ``names`` and ``rows_in_split`` are of A and of B.
+
     Raises:
         PredictionsError: The runs scored different rows, or rows with different references; each
-            such row is named by file (``names``) and line.
+            such row is named by file and line. Or they are of splits of different sizes.
         ConfigError: There is no such profile, row filter or column.
     """
     settings = settings or Settings(resamples=COMPARE_RESAMPLES)
@@ -165,9 +177,11 @@ def compare_predictions(
     )
     one, other = count(a, columns=columns), count(b, columns=())
     paired = pair_rows(one, other, names)
+    require_one_split(rows_in_split, names)
     return Comparison(
         settings=settings,
-        left_out=one.left_out,
+        rows_a=one.used(rows_in_split[0]),
+        rows_b=other.used(rows_in_split[1]),
         overall=_compare_groups((), paired.groups(()), settings)[0],
         groupings={
             name: _compare_groups(columns, paired.groups(columns), settings)
@@ -237,11 +251,12 @@ def _paired_rate(group: GroupSums, total: _Pair, samples: _Pair, per_speaker: _P
     a, b = float(total[0]), float(total[1])
     reason = why_not_resolvable(group, per_speaker[1] - per_speaker[0])
     if reason:
-        return PairedRate(a, b, Estimate(b - a, NotResolvable(reason)), None, None)
+        return PairedRate(a, b, Estimate(b - a, NotResolvable(reason)))
     speakers = len(group.sums)
     differences = samples[1] - samples[0]
     p = p_value(differences, speakers)
-    return PairedRate(a, b, Estimate(b - a, interval(differences, speakers)), p, p)
+    is_bound = bool((differences < 0).all() or (differences > 0).all())
+    return PairedRate(a, b, Estimate(b - a, interval(differences, speakers)), p, p, is_bound)
 
 
 def _line(name: str, group: ComparedGroup) -> dict[str, Any]:
@@ -261,5 +276,6 @@ def _line(name: str, group: ComparedGroup) -> dict[str, Any]:
             f"{measure}_high": bounds.get("high"),
             f"{measure}_p": rate.p,
             f"{measure}_p_adjusted": rate.p_adjusted,
+            f"{measure}_p_is_bound": rate.p_is_bound,
         }
     return line

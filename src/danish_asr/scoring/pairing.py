@@ -48,6 +48,20 @@ def pair_rows(a: ScoredRows, b: ScoredRows, names: tuple[str, str]) -> ScoredRow
     return replace(a, counts=np.hstack([a.counts, b.counts[order]]))
 
 
+def require_one_split(rows_in_split: tuple[int | None, int | None], names: tuple[str, str]) -> None:
+    """Refuse runs whose splits, where both are told, have different sizes.
+
+    Raises:
+        PredictionsError: They have.
+    """
+    a, b = rows_in_split
+    if None not in (a, b) and a != b:
+        raise PredictionsError(
+            f"{names[0]} is of a split of {a} rows, {names[1]} of one of {b}; compare runs over "
+            "one split: evaluate both again on the same dataset"
+        )
+
+
 def _refuse(first: Sequence[str], second: Sequence[str], what: str) -> None:
     if not first and not second:
         return

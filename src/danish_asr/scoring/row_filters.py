@@ -6,7 +6,8 @@ A filter tells for a row why it is left out, so that what is left out can be cou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from danish_asr.errors import ConfigError
 from danish_asr.predictions import Prediction
@@ -53,3 +54,46 @@ _FILTERS: Final[Mapping[str, Reason]] = {"all": _all, "coral": _coral}
 
 ROW_FILTERS: Final = tuple(_FILTERS)
 """Names of the row filters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsUsed:
+    """Which rows of a split a score is made of.
+
+    ``left_out`` counts the rows that the row filter removed, by reason. ``in_split`` is None where
+    nothing tells how many rows the split has.
+    """
+
+    scored: int
+    left_out: Mapping[str, int]
+    in_split: int | None
+
+    @property
+    def in_file(self) -> int:
+        """Rows scored and rows left out."""
+        return self.scored + sum(self.left_out.values())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the file holds fewer rows than the split."""
+        return self.in_split is not None and self.in_file < self.in_split
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "scored": self.scored,
+            "in_file": self.in_file,
+            "in_split": self.in_split,
+            "left_out": dict(self.left_out),
+            "partial": self.is_partial,
+        }
+
+    def to_line(self) -> dict[str, Any]:
+        """Return the same for one line of a table."""
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in self.left_out.items())
+        return {
+            "rows_scored": self.scored,
+            "rows_in_file": self.in_file,
+            "rows_in_split": self.in_split,
+            "left_out": reasons,
+        }

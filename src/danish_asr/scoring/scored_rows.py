@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from danish_asr.errors import ConfigError
 from danish_asr.metrics import Denominator, ErrorCounts, count_errors
 from danish_asr.predictions import Prediction
-from danish_asr.scoring.row_filters import row_filter_reason
+from danish_asr.scoring.row_filters import RowsUsed, row_filter_reason
 from danish_asr.text import normalizer
 
 IntArray = npt.NDArray[np.int64]
@@ -119,41 +119,65 @@ class ScoredRows:
     left_out: Mapping[str, int]
     factors: Mapping[str, _Factor]
 
-    @property
-    def rows_in_file(self) -> int:
-        """Rows scored and rows left out."""
-        return len(self.ids) + sum(self.left_out.values())
+    def used(self, rows_in_split: int | None) -> RowsUsed:
+        """Tell which rows of a split these are."""
+        return RowsUsed(scored=len(self.ids), left_out=self.left_out, in_split=rows_in_split)
 
     def groups(self, columns: Sequence[str]) -> list[GroupSums]:
-        """Sum the counts per group and speaker; bands in their order, names by alphabet."""
+        """Sum the counts per group and speaker; bands in their order, names by alphabet.
+
+        Speakers are in order of their names, so that nothing depends on the order of the rows.
+        """
         if not self.ids:
             return []
-        # Speakers are the last digit of a mixed-radix number, so a group's cells are neighbours.
-        names = (*columns, "speaker_id")
-        radices = tuple(len(self.factors[name].code_of) for name in names)
-        codes = tuple(np.asarray(self.factors[name].codes) for name in names)
-        cells, cell_of_row = np.unique(np.ravel_multi_index(codes, radices), return_inverse=True)
+        speakers, speaker_of_row = self._speakers()
+        group_of_row = self._numbered(columns)
+        # The speaker is the last digit of a cell, so a group's cells are neighbours.
+        cells, cell_of_row = np.unique(
+            group_of_row * len(speakers) + speaker_of_row, return_inverse=True
+        )
         sums = np.stack(
             [np.bincount(cell_of_row, weights=column) for column in self.counts.T], axis=1
         ).astype(np.int64)
-        group_of_cell, speaker_of_cell = np.divmod(cells, radices[-1])
-        group_codes, begins = np.unique(group_of_cell, return_index=True)
-        ends = [*begins[1:].tolist(), len(cells)]
-        speakers = self.factors["speaker_id"].labels
+        group_of_cell, speaker_of_cell = np.divmod(cells, len(speakers))
+        begins = np.flatnonzero(np.diff(group_of_cell, prepend=-1)).tolist()
         groups = [
             GroupSums(
-                values=self._labels(columns, int(code), radices[:-1]),
+                values=values,
                 speakers=tuple(speakers[speaker] for speaker in speaker_of_cell[begin:end]),
                 sums=sums[begin:end],
             )
-            for code, begin, end in zip(group_codes, begins.tolist(), ends, strict=True)
+            for values, begin, end in zip(
+                self._labels(columns, group_of_row), begins, [*begins[1:], None], strict=True
+            )
         ]
         return sorted(groups, key=lambda group: _sort_key(columns, group.values))
 
-    def _labels(self, columns: Sequence[str], code: int, radices: tuple[int, ...]) -> GroupKey:
-        codes = np.unravel_index(code, radices) if columns else ()
-        pairs = zip(columns, codes, strict=True)
-        return tuple(self.factors[column].labels[int(code)] for column, code in pairs)
+    def _speakers(self) -> tuple[tuple[str | None, ...], IntArray]:
+        """Return all speakers in order, and each row's place among them."""
+        labels = self.factors["speaker_id"].labels
+        order = sorted(range(len(labels)), key=lambda code: _place("speaker_id", labels[code]))
+        return tuple(labels[code] for code in order), np.argsort(order)[self._codes("speaker_id")]
+
+    def _numbered(self, columns: Sequence[str]) -> IntArray:
+        """Number the combinations that occur, column by column, so that no product overflows."""
+        numbers = np.zeros(len(self.ids), np.int64)
+        for column in columns:
+            pairs = numbers * len(self.factors[column].code_of) + self._codes(column)
+            numbers = np.unique(pairs, return_inverse=True)[1]
+        return numbers
+
+    def _labels(self, columns: Sequence[str], group_of_row: IntArray) -> Iterator[GroupKey]:
+        """Yield the values of each group, as one of its rows has them."""
+        labels_of = [self.factors[column].labels for column in columns]
+        codes_of = [self.factors[column].codes for column in columns]
+        _, example_rows = np.unique(group_of_row, return_index=True)
+        for row in example_rows.tolist():
+            pairs = zip(labels_of, codes_of, strict=True)
+            yield tuple(labels[codes[row]] for labels, codes in pairs)
+
+    def _codes(self, column: str) -> IntArray:
+        return np.asarray(self.factors[column].codes, np.int64)
 
 
 def _sort_key(columns: Sequence[str], values: GroupKey) -> list[tuple[bool, int, str]]:

@@ -18,6 +18,7 @@ import numpy as np
 from danish_asr.metrics import ErrorCounts
 from danish_asr.predictions import Prediction
 from danish_asr.scoring.estimates import Estimate, estimate_gap, estimate_rates, group_label
+from danish_asr.scoring.row_filters import RowsUsed
 from danish_asr.scoring.scored_rows import COUNT_COLUMNS, GroupKey, GroupSums, score_rows
 from danish_asr.scoring.settings import Settings
 
@@ -97,23 +98,12 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """All scores of a predictions file, with everything that is needed to compare them.
-
-    ``left_out`` counts the rows that the row filter removed, by reason. ``rows_in_split`` is None
-    where nothing tells how many rows the split has.
-    """
+    """All scores of a predictions file, with everything that is needed to compare them."""
 
     settings: Settings
-    rows_in_file: int
-    rows_in_split: int | None
-    left_out: Mapping[str, int]
+    rows: RowsUsed
     overall: GroupScore
     groupings: Mapping[str, Grouping]
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether the file holds fewer rows than the split."""
-        return self.rows_in_split is not None and self.rows_in_file < self.rows_in_split
 
     def only(self, names: Iterable[str]) -> Scores:
         """Return the same scores with the named groupings alone."""
@@ -123,13 +113,7 @@ class Scores:
         """Return plain data, as ``scores.json`` holds it."""
         return {
             "settings": self.settings.to_dict(),
-            "rows": {
-                "scored": self.overall.errors.rows,
-                "in_file": self.rows_in_file,
-                "in_split": self.rows_in_split,
-                "left_out": dict(self.left_out),
-                "partial": self.is_partial,
-            },
+            "rows": self.rows.to_dict(),
             "overall": self.overall.to_dict(),
             "groupings": {name: grouping.to_dict() for name, grouping in self.groupings.items()},
         }
@@ -138,12 +122,7 @@ class Scores:
         """Return one flat line per group, the first being all rows; none without its settings."""
         named = [("all", self.overall)]
         named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
-        about = {
-            "profile": self.settings.profile,
-            "profile_version": self.settings.profile_version,
-            "row_filter": self.settings.row_filter,
-            "denominator": self.settings.denominator,
-        }
+        about = self.settings.to_dict() | self.rows.to_line()
         return [_line(name, group) | about for name, group in named]
 
     def to_pandas(self) -> pd.DataFrame:
@@ -178,9 +157,7 @@ def score_predictions(
     nobody = GroupSums((), (), np.zeros((0, COUNT_COLUMNS), np.int64))
     return Scores(
         settings=settings,
-        rows_in_file=rows.rows_in_file,
-        rows_in_split=rows_in_split,
-        left_out=rows.left_out,
+        rows=rows.used(rows_in_split),
         overall=_score_group((), next(iter(rows.groups(())), nobody), settings),
         groupings={
             name: _score_grouping(columns, rows.groups(columns), settings)

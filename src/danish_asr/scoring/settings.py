@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
-from danish_asr.metrics import Denominator
+from danish_asr.errors import ConfigError
+from danish_asr.metrics import Denominator, denominator_named
 from danish_asr.scoring.intervals import RESAMPLES
-from danish_asr.text import PROFILE_VERSIONS
+from danish_asr.scoring.row_filters import row_filter_reason
+from danish_asr.text import PROFILE_VERSIONS, normalizer
+
+_RESAMPLES: Final = range(100, 1_000_001)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +26,9 @@ class Settings:
         denominator: What errors are divided by, see `danish_asr.metrics`.
         resamples: Bootstrap resamples behind an interval.
         seed: Of the resampling.
+
+    Raises:
+        ConfigError: A value is none that there is; all such are named.
     """
 
     profile: str = "coral"
@@ -30,6 +38,20 @@ class Settings:
     resamples: int = RESAMPLES
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        faults = [
+            *_faults(lambda: normalizer(self.profile, remove_fillers=self.remove_fillers)),
+            *_faults(lambda: row_filter_reason(self.row_filter)),
+            *_faults(lambda: denominator_named(self.denominator)),
+        ]
+        if self.resamples not in _RESAMPLES:
+            bounds = f"{_RESAMPLES[0]} to {_RESAMPLES[-1]}"
+            faults.append(f"resamples: expected {bounds}; found {self.resamples}")
+        if self.seed < 0:
+            faults.append(f"seed: expected 0 or more; found {self.seed}")
+        if faults:
+            raise ConfigError(faults)
+
     @property
     def profile_version(self) -> int:
         """The version of the profile's rules."""
@@ -38,3 +60,11 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with the profile's version."""
         return asdict(self) | {"profile_version": self.profile_version}
+
+
+def _faults(check: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        check()
+    except ConfigError as error:
+        return error.faults
+    return ()

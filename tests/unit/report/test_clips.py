@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -52,3 +53,34 @@ def test_a_clip_that_would_swell_the_page_is_left_out(tmp_path: Path) -> None:
 def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="expected the root of a dataset"):
         audio_urls(tmp_path, ["a"])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda shard: shard.write_bytes(b""),
+        lambda shard: shard.write_bytes(shard.read_bytes()[:-100]),
+        lambda shard: shard.write_bytes(shard.read_bytes().replace(b"PAR1", b"PAR0")),
+        lambda shard: pq.write_table(pa.table({"id": ["a"]}), shard),
+        lambda shard: pq.write_table(pa.table({"audio_bytes": [b"a"]}), shard),
+        lambda shard: pq.write_table(pa.table({"id": ["a"], "audio_bytes": [[1]]}), shard),
+    ],
+)
+def test_a_damaged_file_is_named_with_the_mend(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    dataset = _dataset(tmp_path, {"a": _flac(1600)})
+    (shard,) = dataset.rglob("*.parquet")
+    damage(shard)
+    with pytest.raises(
+        DatasetError, match=r"part-00000.parquet: cannot be read .*danish-asr verif"
+    ):
+        audio_urls(dataset, ["a"])
+
+
+def test_a_row_without_audio_has_no_clip(tmp_path: Path) -> None:
+    shard = partition_dir(tmp_path, "coral", "test") / "part-00000.parquet"
+    shard.parent.mkdir(parents=True)
+    table = pa.table({"id": ["a"], "audio_bytes": pa.array([None], pa.binary())})
+    pq.write_table(table, shard)
+    assert audio_urls(tmp_path, ["a"]) == {}

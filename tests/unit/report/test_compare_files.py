@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from rich.console import Console
@@ -16,6 +18,7 @@ from danish_asr.report import compare_files
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 QUICK = Settings(resamples=500)
 
 
@@ -62,6 +65,70 @@ def test_runs_that_differ_by_chance_are_not_told_apart(tmp_path: Path) -> None:
 def test_runs_of_few_speakers_are_not_resolvable(tmp_path: Path) -> None:
     shown = _compare(tmp_path, four_rows(), four_rows())
     assert "the difference is not resolvable: 1 speaker, 8 needed" in shown
+
+
+def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    a = list(heard_rows(600))
+    random = Random(0)
+    b = [replace(row, hypothesis=" ".join(_drowned(row.hypothesis.split(), random))) for row in a]
+    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
+    settings = Settings(resamples=1000)
+    files = _write(tmp_path / "a.jsonl", a), _write(tmp_path / "b.jsonl", b)
+    compare_files(*files, by=["dialect", "age_group,gender"], settings=settings, console=console)
+    shown = console.export_text().replace(f"{tmp_path}/", "")
+    table = shown[shown.index("group ") : shown.index("A is better")]
+    assert max(map(len, table.splitlines())) <= 80
+    if "UPDATE_GOLDEN" in os.environ:
+        (GOLDEN / "comparison.txt").write_text(shown, encoding="utf-8")
+    assert shown == (GOLDEN / "comparison.txt").read_text(encoding="utf-8")
+
+
+def _drowned(words: list[str], random: Random) -> list[str]:
+    """Words that are noise as often as not."""
+    return [word if random.random() > 0.5 else "brus" for word in words]
+
+
+@pytest.mark.parametrize("run", ["a", "b"])
+def test_a_partial_run_is_told(tmp_path: Path, run: str) -> None:
+    (tmp_path / run).mkdir()
+    files = {name: _write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab"}
+    _evaluation(files[run], rows=5)
+    console = Console(record=True, width=100, file=io.StringIO())
+    comparison = compare_files(files["a"], files["b"], settings=QUICK, console=console)
+    shown = console.export_text()
+    assert f"the predictions of {run.upper()} are partial: 4 of 5 rows" in shown
+    assert shown.count("warning") == 1
+    assert comparison.to_dict()["rows"][run]["partial"]
+
+
+def test_runs_of_a_whole_split_are_compared_without_a_warning(tmp_path: Path) -> None:
+    files = [_write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab"]
+    for file in files:
+        _evaluation(file, rows=4)
+    console = Console(record=True, width=100, file=io.StringIO())
+    compare_files(files[0], files[1], settings=QUICK, console=console)
+    shown = console.export_text()
+    assert "4 rows paired by id of 4 in the split" in shown
+    assert "warning" not in shown
+
+
+@pytest.mark.parametrize(
+    ("rows_in_splits", "message"),
+    [((4, 3), "one split"), ((3, 3), "has 4 rows, but the split has 3")],
+)
+def test_runs_that_do_not_fit_their_splits_are_refused(
+    tmp_path: Path, rows_in_splits: tuple[int, int], message: str
+) -> None:
+    files = [_write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab"]
+    for file, rows in zip(files, rows_in_splits, strict=True):
+        _evaluation(file, rows=rows)
+    with pytest.raises(PredictionsError, match=message):
+        compare_files(files[0], files[1], settings=QUICK)
+
+
+def _evaluation(predictions: Path, *, rows: int) -> None:
+    document = {"rows_in_split": {"test": rows}}
+    predictions.with_name("evaluation.json").write_text(json.dumps(document), encoding="utf-8")
 
 
 def test_different_rows_are_refused_by_file_and_line(tmp_path: Path) -> None:

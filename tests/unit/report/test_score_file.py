@@ -83,7 +83,7 @@ def test_csv_and_json_tell_the_same(predictions: Path) -> None:
 def test_a_partial_file_is_scored_with_a_warning(predictions: Path) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 5}})
     console = _console()
-    assert score_file(predictions, console=console).is_partial
+    assert score_file(predictions, console=console).rows.is_partial
     shown = console.export_text()
     assert "warning: the predictions are partial: 4 of 5 rows" in shown
     assert "4 rows scored of 5 in the split" in shown
@@ -92,7 +92,7 @@ def test_a_partial_file_is_scored_with_a_warning(predictions: Path) -> None:
 def test_a_whole_file_is_scored_without_a_warning(predictions: Path) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 3, "dev": 1}})
     console = _console()
-    assert not score_file(predictions, console=console).is_partial
+    assert not score_file(predictions, console=console).rows.is_partial
     assert "warning" not in console.export_text()
 
 
@@ -112,7 +112,18 @@ def test_more_rows_than_the_split_has_are_refused(predictions: Path) -> None:
         score_file(predictions, console=_console())
 
 
-@pytest.mark.parametrize("evaluation", [{}, [], {"rows_in_split": 4}, {"rows_in_split": {"t": []}}])
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        {},
+        [],
+        {"rows_in_split": 4},
+        {"rows_in_split": {"t": []}},
+        {"rows_in_split": {"t": -1}},
+        {"rows_in_split": {"t": float("inf")}},
+        {"rows_in_split": {"t": 4}, "model": "half a \ud83d"},
+    ],
+)
 def test_an_unreadable_evaluation_file_is_refused(predictions: Path, evaluation: Any) -> None:
     _evaluation(predictions, evaluation)
     with pytest.raises(PredictionsError, match=r'evaluation.json: expected .*"rows_in_split"'):
@@ -151,6 +162,20 @@ def test_nothing_is_written_where_a_part_of_the_page_is_missing(
     with pytest.raises(DanishAsrError, match="expected the"):
         score_file(predictions, json_path=scores, html_path=page, console=_console(), **empty)
     assert not scores.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["evaluation.json", "run/metrics/train.jsonl", "data/manifest.json"]
+)
+def test_what_is_read_is_not_written_over(tmp_path: Path, predictions: Path, name: str) -> None:
+    read = tmp_path / name
+    read.parent.mkdir(parents=True, exist_ok=True)
+    read.write_text("{}", encoding="utf-8")
+    for option in ("json_path", "csv_path", "html_path", "markdown_path"):
+        outputs: dict[str, Any] = {option: read}
+        with pytest.raises(ConfigError, match="choose another output"):
+            score_file(predictions, run_dir=tmp_path / "run", dataset=tmp_path / "data", **outputs)
+    assert read.read_text(encoding="utf-8") == "{}"
 
 
 def test_what_a_filter_leaves_out_is_told(predictions: Path) -> None:

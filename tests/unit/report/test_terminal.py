@@ -1,16 +1,18 @@
-"""What is printed where there is no terminal, and what may be written where."""
+"""What is printed, in a terminal and where there is none."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
-from danish_asr.errors import ConfigError
 from danish_asr.predictions import Prediction, write_predictions
-from danish_asr.report.terminal import check_outputs
+from danish_asr.report.terminal import print_table
 
 
 def write_rows(file: Path, heard: str) -> Path:
@@ -54,10 +56,17 @@ def test_a_pipe_gets_every_number_whole(tmp_path: Path, command: str) -> None:
     assert cells.count("48") == 1
 
 
-def test_nothing_is_written_over_what_is_read_or_twice(tmp_path: Path) -> None:
-    predictions = write_rows(tmp_path / "predictions.jsonl", "en to tre fire")
-    other = tmp_path / "scores.json"
-    check_outputs([predictions], [other, None, tmp_path / "scores.csv"])
-    for outputs in ([tmp_path / "." / "predictions.jsonl"], [other, other]):
-        with pytest.raises(ConfigError, match="is read or written already"):
-            check_outputs([predictions], outputs)
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_numbers_are_whole_at_any_width(width: int, *, is_terminal: bool) -> None:
+    table = Table()
+    table.add_column("group", overflow="fold")
+    table.add_column("number", no_wrap=True)
+    table.add_row("djurslandsk (nord-, syddjurs m. nord- og sydsamsø, anholt)", "1234567890" * 4)
+    console = Console(record=True, file=io.StringIO(), width=width, force_terminal=is_terminal)
+    print_table(table, console)
+    shown = console.export_text()
+    assert "1234567890" * 4 in shown
+    assert console.width == width
+    is_folded = "djurslandsk (nord-, syddjurs" not in shown
+    assert is_folded == (is_terminal and width < 80)

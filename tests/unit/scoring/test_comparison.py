@@ -112,6 +112,13 @@ def test_other_references_are_refused_and_listed() -> None:
         compare_predictions(four_rows(), b)
 
 
+def test_splits_of_different_sizes_are_refused() -> None:
+    rows = four_rows()
+    compare_predictions(rows, rows, rows_in_split=(9, None))
+    with pytest.raises(PredictionsError, match="A is of a split of 9 rows, B of one of 8"):
+        compare_predictions(rows, rows, rows_in_split=(9, 8))
+
+
 def test_a_filter_that_leaves_nothing_is_refused() -> None:
     rows = [prediction("a", "ja", "ja", duration=0.1)]
     with pytest.raises(PredictionsError, match="leaves no row to compare"):
@@ -138,10 +145,49 @@ def test_p_values_of_a_grouping_are_adjusted() -> None:
     assert [group.wer.p_adjusted for group in groups] == holm(raw)
 
 
+def test_a_p_value_that_resampling_cannot_resolve_is_a_bound() -> None:
+    a = list(heard_rows(600, speakers=12))
+    much = [replace(row, hypothesis=row.reference) for row in a]
+    mixed = [
+        replace(row, hypothesis={0: row.reference, 50: ""}.get(n % 97, row.hypothesis))
+        for n, row in enumerate(a)
+    ]
+    clear, unclear = (
+        compare_predictions(a, b, by=[], settings=QUICK).overall.wer for b in (much, mixed)
+    )
+    assert clear.p_is_bound
+    assert not unclear.p_is_bound
+    assert clear.p is not None
+    more = compare_predictions(a, much, by=[], settings=replace(QUICK, resamples=5000)).overall.wer
+    assert more.p is not None
+    assert more.p < clear.p
+
+
 def test_a_comparison_is_plain_data_and_a_data_frame() -> None:
     a = list(heard_rows(600))
     comparison = compare_predictions(a, _better(a), by=["dialect"], settings=QUICK)
     json.dumps(comparison.to_dict())
+    assert comparison.to_dict()["rows"]["b"] == {
+        "scored": 600,
+        "in_file": 600,
+        "in_split": None,
+        "left_out": {},
+        "partial": False,
+    }
     frame = comparison.to_pandas()
     assert list(frame["group"])[:2] == ["all", "Bornholmsk"]
     assert (frame["wer_difference"] == frame["wer_b"] - frame["wer_a"]).all()
+
+
+def test_every_line_carries_what_its_numbers_depend_on() -> None:
+    chosen = Settings(profile="rye", remove_fillers=True, row_filter="coral", resamples=500)
+    a = [*heard_rows(100), prediction("short", "ja", "ja", duration=0.1)]
+    frame = compare_predictions(a, a[:-1], settings=chosen, rows_in_split=(200, None)).to_pandas()
+    (left_out,) = set(frame["left_out_a"])
+    assert "0.5 s or shorter: 4" in left_out
+    for name, value in chosen.to_dict().items():
+        assert set(frame[name]) == {value}
+    assert set(frame["rows_in_split_a"]) == {200}
+    assert set(frame["rows_in_file_a"]) == {101}
+    assert set(frame["rows_in_file_b"]) == {100}
+    assert frame["rows_in_split_b"].isna().all()

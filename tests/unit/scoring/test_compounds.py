@@ -37,7 +37,10 @@ def test_compounds_written_apart_are_no_errors(
 
 def test_the_same_letters_far_apart_are_no_compound() -> None:
     """To line them up costs as many errors as it saves, and shorter lists are no merit."""
-    said, heard = "rød grød er ret koldt i dag".split(), "nu kom hun hjem til rødgrød".split()
+    said, heard = (
+        ["rød", "grød", "er", "ret", "koldt", "i", "dag"],
+        ["nu", "kom", "hun", "hjem", "til", "rødgrød"],
+    )
     assert errors_without_compounds(said, heard) == align_counts(said, heard).errors
 
 

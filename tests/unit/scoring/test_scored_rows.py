@@ -84,8 +84,27 @@ def test_what_is_left_out_is_counted_by_reason() -> None:
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
     scored = score_rows(rows, columns=(), row_filter="coral")
     assert scored.left_out == {"empty reference": 1, "10 s or longer": 1}
-    assert scored.rows_in_file == 6
+    assert scored.used(9).to_dict() == {
+        "scored": 4,
+        "in_file": 6,
+        "in_split": 9,
+        "left_out": {"empty reference": 1, "10 s or longer": 1},
+        "partial": True,
+    }
     assert scored.lines.tolist() == [1, 2, 3, 4]
+
+
+def test_a_product_of_many_columns_has_the_groups_that_occur() -> None:
+    """The product of the columns' sizes, 10,000 to the fifth, is no number of 64 bits."""
+    columns = [f"column{number}" for number in range(5)]
+    rows = [
+        prediction(str(n), "ja", "ja", extra={column: str(n // 2) for column in columns})
+        for n in range(20_000)
+    ]
+    groups = score_rows(rows, columns=columns).groups(columns)
+    assert len(groups) == 10_000
+    assert {group.errors.rows for group in groups} == {2}
+    assert groups[0].values == ("0",) * 5
 
 
 @pytest.mark.parametrize("denominator", DENOMINATORS)
