@@ -27,8 +27,8 @@ RESAMPLES: Final = 1_000
 
 MIN_SPEAKERS: Final = 8
 """Fewer speakers give no interval. In a simulation of speakers whose WER varies log-normally
-(sigma 0.5) the 95 % interval covers the truth in 94 % of cases with 35 speakers, in 93 % with 20
-and in about 90 % with 8 to 12, but in 84 % with 4 and 74 % with 3 (``docs/scores.md``)."""
+(sigma 0.5) the 95 % interval covers the truth in 93 % of cases with 35 speakers and in 91 to 92 %
+with 8 to 12, but in 84 % with 4 and 73 % with 3 (``benchmarks/intervals.py``)."""
 
 MAX_SHARE: Final = 0.5
 """A speaker with more than this share of a group's words decides its rate; no interval then."""

@@ -55,23 +55,21 @@ def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
         audio_urls(tmp_path, ["a"])
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda shard: shard.write_bytes(b""),
-        lambda shard: shard.write_bytes(shard.read_bytes()[:-100]),
-        lambda shard: shard.write_bytes(shard.read_bytes().replace(b"PAR1", b"PAR0")),
-        lambda shard: pq.write_table(pa.table({"id": ["a"]}), shard),
-        lambda shard: pq.write_table(pa.table({"audio_bytes": [b"a"]}), shard),
-        lambda shard: pq.write_table(pa.table({"id": ["a"], "audio_bytes": [[1]]}), shard),
-    ],
-)
-def test_a_damaged_file_is_named_with_the_mend(
-    tmp_path: Path, damage: Callable[[Path], object]
-) -> None:
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty": lambda shard: shard.write_bytes(b""),
+    "cut": lambda shard: shard.write_bytes(shard.read_bytes()[:-100]),
+    "no Parquet": lambda shard: shard.write_bytes(shard.read_bytes().replace(b"PAR1", b"PAR0")),
+    "no audio": lambda shard: pq.write_table(pa.table({"id": ["a"]}), shard),
+    "no ids": lambda shard: pq.write_table(pa.table({"audio_bytes": [b"a"]}), shard),
+    "numbers": lambda shard: pq.write_table(pa.table({"id": ["a"], "audio_bytes": [[1]]}), shard),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_named_with_the_mend(tmp_path: Path, damage: str) -> None:
     dataset = _dataset(tmp_path, {"a": _flac(1600)})
     (shard,) = dataset.rglob("*.parquet")
-    damage(shard)
+    DAMAGES[damage](shard)
     with pytest.raises(
         DatasetError, match=r"part-00000.parquet: cannot be read .*danish-asr verif"
     ):
