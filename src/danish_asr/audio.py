@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 import soundfile
 import soxr
 from numpy.typing import NDArray
 
+from danish_asr.errors import SourceError
+from danish_asr.mp3 import is_mp3, with_all_frames
 from danish_asr.schema import SAMPLE_RATE
 
 RESAMPLING_QUALITY: Final = "HQ"
@@ -22,6 +29,9 @@ _SLACK: Final = 0.1
 _FULL_SCALE: Final = 32767
 _BLOCK: Final = 1 << 20
 """Frames whose channels are averaged at a time."""
+
+_NOT_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_STDERR: Final = 2
 
 
 class AudioError(Exception):
@@ -74,16 +84,15 @@ def decode(
     Raises:
         AudioError: The audio is undecodable, too long or not there at all; or it ends before its
             header says so. A WAV or OGG file that was cut at its end does not show it: libsndfile
-            tells their length by what is left.
+            tells their length by what is left. Nor does an MP3 without a tag of its length.
+        SourceError: The file is there, and cannot be read.
     """
-    if isinstance(audio, Path) and not audio.is_file():
-        raise AudioError("audio file missing")
     try:
-        with soundfile.SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else audio) as file:
+        with _open(audio) as file:
             rate = int(file.samplerate)
-            first = round(start * rate)
+            first = round(min(start * rate, file.frames))
             left = file.frames - first
-            frames = left if seconds is None else min(left, round(seconds * rate))
+            frames = left if seconds is None else round(min(left, seconds * rate))
             if frames <= 0:
                 raise AudioError("zero samples")
             if max_seconds is not None and frames > max_seconds * rate:
@@ -98,6 +107,57 @@ def decode(
     if len(mono) < frames - _SLACK * rate:
         raise AudioError("truncated audio")
     return mono, rate
+
+
+@contextmanager
+def _open(audio: bytes | Path) -> Iterator[soundfile.SoundFile]:
+    """Open audio for decoding; an MP3 is made to tell all of its frames first."""
+    with ExitStack() as stack:
+        stream = io.BytesIO(audio) if isinstance(audio, bytes) else _open_file(audio)
+        stack.enter_context(stream)
+        try:
+            head = stream.read(3)
+        except OSError as error:
+            assert isinstance(audio, Path)
+            raise _unreadable(audio, error) from error
+        stream.seek(0)
+        if is_mp3(head):
+            stream = io.BytesIO(with_all_frames(stream.read()))
+            stack.enter_context(_silence())
+        yield stack.enter_context(soundfile.SoundFile(stream))
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            return path.open("rb")
+    except ValueError:
+        pass  # no file can be called so
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise _unreadable(path, error) from error
+    raise AudioError("audio file missing")
+
+
+def _unreadable(path: Path, error: OSError) -> SourceError:
+    """A disk that fails for a moment must not pass for a row that is lost."""
+    return SourceError(
+        f"{path}: cannot be read ({error.strerror}); mend that, and run the same command again to "
+        "continue"
+    )
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what the MP3 decoder itself writes to the terminal off it; the ledger has the reason."""
+    terminal, nothing = os.dup(_STDERR), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, _STDERR)
+        yield
+    finally:
+        os.dup2(terminal, _STDERR)
+        os.close(terminal)
+        os.close(nothing)
 
 
 def _read_mono(file: soundfile.SoundFile, frames: int) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.audio import AudioError, decode, encode_flac, to_flac
+from danish_asr.errors import SourceError
 from tests.builders import encode, tone
 
 
@@ -91,8 +92,9 @@ def test_a_start_and_a_length_cut_the_utterance_out() -> None:
     assert read(flac)[0][0] == pytest.approx(0.9 * 8_000 / 32_000, abs=1e-3)
 
 
-def test_a_length_beyond_the_end_takes_what_there_is() -> None:
-    assert to_flac(tone(1.0, rate=16_000), start=0.75, seconds=5.0)[1] == 4_000
+@pytest.mark.parametrize("seconds", [5.0, 1e308])
+def test_a_length_beyond_the_end_takes_what_there_is(seconds: float) -> None:
+    assert to_flac(tone(1.0, rate=16_000), start=0.75, seconds=seconds)[1] == 4_000
 
 
 def test_an_audio_file_may_be_given_by_its_path(tmp_path: Path) -> None:
@@ -118,9 +120,10 @@ def test_unusable_audio_has_a_reason(audio: bytes | Path, reason: str) -> None:
         to_flac(audio, max_seconds=2.0)
 
 
-def test_a_start_beyond_the_end_leaves_nothing() -> None:
+@pytest.mark.parametrize("start", [3.0, 1e308])
+def test_a_start_beyond_the_end_leaves_nothing(start: float) -> None:
     with pytest.raises(AudioError, match="zero samples"):
-        to_flac(tone(0.5), start=3.0)
+        to_flac(tone(0.5), start=start)
 
 
 @given(st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=50))
@@ -129,6 +132,20 @@ def test_encoding_loses_less_than_one_step_and_clips(values: list[float]) -> Non
     decoded, rate = decode(encode_flac(samples, 16_000))
     assert rate == 16_000
     assert decoded == pytest.approx(np.clip(samples, -1, 1), abs=2 / 32768)
+
+
+def test_a_file_that_cannot_be_read_is_no_row_that_is_lost() -> None:
+    """A process's memory is a file that is there and cannot be read from its beginning."""
+    with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\); mend that"):
+        decode(Path("/proc/self/mem"))
+
+
+@pytest.mark.parametrize("name", ["", "x" * 300, "a\0b", "\ud800", "a.wav/b.wav", "loop.wav"])
+def test_a_path_that_cannot_be_is_a_missing_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.wav").write_bytes(tone(0.1))
+    (tmp_path / "loop.wav").symlink_to("loop.wav")
+    with pytest.raises(AudioError, match=r"^audio file missing$"):
+        decode(tmp_path / name)
 
 
 def test_encoding_gives_the_same_bytes_every_time() -> None:
@@ -152,3 +169,13 @@ def test_audio_that_ends_before_its_header_says_so_is_truncated(
     decode(audio)
     with pytest.raises(AudioError, match=r"^truncated audio$"):
         decode(damaged(audio))
+
+
+def test_the_mp3_decoders_own_messages_stay_off_the_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    audio = tone(20.0, format="MP3")
+    for damaged in (audio[: len(audio) // 2], zero_middle(audio)):
+        with pytest.raises(AudioError):
+            decode(damaged)
+    assert capfd.readouterr().err == ""
