@@ -20,6 +20,7 @@ from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.cluster import register_lsf
+from danish_asr.local_paths import read_any_local_path
 from danish_asr.schema import CARDS_DIR
 
 ASSETS_VARIABLE: Final = "DANISH_ASR_ASSETS"
@@ -35,6 +36,7 @@ def register(container: DependencyContainer) -> None:
     architecture("tiny")(tiny)
 
     register_lsf(container)
+    read_any_local_path()
 
 
 def card_directories() -> list[Path]:
