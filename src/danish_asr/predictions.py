@@ -8,8 +8,8 @@ normalised before it was written, because neither was.
 from __future__ import annotations
 
 import json
-import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,6 +24,7 @@ class Prediction:
     """One utterance with what was said and what was heard.
 
     ``duration`` is in seconds. An empty ``hypothesis`` is a hypothesis: the model heard nothing.
+    Metadata is None where it is unknown; an empty text in a file says the same.
     ``extra`` holds whatever else the file knows of a row (e.g. ``sub_dialect``), each a key of its
     own in the file, so that scores can be grouped by it.
     """
@@ -43,6 +44,10 @@ class Prediction:
 
 _TEXT_KEYS: Final = ("id", "corpus", "split", "reference", "hypothesis")
 _LONGEST: Final = 1e9
+"""Seconds. No utterance lasts 30 years."""
+
+_SHOWN: Final = 40
+"""Characters of a wrong value that are told."""
 
 _OPTIONAL_KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
 KEYS: Final = tuple(f.name for f in fields(Prediction) if f.name != "extra")
@@ -67,20 +72,24 @@ def read_predictions(path: Path) -> Iterator[Prediction]:
         PredictionsError: The file is not there, is empty, or a line breaks the contract (the
             message names file and line). Raised while iterating, at the first such line.
     """
-    if not path.is_file():
-        raise PredictionsError(f"{path}: no such file; the evaluation recipe writes it")
     first_line_of: dict[str, int] = {}
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            where = f"{path}:{number}"
-            prediction = _parse(line, where)
-            earlier = first_line_of.setdefault(prediction.id, number)
-            if earlier != number:
-                raise PredictionsError(
-                    f"{where}: id '{prediction.id}' stands in line {earlier} already; "
-                    "every utterance may be scored once"
-                )
-            yield prediction
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                where = f"{path}:{number}"
+                # Some editors put a byte order mark before the first line.
+                prediction = _parse(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
+                earlier = first_line_of.setdefault(prediction.id, number)
+                if earlier != number:
+                    raise PredictionsError(
+                        f"{where}: id {prediction.id!r} stands in line {earlier} already; "
+                        "every utterance may be scored once"
+                    )
+                yield prediction
+    except OSError as error:
+        raise PredictionsError(
+            f"{path}: {error.strerror}; expected the predictions.jsonl of an evaluation"
+        ) from error
     if not first_line_of:
         raise PredictionsError(f"{path}: the file is empty; expected one JSON object a line")
 
@@ -109,7 +118,9 @@ def _parse(line: bytes, where: str) -> Prediction:
         raise PredictionsError(f"{where}: missing {', '.join(missing)}")
     values: dict[str, Any] = {key: _text(row[key], key, where) for key in _TEXT_KEYS}
     values |= {key: _optional_text(row.get(key), key, where) for key in _OPTIONAL_KEYS}
-    extra = {key: _extra(row[key], key, where) for key in row.keys() - set(KEYS)}
+    extra = {
+        _text(key, "a key", where): _extra(row[key], key, where) for key in row.keys() - set(KEYS)
+    }
     return Prediction(**values, duration=_seconds(row["duration"], where), extra=extra)
 
 
@@ -119,11 +130,17 @@ def _text(value: Any, key: str, where: str) -> str:
             raise PredictionsError(f"{where}: {key} holds half a surrogate pair, which is no text")
         return value
     hint = ' (write "" where the model heard nothing)' if key == "hypothesis" else ""
-    raise PredictionsError(f"{where}: {key} must be a string, found {json.dumps(value)}{hint}")
+    raise PredictionsError(f"{where}: {key} must be a string, found {_shown(value)}{hint}")
+
+
+def _shown(value: Any) -> str:
+    shown = json.dumps(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
 def _optional_text(value: Any, key: str, where: str) -> str | None:
-    return None if value is None else _text(value, key, where)
+    text = None if value is None else _text(value, key, where)
+    return text if text and not text.isspace() else None
 
 
 def _extra(value: Any, key: str, where: str) -> str | None:
@@ -134,9 +151,9 @@ def _extra(value: Any, key: str, where: str) -> str | None:
 
 
 def _seconds(value: Any, where: str) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # A whole number of hundreds of digits has no float; no utterance lasts 30 years either.
-    if is_number and 0 <= value < _LONGEST and math.isfinite(value):
+    # A whole number of hundreds of digits has no float, and NaN is within no bounds.
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST:
         return float(value)
-    found = json.dumps(value)[:40]
-    raise PredictionsError(f"{where}: duration must be seconds >= 0, found {found}")
+    raise PredictionsError(
+        f"{where}: duration must be seconds from 0 to {_LONGEST:.0f}, found {_shown(value)}"
+    )

@@ -41,7 +41,7 @@ def to_markdown(scores: Scores) -> str:
         parts.append(f"**Warning:** {partial_warning(scores.rows)}.")
     parts.append(_table([scores.overall]))
     for name, grouping in scores.groupings.items():
-        parts += [f"### {sentence(grouping_title(name))}", _table(grouping.groups)]
+        parts += [f"### {_cell(sentence(grouping_title(name)))}", _table(grouping.groups)]
         if gap := gap_sentence(grouping):
             parts.append(_cell(sentence(gap)) + ".")
     parts.append(

@@ -31,8 +31,14 @@ class Estimate:
 
 
 def group_label(values: GroupKey) -> str:
-    """Return a group's values for people to read."""
-    return " · ".join("unknown" if value is None else value for value in values) or "all"
+    """Return a group's values for people to read: what cannot be printed is told by its code."""
+    named = ("unknown" if value is None else value for value in values)
+    label = " · ".join(named) if values else "all"
+    if label.isprintable():
+        return label
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in label
+    )
 
 
 def estimate_rates(group: GroupSums, settings: Settings) -> tuple[Estimate, Estimate]:

@@ -25,12 +25,12 @@ def pair_rows(a: ScoredRows, b: ScoredRows, names: tuple[str, str]) -> ScoredRow
     row_of = {name: row for row, name in enumerate(b.ids)}
     in_a = set(a.ids)
     only_a = [
-        f"{names[0]}:{line}: id '{name}' is not in {names[1]}"
+        f"{names[0]}:{line}: id {name!r} is not in {names[1]}"
         for name, line in zip(a.ids, a.lines.tolist(), strict=True)
         if name not in row_of
     ]
     only_b = [
-        f"{names[1]}:{line}: id '{name}' is not in {names[0]}"
+        f"{names[1]}:{line}: id {name!r} is not in {names[0]}"
         for name, line in zip(b.ids, b.lines.tolist(), strict=True)
         if name not in in_a
     ]
@@ -40,7 +40,7 @@ def pair_rows(a: ScoredRows, b: ScoredRows, names: tuple[str, str]) -> ScoredRow
     order = np.array([row_of[name] for name in a.ids])
     changed = np.flatnonzero(a.fingerprints != b.fingerprints[order])
     texts = [
-        f"{names[1]}:{b.lines[order[row]]}: the reference of id '{a.ids[row]}' is not the one in "
+        f"{names[1]}:{b.lines[order[row]]}: the reference of id {a.ids[row]!r} is not the one in "
         f"{names[0]}:{a.lines[row]}"
         for row in changed.tolist()
     ]

@@ -50,7 +50,7 @@ def test_compare_prints_a_table(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("score none.jsonl", "none.jsonl: no such file"),
+        ("score none.jsonl", "none.jsonl: No such file"),
         ("score empty.jsonl", "empty.jsonl: the file is empty"),
         ("score a.jsonl --profile corl", "expected one of raw, coral, rye; found 'corl'"),
         ("score a.jsonl --by dialekt", "'dialekt' is no column"),

@@ -153,6 +153,18 @@ def test_markup_in_a_label_is_shown_as_text_everywhere(tmp_path: Path) -> None:
     assert "\\<script\\>alert(1)\\</script\\>\\[red\\]\\|\\*" in block.read_text(encoding="utf-8")
 
 
+def test_a_terminal_is_not_told_to_do_anything_by_a_label(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    write_predictions(path, [prediction("a", "ja", "ja", dialect="\x1b[2Jø\n\u202e")])
+    console = Console(record=True, width=120, file=(shown := io.StringIO()))
+    block = tmp_path / "block.md"
+    score_file(path, by=["dialect"], console=console, markdown_path=block)
+    for text in (shown.getvalue(), block.read_text(encoding="utf-8").replace("\\\\", "\\")):
+        assert "\x1b" not in text
+        assert "x1b" in text
+        assert "ø\\n\\u202e" in text
+
+
 @pytest.mark.parametrize("option", ["run_dir", "dataset"])
 def test_nothing_is_written_where_a_part_of_the_page_is_missing(
     predictions: Path, option: str
