@@ -62,10 +62,13 @@ class BatchLoader:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
         """
         example = self._metadata(rows)
-        waveforms = [self._waveform(row, [*seed, first + n]) for n, row in enumerate(rows.tolist())]
+        lengths = np.maximum(self.index.lengths[rows], self.shortest)
+        waveforms = np.empty((len(rows), lengths.max()), np.float32)
+        for number, (row, place) in enumerate(zip(rows.tolist(), waveforms, strict=True)):
+            self._fill(place, row, [*seed, first + number])
         if self.truncate:
-            least = min(len(waveform) for waveform in waveforms)
-            waveforms = [waveform[:least] for waveform in waveforms]
+            lengths[:] = lengths.min()
+            waveforms = waveforms[:, : lengths[0]].copy()
         targets = [
             self.targets(text, remove_unknown=self.remove_unknown).numpy()
             for text in example["text"]
@@ -74,29 +77,24 @@ class BatchLoader:
         nothing = np.array([self.targets.pad])
         targets = [target if len(target) else nothing for target in targets]
         return Seq2SeqBatch(
-            self._padded(waveforms, 0, self.dtype),
-            [len(waveform) for waveform in waveforms],
-            self._padded(targets, self.targets.pad, torch.int64),
+            self._tensor(waveforms, self.dtype),
+            lengths.tolist(),
+            self._tensor(_padded(targets, self.targets.pad), torch.int64),
             [len(target) for target in targets],
             example=example,
         )
 
-    def _waveform(self, row: int, seed: Sequence[int]) -> NDArray[np.float32]:
+    def _fill(self, place: NDArray[np.float32], row: int, seed: Sequence[int]) -> None:
+        """Decode a row's waveform into its place in the batch, and pad it with zeros."""
+        waveform = place[: self.index.lengths[row]]
         try:
-            waveform = self.decoder(self.index.audio.read(row))
+            self.decoder(self.index.audio.read(row), waveform)
         except ValueError as error:
             raise self._fault(row, str(error)) from error
-        expected = int(self.index.lengths[row])
-        if len(waveform) != expected:
-            raise self._fault(
-                row, f"audio_size is {expected}, the audio has {len(waveform)} samples"
-            )
         if self.augment is not None:
-            waveform = self.augment(waveform, np.random.default_rng(seed))
-        samples: NDArray[np.float32] = waveform.numpy()
-        if len(samples) < self.shortest:
-            samples = np.pad(samples, (0, self.shortest - len(samples)))
-        return samples
+            augmented = self.augment(torch.from_numpy(waveform), np.random.default_rng(seed))
+            waveform[:] = augmented.numpy()
+        place[len(waveform) :] = 0
 
     def _fault(self, row: int, what: str) -> DatasetError:
         return DatasetError(
@@ -104,13 +102,7 @@ class BatchLoader:
             "`danish-asr verify` lists every such row"
         )
 
-    def _padded(self, rows: list[NDArray[Any]], value: int, dtype: torch.dtype) -> Tensor:
-        """Rows of one dtype side by side, ``(rows, longest)``, cast to ``dtype``."""
-        # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads then
-        # spin: a third more processor time for the whole reader.
-        batch = np.full((len(rows), max(map(len, rows))), value, rows[0].dtype)
-        for place, row in zip(batch, rows, strict=True):
-            place[: len(row)] = row
+    def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(batch).to(dtype)
         return tensor.pin_memory() if self.pin_memory else tensor
 
@@ -127,3 +119,12 @@ class BatchLoader:
             "split": [self.index.split] * len(partitions),
             "audio_size": self.index.lengths[rows].tolist(),
         }
+
+
+def _padded(rows: Sequence[NDArray[np.int64]], value: int) -> NDArray[np.int64]:
+    """Rows side by side, ``(rows, longest)``."""
+    # By NumPy, for the reason that WaveformDecoder gives.
+    batch = np.full((len(rows), max(map(len, rows))), value)
+    for place, row in zip(batch, rows, strict=True):
+        place[: len(row)] = row
+    return batch

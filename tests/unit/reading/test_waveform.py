@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from numpy.typing import NDArray
 
 from danish_asr.reading.waveform import SpecAugment, WaveformDecoder
 from tests.shards import flac, waveform
@@ -17,42 +18,65 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-def test_a_waveform_is_decoded_as_it_was_encoded() -> None:
-    decoded = WaveformDecoder(normalize=False)(flac(12_345, 3))
+def decode(encoded: bytes, samples: int, *, normalize: bool = False) -> NDArray[np.float32]:
+    out = np.full(samples, np.nan, np.float32)
+    WaveformDecoder(normalize=normalize)(encoded, out)
+    return out
 
-    assert decoded.dtype == torch.float32
-    # FLAC holds 16 bits.
-    np.testing.assert_allclose(decoded.numpy(), waveform(12_345, 3), atol=1 / 32_768)
+
+def encode(
+    sound: NDArray[np.float32], form: str, subtype: str | None = None, rate: int = 16_000
+) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, sound, rate, format=form, subtype=subtype)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "subtype"),
+    [("FLAC", "PCM_16"), ("FLAC", "PCM_24"), ("WAV", "PCM_16"), ("WAV", "FLOAT"), ("OGG", None)],
+)
+def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | None) -> None:
+    encoded = encode(waveform(12_345, 3), form, subtype)
+
+    decoded = decode(encoded, 12_345)
+
+    np.testing.assert_array_equal(decoded, soundfile.read(io.BytesIO(encoded), dtype="float32")[0])
 
 
 def test_normalising_gives_mean_zero_and_variance_one() -> None:
-    decoded = WaveformDecoder(normalize=True)(flac(12_345, 3))
+    decoded = decode(flac(12_345, 3), 12_345, normalize=True)
 
     assert abs(float(decoded.mean())) < 1e-5
     assert float(decoded.std()) == pytest.approx(1, abs=1e-3)
 
 
-def test_channels_are_averaged() -> None:
-    file, left, right = io.BytesIO(), waveform(9_000, 1), waveform(9_000, 2)
-    soundfile.write(file, np.stack([left, right], axis=1), 16_000, format="WAV", subtype="FLOAT")
+@pytest.mark.parametrize(("form", "subtype"), [("FLAC", "PCM_24"), ("WAV", "FLOAT")])
+def test_channels_are_averaged(form: str, subtype: str) -> None:
+    left, right = waveform(9_000, 1), waveform(9_000, 2)
 
-    decoded = WaveformDecoder(normalize=False)(file.getvalue())
+    decoded = decode(encode(np.stack([left, right], axis=1), form, subtype), 9_000)
 
-    np.testing.assert_allclose(decoded.numpy(), (left + right) / 2, atol=1e-6)
+    np.testing.assert_allclose(decoded, (left + right) / 2, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("encoded", "message"),
     [
         (b"no audio", "cannot be decoded"),
-        (flac(12_345, 3)[:2_000], "cannot be decoded"),
+        (b"fLaC but no more", "cannot be decoded"),
+        (flac(12_345, 3)[:10_000], r"damaged: \d+ of 12345 samples can be decoded"),
+        (flac(12_345, 3)[:10_000] + bytes(9_000), r"damaged: \d+ of 12345 samples"),
+        (flac(12_344, 3), "audio_size is 12345, the audio has 12344 samples"),
+        (encode(waveform(12_346, 3), "WAV"), "audio_size is 12345, the audio has 12346 samples"),
         # Trains silently wrong upstream (TRAPS).
         (flac(12_345, 3, 48_000), "expected audio at 16000 Hz, found 48000 Hz"),
+        (encode(waveform(12_345, 3), "WAV", rate=8_000), "expected audio at 16000 Hz, found 8000"),
     ],
 )
-def test_what_is_no_audio_at_16_khz_is_refused(encoded: bytes, message: str) -> None:
+def test_what_is_not_the_audio_that_is_expected_is_refused(encoded: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        WaveformDecoder(normalize=False)(encoded)
+        decode(encoded, 12_345)
 
 
 def spectrum(wave: torch.Tensor) -> torch.Tensor:
