@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from danish_asr.conversion.char_tokenizer import build_char_tokenizer
 from danish_asr.files import publish, publish_text
@@ -19,10 +19,35 @@ _TOKENIZER_FAMILY: Final = "char_tokenizer"
 def write_statistics(root: Path, train_hours: Mapping[str, float]) -> None:
     """Write ``language_distribution_0.tsv``: one row per corpus, with its hours of TRAIN audio.
 
-    Sampling weights are made from these hours, so a row per split would distort them.
+    Sampling weights are made from these hours, so a row per split would distort them. A corpus
+    without training audio has no row: there is nothing to weigh, and readers refuse it.
     """
-    rows = [f"{corpus}\t{LANGUAGE}\t{hours:.6f}" for corpus, hours in sorted(train_hours.items())]
+    rows = [
+        f"{corpus}\t{LANGUAGE}\t{hours:.6f}"
+        for corpus, hours in sorted(train_hours.items())
+        if hours
+    ]
     publish_text(root / STATISTICS_FILE, "\n".join(["corpus\tlanguage\thours", *rows, ""]))
+
+
+def dataset_card(root: Path, name: str, *, with_tokenizer: bool) -> dict[str, Any]:
+    """The fairseq2 card of a dataset."""
+    card = {
+        "name": name,
+        "dataset_family": _DATASET_FAMILY,
+        "dataset_config": {"data": str((root / VERSION_DIR).resolve())},
+    }
+    return card | {"tokenizer_ref": tokenizer_card(name)["name"]} if with_tokenizer else card
+
+
+def tokenizer_card(name: str) -> dict[str, str]:
+    """The fairseq2 card of the tokenizer of the dataset ``name``."""
+    # fairseq2 finds a relative path beside the card.
+    return {
+        "name": f"{name}_char",
+        "tokenizer_family": _TOKENIZER_FAMILY,
+        "tokenizer": f"{name}_char.model",
+    }
 
 
 def write_cards(root: Path, name: str, characters: AbstractSet[str]) -> None:
@@ -34,24 +59,10 @@ def write_cards(root: Path, name: str, characters: AbstractSet[str]) -> None:
         characters: All that stand in the training text. Without any there is no tokenizer.
     """
     cards = root / CARDS_DIR
-    card = {
-        "name": name,
-        "dataset_family": _DATASET_FAMILY,
-        "dataset_config": {"data": str((root / VERSION_DIR).resolve())},
-    }
     if characters:
-        tokenizer = f"{name}_char"
-        model = f"{tokenizer}.model"
-        with publish(cards / model) as stream:
+        tokenizer = tokenizer_card(name)
+        with publish(cards / tokenizer["tokenizer"]) as stream:
             stream.write(build_char_tokenizer(characters))
-        # fairseq2 finds a relative path beside the card.
-        _write_card(
-            cards / f"{tokenizer}.yaml",
-            {"name": tokenizer, "tokenizer_family": _TOKENIZER_FAMILY, "tokenizer": model},
-        )
-        card["tokenizer_ref"] = tokenizer
-    _write_card(cards / f"{name}.yaml", card)
-
-
-def _write_card(path: Path, card: Mapping[str, object]) -> None:
-    publish_text(path, to_yaml(card))
+        publish_text(cards / f"{tokenizer['name']}.yaml", to_yaml(tokenizer))
+    card = dataset_card(root, name, with_tokenizer=bool(characters))
+    publish_text(cards / f"{name}.yaml", to_yaml(card))

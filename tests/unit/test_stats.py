@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
+from danish_asr.convert import convert
+from danish_asr.corpora import open_source
+from danish_asr.dataset import DanishAsrDataset
+from danish_asr.reading.mixture import read_hours
+from danish_asr.schema import STATISTICS_FILE
 from danish_asr.stats import write_cards, write_statistics
 from danish_asr.yaml_text import from_yaml
 from tests.builders import build_dataset
@@ -24,10 +30,10 @@ print(tokenizer.create_decoder()(tokenizer.create_encoder()("Åse drikker 3 kopp
 """
 
 
-def test_there_is_one_row_per_corpus(tmp_path: Path) -> None:
-    write_statistics(tmp_path, {"b": 1.5, "a": 0.0})
+def test_there_is_one_row_per_corpus_with_training_audio(tmp_path: Path) -> None:
+    write_statistics(tmp_path, {"b": 1.5, "a": 2.0, "c": 0.0})
     assert (tmp_path / "language_distribution_0.tsv").read_text() == (
-        "corpus\tlanguage\thours\na\tdan_Latn\t0.000000\nb\tdan_Latn\t1.500000\n"
+        "corpus\tlanguage\thours\na\tdan_Latn\t2.000000\nb\tdan_Latn\t1.500000\n"
     )
 
 
@@ -62,3 +68,13 @@ def test_fairseq2_finds_the_dataset_and_its_tokenizer_by_name(tmp_path: Path) ->
         str((tmp_path / "ds" / "version=0").resolve()),
         "Åse drikker 3 kopper te",
     ]
+
+
+def test_a_corpus_without_training_audio_is_no_hindrance_for_training(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds")
+    for split in ("train", "val"):
+        (tmp_path / "ds.source" / "conversation" / f"{split}-00000-of-00001.parquet").unlink()
+    convert(open_source(str(tmp_path / "ds.source")), tmp_path / "less", name="less")
+    index = DanishAsrDataset(tmp_path / "less").read_index("train")
+    hours = read_hours(tmp_path / "less" / STATISTICS_FILE, index)
+    assert [partition.corpus for partition in hours] == ["coral_read_aloud"]

@@ -9,12 +9,29 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
 from pathlib import Path
+from types import UnionType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from danish_asr.errors import DatasetError
 from danish_asr.files import publish_text
 from danish_asr.schema import MANIFEST_FILE, SAMPLE_RATE
+
+_MOST: Final = 1 << 53
+_LONGEST: Final = 60
+"""Characters of a wrong value that are told."""
+
+_JSON: Final[dict[Any, str]] = {
+    tuple: "a list",
+    dict: "an object",
+    int: "a whole number from 0",
+    float: "a number from 0",
+    str: "a text",
+    UnionType: "a text or null",
+}
+"""What types are in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,26 +121,50 @@ def read_manifest(root: Path) -> Manifest:
             of our making.
     """
     path = root / MANIFEST_FILE
-    if not path.is_file():
+    try:
+        manifest: Manifest = _build(Manifest, json.loads(path.read_bytes().decode()), "manifest")
+    except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(
             f"{root}: no finished dataset, {MANIFEST_FILE} is missing; `danish-asr convert` begins "
             "or continues one"
-        )
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return Manifest(
-            **values
-            | {
-                "dropped": tuple(DropEntry(**entry) for entry in values["dropped"]),
-                "files": tuple(FileEntry(**entry) for entry in values["files"]),
-                "shards": tuple(
-                    ShardEntry(**entry | {"files": tuple(entry["files"])})
-                    for entry in values["shards"]
-                ),
-            }
-        )
-    except (ValueError, TypeError, KeyError) as error:
+        ) from None
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: not a manifest of this program ({error})") from error
+    return manifest
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """Build a value of a type of this module from what JSON gave.
+
+    Raises:
+        ValueError: It does not fit.
+    """
+    fields, items = _fields(kind), get_args(kind)
+    if fields and isinstance(value, dict):
+        if fields.keys() == value.keys():
+            return kind(
+                **{key: _build(fields[key], value[key], f"{where}.{key}") for key in fields}
+            )
+    elif get_origin(kind) is tuple and isinstance(value, list):
+        return tuple(_build(items[0], item, f"{where}[{at}]") for at, item in enumerate(value))
+    elif get_origin(kind) is dict and isinstance(value, dict):
+        return {key: _build(items[1], item, f"{where}.{key}") for key, item in value.items()}
+    elif kind in {int, float}:
+        # Whatever is counted here: NaN and infinity are none, and neither is what a float blurs.
+        if type(value) in {int, kind} and 0 <= value < _MOST:
+            return value
+    elif get_origin(kind) in {None, UnionType} and isinstance(value, kind):
+        return value
+    expected = f"an object with {', '.join(fields)}" if fields else _JSON[get_origin(kind) or kind]
+    raise ValueError(f"{where}: expected {expected}, found {json.dumps(value)[:_LONGEST]}")
+
+
+@cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields; of any other type it has none."""
+    return get_type_hints(kind) if is_dataclass(kind) else {}
 
 
 def count_drops(drops: Sequence[tuple[str, str | None]]) -> tuple[DropEntry, ...]:

@@ -3,96 +3,131 @@
 from __future__ import annotations
 
 import hashlib
-import io
+import re
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
-import soundfile
 
 from danish_asr.conversion.manifest import ShardEntry, seconds
-from danish_asr.schema import ROW_GROUP_SIZE, SAMPLE_RATE, UTTERANCE_SCHEMA
+from danish_asr.conversion.verify_damage import guarded
+from danish_asr.conversion.verify_rows import row_faults, source_position
+from danish_asr.schema import LANGUAGE, ROW_GROUP_SIZE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.text import normalize
+
+ROW_GROUP_BYTES: Final = 32 << 20
+"""Audio after which a row group ends, however few its rows."""
 
 LEAST_WORDS: Final = 3
 """Shorter sentences ("ja tak") are said everywhere; that two splits share them tells nothing."""
 
-_NAMED: Final = 3
-"""Rows that a fault names; it counts the others."""
+_PATH: Final = re.compile(
+    rf"{VERSION_DIR}/corpus=([^/]+)/split=({'|'.join(SPLITS)})/language={LANGUAGE}/"
+    r"part-\d{5,}-of-\d{5,}\.parquet"
+)
+NAMED: Final = 3
+"""Names that a fault tells; it counts the others."""
+
+_FULL: Final = f"stands in a row group that has {ROW_GROUP_BYTES >> 20} MiB of audio without it"
+
+_digests = partial(array, "Q")
+_positions = partial(array, "q")
 
 
 @dataclass(kw_only=True)
 class ShardFindings:
-    """What a shard holds.
+    """What a shard holds, in about 32 bytes a row: a dataset of millions of rows fits in memory.
 
     Attributes:
         path: Its path below the dataset's root.
-        corpus: The corpus it belongs to.
-        split: The split it belongs to.
+        corpus: The corpus it belongs to; empty where the path tells none.
+        split: The split it belongs to; empty where the path tells none.
         faults: What breaks the contract.
-        ids: The id of every row.
-        speakers: Who speaks in it.
-        sentences: 64-bit digests of its longer sentences, as profile ``coral`` has them.
+        ids: The `digest` of every row's id, in order.
+        speakers: The `digest` of every row's speaker, where it is known.
+        sentences: The `digest` of its longer sentences, as profile ``coral`` has them.
+        sources: For each source file, the rows of it that stand here.
         samples: Samples per dialect.
+        characters: Those of its training text, as it is and as profile ``coral`` has it.
     """
 
     path: str
-    corpus: str
-    split: str
+    corpus: str = ""
+    split: str = ""
     faults: list[str] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    speakers: set[str] = field(default_factory=set)
-    sentences: set[int] = field(default_factory=set)
+    ids: array[int] = field(default_factory=_digests)
+    speakers: array[int] = field(default_factory=_digests)
+    sentences: array[int] = field(default_factory=_digests)
+    sources: dict[str, array[int]] = field(default_factory=dict)
     samples: Counter[str | None] = field(default_factory=Counter)
+    characters: set[str] = field(default_factory=set)
 
 
-def check_shard(root: Path, entry: ShardEntry, decoded: int) -> ShardFindings:
-    """Check a shard against its entry in the manifest.
+def check_shard(root: Path, shard: ShardEntry | str, decoded: int) -> ShardFindings:
+    """Check a shard against the contract, and against its entry in the manifest.
 
     Args:
         root: The dataset.
-        entry: The shard's entry.
+        shard: The shard's entry; its path alone where there is no manifest.
         decoded: Rows whose audio is decoded to its end; of all others the header is read.
     """
-    keys = dict(part.split("=", 1) for part in PurePosixPath(entry.path).parts if "=" in part)
-    found = ShardFindings(
-        path=entry.path, corpus=keys.get("corpus", ""), split=keys.get("split", "")
-    )
-    path = root / entry.path
-    if not path.is_file():
-        found.faults.append(f"{entry.path}: is missing")
+    path = shard if isinstance(shard, str) else shard.path
+    found = ShardFindings(path=path)
+    place = _PATH.fullmatch(path)
+    if place is None:
+        found.faults.append(
+            f"{path}: is no place for a shard; expected {VERSION_DIR}/corpus=CORPUS/"
+            f"split=<{'|'.join(SPLITS)}>/language={LANGUAGE}/part-00000-of-00001.parquet"
+        )
         return found
-    if _digest(path) != entry.sha256:
-        found.faults.append(f"{entry.path}: its sha256 is not that of the manifest")
-    try:
-        with pq.ParquetFile(path) as parquet:
-            _check_table(parquet, entry, found)
-            if parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
-                _check_rows(parquet, entry, decoded, found)
-    except (pa.ArrowException, OSError) as error:
-        found.faults.append(f"{entry.path}: cannot be read ({error})")
+    found.corpus, found.split = place.groups()
+    entry = None if isinstance(shard, str) else shard
+    faulty: dict[str, list[str]] = {}
+    found.faults += guarded(path, _check_file(root / path, entry, decoded, found, faulty))
+    found.faults += [f"{path}: {fault}: {few(ids, len(ids))}" for fault, ids in faulty.items()]
     return found
 
 
-def _check_table(parquet: pq.ParquetFile, entry: ShardEntry, found: ShardFindings) -> None:
-    footer = parquet.metadata
-    if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
-        found.faults.append(
-            f"{entry.path}: its columns are not those of the contract: {_differences(parquet)}"
-        )
-    if footer.num_rows != entry.rows:
-        found.faults.append(
-            f"{entry.path}: has {footer.num_rows} rows, and {entry.rows} in the manifest"
-        )
-    sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
-    if sizes and max(sizes) > ROW_GROUP_SIZE:
-        found.faults.append(
-            f"{entry.path}: has a row group of {max(sizes)} rows; {ROW_GROUP_SIZE} is the most"
+def digest(text: str) -> int:
+    """64 bits that stand for a text; two of five million texts share them once in a million."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def few(names: Iterable[str], count: int) -> str:
+    """The first of ``count`` names, and how many more there are."""
+    more = f" and {count - NAMED:,} more" if count > NAMED else ""
+    return ", ".join(islice(names, NAMED)) + more
+
+
+def _check_file(
+    path: Path,
+    entry: ShardEntry | None,
+    decoded: int,
+    found: ShardFindings,
+    faulty: dict[str, list[str]],
+) -> Iterator[str]:
+    if entry is not None and _sha256(path) != entry.sha256:
+        yield f"{found.path}: its sha256 is not that of the manifest"
+    with pq.ParquetFile(path) as parquet:
+        rows = parquet.metadata.num_rows
+        if entry is not None and rows != entry.rows:
+            yield f"{found.path}: has {rows} rows, and {entry.rows} in the manifest"
+        if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
+            differences = _differences(parquet)
+            yield f"{found.path}: its columns are not those of the contract: {differences}"
+            return
+        yield from _check_row_groups(parquet, found.path)
+        _check_rows(parquet, decoded, found, faulty)
+    if entry is not None and seconds(found.samples.total()) != entry.seconds:
+        yield (
+            f"{found.path}: holds {seconds(found.samples.total())!r} s of audio, and "
+            f"{entry.seconds!r} s in the manifest"
         )
 
 
@@ -109,57 +144,56 @@ def _differences(parquet: pq.ParquetFile) -> str:
     return ", ".join(lines) or "another order"
 
 
+def _check_row_groups(parquet: pq.ParquetFile, path: str) -> Iterator[str]:
+    footer = parquet.metadata
+    groups = (footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+    most = max(groups, default=0)
+    if most > ROW_GROUP_SIZE:
+        yield f"{path}: has a row group of {most} rows; {ROW_GROUP_SIZE} is the most"
+    if not footer.num_rows:
+        yield f"{path}: has no rows; a shard without any has no file"
+
+
 def _check_rows(
-    parquet: pq.ParquetFile, entry: ShardEntry, decoded: int, found: ShardFindings
+    parquet: pq.ParquetFile, decoded: int, found: ShardFindings, faulty: dict[str, list[str]]
 ) -> None:
+    """Collect what the rows hold, and add the ids of faulty rows to ``faulty``, by fault."""
     rows = parquet.metadata.num_rows
-    chosen = set(np.linspace(0, rows - 1, min(decoded, rows)).round().astype(int).tolist())
-    faulty: dict[str, list[str]] = {}
-    for number, row in enumerate(_rows(parquet)):
-        for fault in _check_row(row, decode=number in chosen):
+    times = min(decoded, rows)
+    chosen = {(2 * time + 1) * rows // (2 * times) for time in range(times)}
+    for number, (before, row) in enumerate(_rows(parquet)):
+        for fault in row_faults(row, decode=number in chosen):
             faulty.setdefault(fault, []).append(row["id"])
-        found.ids.append(row["id"])
-        found.samples[row["dialect"]] += row["audio_size"]
-        if row["speaker_id"] is not None:
-            found.speakers.add(row["speaker_id"])
-        sentence = normalize(row["text"], "coral")
-        if len(sentence.split()) >= LEAST_WORDS:
-            found.sentences.add(_hash(sentence))
-    for fault, ids in faulty.items():
-        more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
-        found.faults.append(f"{entry.path}: {fault}: {', '.join(ids[:_NAMED])}{more}")
-    if abs(seconds(found.samples.total()) - entry.seconds) > 1e-6:
-        found.faults.append(
-            f"{entry.path}: holds {seconds(found.samples.total()):.3f} s of audio, and "
-            f"{entry.seconds:.3f} s in the manifest"
-        )
+        if before >= ROW_GROUP_BYTES:
+            faulty.setdefault(_FULL, []).append(row["id"])
+        _collect(row, found)
 
 
-def _rows(parquet: pq.ParquetFile) -> Iterator[dict[str, Any]]:
-    for batch in parquet.iter_batches(batch_size=ROW_GROUP_SIZE, use_threads=False):
-        yield from batch.to_pylist()
+def _rows(parquet: pq.ParquetFile) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield every row, and before it the bytes of audio that its row group holds until there."""
+    for group in range(parquet.num_row_groups):
+        held = 0
+        for batch in parquet.iter_batches(ROW_GROUP_SIZE, row_groups=[group], use_threads=False):
+            for row in batch.to_pylist():
+                yield held, row
+                held += len(row["audio_bytes"])
 
 
-def _check_row(row: dict[str, Any], *, decode: bool) -> Iterator[str]:
-    if not row["text"].strip():
-        yield "empty text"
-    try:
-        with soundfile.SoundFile(io.BytesIO(row["audio_bytes"])) as audio:
-            if (audio.format, audio.channels, audio.samplerate) != ("FLAC", 1, SAMPLE_RATE):
-                yield f"{audio.format} of {audio.channels} channels at {audio.samplerate} Hz"
-            length = len(audio.read(dtype="int16", always_2d=True)) if decode else audio.frames
-    except (soundfile.LibsndfileError, RuntimeError):
-        yield "undecodable audio"
-        return
-    if length != row["audio_size"]:
-        yield "audio_size is not the number of samples"
+def _collect(row: Mapping[str, Any], found: ShardFindings) -> None:
+    spoken = normalize(row["text"], "coral")
+    found.ids.append(digest(row["id"]))
+    found.samples[row["dialect"]] += row["audio_size"]
+    if row["speaker_id"] is not None:
+        found.speakers.append(digest(row["speaker_id"]))
+    if len(spoken.split()) >= LEAST_WORDS:
+        found.sentences.append(digest(spoken))
+    if found.split == "train":
+        found.characters.update(row["text"], spoken)
+    if row["source_id"] is not None and (position := source_position(row["source_id"])):
+        found.sources.setdefault(position[0], _positions()).append(position[1])
 
 
-def _hash(sentence: str) -> int:
-    return int.from_bytes(hashlib.blake2b(sentence.encode(), digest_size=8).digest(), "big")
-
-
-def _digest(path: Path) -> str:
+def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(1 << 20):

@@ -1,0 +1,151 @@
+"""A built dataset in order, and the ways in which tests spoil it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from danish_asr.conversion.work_units import ConvertOptions
+from danish_asr.convert import convert
+from danish_asr.corpora import open_source
+from danish_asr.schema import UTTERANCE_SCHEMA
+from danish_asr.verify import verify
+from danish_asr.yaml_text import from_yaml, to_yaml
+from tests.builders import coral_row, write_parquet
+
+TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
+FIRST = f"{TRAIN}/part-00000-of-00003.parquet"
+SECOND = f"{TRAIN}/part-00001-of-00003.parquet"
+LEDGER = "ledger.parquet"
+TSV = "language_distribution_0.tsv"
+CARD = "cards/tiny.yaml"
+TOKENIZER = "cards/tiny_char.yaml"
+MODEL = "cards/tiny_char.model"
+TEST = f"{TRAIN.replace('train', 'test')}/part-00000-of-00001.parquet"
+
+
+def build(root: Path, **test_values: Any) -> Path:
+    """A dataset in order: 8 train rows and one in the ledger, 3 test rows.
+
+    ``test_values`` change the last of them.
+    """
+    for split, count in (("train", 9), ("test", 3)):
+        rows = [
+            coral_row(number, split=split, text=f"{split} sætning nummer {number}", dialect="fynsk")
+            for number in range(count)
+        ]
+        if split == "test":
+            rows[-1] |= test_values
+        else:
+            rows[-1]["text"] = None
+        write_parquet(root.parent / "source" / f"{split}.parquet", rows, row_group_size=4)
+    source = open_source(str(root.parent / "source"))
+    convert(source, root, name="tiny", options=ConvertOptions(shard_rows=4), max_drop=1)
+    return root
+
+
+def copied(pristine: Path, to: Path) -> Path:
+    """A copy of a dataset that may be spoilt; its card says where it is."""
+    shutil.copytree(pristine, to)
+    change_card(to, dataset_config={"data": str(to / "version=0")})
+    return to
+
+
+def faults_of(root: Path, **options: Any) -> str:
+    """All faults, a line each."""
+    return "\n".join(verify(root, **options).faults)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    with pq.ParquetFile(path) as parquet:
+        rows: list[dict[str, Any]] = parquet.read().to_pylist()
+    return rows
+
+
+def change_manifest(root: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    manifest = json.loads((root / "manifest.json").read_text())
+    change(manifest)
+    (root / "manifest.json").write_text(json.dumps(manifest))
+
+
+def write_shard(root: Path, table: pa.Table, place: str = FIRST) -> None:
+    """Replace a shard, and its checksum in the manifest."""
+    pq.write_table(table, root / place)
+    digest = hashlib.sha256((root / place).read_bytes()).hexdigest()
+    change_manifest(
+        root,
+        lambda manifest: [
+            shard.update(sha256=digest) for shard in manifest["shards"] if shard["path"] == place
+        ],
+    )
+
+
+def change_card(root: Path, place: str = CARD, **values: Any) -> None:
+    path = root / place
+    path.write_text(to_yaml(from_yaml(path.read_text()) | values))
+
+
+Spoil = Callable[[Path], None]
+
+
+def row(**values: Any) -> Spoil:
+    """Change the second row of the first train shard."""
+
+    def spoil(root: Path) -> None:
+        rows = read_rows(root / FIRST)
+        rows[1] |= values
+        write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
+
+    return spoil
+
+
+def every_row(**values: Any) -> Spoil:
+    """Change all rows of the first train shard."""
+
+    def spoil(root: Path) -> None:
+        rows = [row | values for row in read_rows(root / FIRST)]
+        write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
+
+    return spoil
+
+
+def content(name: str, change: Callable[[bytes], bytes]) -> Spoil:
+    def spoil(root: Path) -> None:
+        (root / name).write_bytes(change((root / name).read_bytes()))
+
+    return spoil
+
+
+def text(name: str, new: str) -> Spoil:
+    return content(name, lambda _: new.encode())
+
+
+def remove(name: str) -> Spoil:
+    return lambda root: (root / name).unlink()
+
+
+def copy(name: str, to: str) -> Spoil:
+    def spoil(root: Path) -> None:
+        shutil.copy(root / name, root / to)
+
+    return spoil
+
+
+def manifest(**values: Any) -> Spoil:
+    return lambda root: change_manifest(root, lambda manifest: manifest.update(values))
+
+
+def shard(**values: Any) -> Spoil:
+    """Change the first shard's entry in the manifest."""
+    return lambda root: change_manifest(root, lambda manifest: manifest["shards"][0].update(values))
+
+
+def card(place: str = CARD, **values: Any) -> Spoil:
+    return lambda root: change_card(root, place, **values)
