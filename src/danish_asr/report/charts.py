@@ -26,13 +26,13 @@ def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: flo
         axes.set_yticks(
             range(len(groups)),
             [f"{_short(group.label)}\n{_amount(group)}" for group in reversed(groups)],
-            fontsize=9,
             color=INK,
             linespacing=1.15,
         )
         axes.set_ylim(-0.6, len(groups) - 0.4)
         axes.set_xlim(left=0)
-        axes.set_xlabel("WER % (dashed: all rows)")
+        hollow = any(not isinstance(group.wer.interval, Interval) for group in groups)
+        axes.set_xlabel("WER % (dashed: all rows" + (";\nhollow: no interval)" if hollow else ")"))
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=True, axis="x", linewidth=0.6)
         axes.spines["left"].set_visible(False)

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -23,6 +23,12 @@ from danish_asr.report.charts import rate_chart, training_chart
 from danish_asr.report.training import Panel
 from danish_asr.scoring.error_analysis import ErrorAnalysis
 from danish_asr.scoring.scores import Scores
+
+_MOST_IN_A_CHART: Final = 40
+"""Groups. More make no picture, and the table can be sorted."""
+
+_MOST_WORDS: Final = 300
+"""Words of a worst utterance that are shown; one of hours would swell the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,7 @@ def render_page(data: PageData) -> str:
         "bounds": wording.bounds,
         "why": wording.why,
         "sentence": wording.sentence,
+        "short": wording.short,
     }
     script = _resource("page.js")
     template = environment.from_string(_resource("page.html"))
@@ -62,6 +69,7 @@ def render_page(data: PageData) -> str:
         wording=wording,
         version=__version__,
         charts=_charts(data.scores),
+        most_words=_MOST_WORDS,
         training=_training(data.training),
         style=Markup(_resource("page.css")),  # noqa: S704 - a file of this package
         script=Markup(script),  # noqa: S704 - a file of this package
@@ -76,7 +84,7 @@ def _charts(scores: Scores) -> dict[str, Markup]:
             rate_chart(f"chart-{name}", f"WER {wording.grouping_title(name)}", part.groups, overall)
         )
         for name, part in scores.groupings.items()
-        if part.groups
+        if 0 < len(part.groups) <= _MOST_IN_A_CHART
     }
 
 

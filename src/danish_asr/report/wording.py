@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
 from danish_asr.scoring.row_filters import RowsUsed
 from danish_asr.scoring.scores import Gap, Grouping, Scores
 from danish_asr.scoring.settings import Settings
 
-INTERVAL_NOTE = (
+_LONGEST: Final = 80
+INTERVAL_NOTE: Final = (
     f"not resolvable: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with more "
     f"than {100 * MAX_SHARE:.0f} % of the words"
 )
@@ -39,6 +42,12 @@ def why(resolution: Resolution) -> str:
 def sentence(text: str) -> str:
     """The same with a capital first letter; names inside keep theirs."""
     return text[:1].upper() + text[1:]
+
+
+def short(text: str | None) -> str:
+    """A text from the data, cut where it is no longer a word or a label."""
+    text = text or ""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def grouping_title(name: str) -> str:
@@ -89,6 +98,6 @@ def gap_sentence(grouping: Grouping) -> str | None:
     if gap is None:
         return None
     return (
-        f"worst {gap.worst}, {percent(gap.difference.value)} points above {gap.best} "
+        f"WER is highest for {gap.worst}, {percent(gap.difference.value)} points above {gap.best} "
         f"(95 % interval {bounds(gap.difference.interval)})"
     )

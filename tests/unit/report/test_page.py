@@ -258,3 +258,21 @@ def test_a_page_without_errors_without_groups_and_without_training_renders(tmp_p
     page = tmp_path / "report.html"
     score_file(path, by=[], html_path=page, console=Console(file=io.StringIO()))
     assert "No utterance has an error." in page.read_text(encoding="utf-8")
+
+
+def test_an_utterance_of_hours_does_not_swell_the_page() -> None:
+    said, heard = (" ".join(f"{name}{n}" for n in range(5000)) for name in ("ord", "tal"))
+    rows = [prediction("long", said, heard), prediction("letters", "a" * 50_000, "b" * 50_000)]
+    page = render_page(
+        PageData(title="t", scores=score_predictions(rows, by=[]), analysis=analyse_errors(rows))
+    )
+    assert "… and 4700 more" in page
+    assert len(page) < 200_000
+
+
+def test_more_groups_than_a_picture_can_show_are_a_table_alone() -> None:
+    rows = [prediction(str(n), "ja", "nej", dialect=f"dialekt {n}") for n in range(100)]
+    scores = score_predictions(rows, by=["dialect", "gender"])
+    page = render_page(PageData(title="t", scores=scores, analysis=analyse_errors(rows)))
+    assert page.count("<svg") == 1
+    assert page.count('<th scope="row">dialekt') == 100
