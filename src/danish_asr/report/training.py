@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +29,9 @@ class Panel:
 
 
 _LOSS: Final = "CTC Loss"
+_LARGEST: Final = 1e300
+"""A whole number beyond has no float, and neither NaN nor infinity lies within."""
+
 _PANELS: Final = (
     ("Loss", "CTC loss", (("training", "train", _LOSS), ("validation", "valid", _LOSS))),
     (
@@ -71,26 +73,34 @@ def training_panels(run_dir: Path) -> list[Panel]:
 def _read(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = file.read_bytes().splitlines()
     return [_parse(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
 
 
-def _parse(line: str, where: str) -> dict[str, Any]:
+def _parse(line: bytes, where: str) -> dict[str, Any]:
     try:
-        values: dict[str, Any] = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise RunError(f"{where}: not JSON ({error.msg})") from None
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RunError(
+            f"{where}: not JSON ({error}); remove the line, or score without --run"
+        ) from None
+    if not isinstance(values, dict):
+        raise RunError(f"{where}: expected a JSON object, found {type(values).__name__}")
     return values
 
 
 def _curve(name: str, lines: list[dict[str, Any]], key: str) -> Curve | None:
     # A run that was resumed may tell a step twice; the later line is what training went on with.
     values = {
-        int(line["Step"]): float(line[key])
+        line["Step"]: float(line[key])
         for line in lines
-        if "Step" in line and isinstance(line.get(key), int | float) and math.isfinite(line[key])
+        if isinstance(line.get("Step"), int) and _is_finite(line.get(key))
     }
     if not values:
         return None
     steps = tuple(sorted(values))
     return Curve(name, steps, tuple(values[step] for step in steps))
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and -_LARGEST < value < _LARGEST

@@ -42,9 +42,28 @@ def test_a_directory_without_metrics_is_refused(tmp_path: Path) -> None:
         training_panels(tmp_path)
 
 
-def test_a_broken_line_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"Step": 2', "not JSON"),
+        (b"[1]", "expected a JSON object, found list"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"Step": ' + b"9" * 5000 + b"}", "not JSON"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
     _write(tmp_path, "train", {"Step": 1})
-    with (tmp_path / "metrics" / "train.jsonl").open("a", encoding="utf-8") as stream:
-        stream.write('{"Step": 2')
-    with pytest.raises(RunError, match=r"train.jsonl:2: not JSON"):
+    with (tmp_path / "metrics" / "train.jsonl").open("ab") as stream:
+        stream.write(line)
+    with pytest.raises(RunError, match=rf"train.jsonl:2: {message}"):
         training_panels(tmp_path)
+
+
+def test_values_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
+    values = ["high", None, 10**400, -(10**400), float("inf"), [1], 7.0]
+    lines = [{"Step": step, "CTC Loss": value} for step, value in enumerate(values)]
+    odd = [{"Step": step, "CTC Loss": 9.0} for step in ("x", None, 1.5, 1e400)]
+    _write(tmp_path, "train", *lines, *odd)
+    (panel,) = training_panels(tmp_path)
+    assert [(curve.steps, curve.values) for curve in panel.curves] == [((6,), (7.0,))]
