@@ -17,9 +17,10 @@ from workflows.recipes.wav2vec2.asr.checks import (
     loss_above_chance,
     waiting_for_data,
 )
-from workflows.recipes.wav2vec2.asr.config import AsrConfig, AsrDatasetSection, AsrTokenizerSection
+from workflows.recipes.wav2vec2.asr.config import AsrConfig
 from workflows.recipes.wav2vec2.asr.early_stopping import PatienceStopper
 from workflows.recipes.wav2vec2.asr.reading import check_symbols
+from workflows.recipes.wav2vec2.asr.sections import AsrDatasetSection, AsrTokenizerSection
 
 
 def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:

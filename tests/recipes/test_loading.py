@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from danish_asr.errors import ConfigError
-from workflows.recipes.wav2vec2.asr.config import AsrConfig, AsrEvalConfig, StorageMode
+from workflows.recipes.wav2vec2.asr.config import AsrConfig, AsrEvalConfig
 from workflows.recipes.wav2vec2.asr.loading import (
     flatten,
     merge,
@@ -16,6 +16,7 @@ from workflows.recipes.wav2vec2.asr.loading import (
     structure,
     unstructure,
 )
+from workflows.recipes.wav2vec2.asr.sections import StorageMode
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 

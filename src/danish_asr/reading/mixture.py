@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -71,11 +71,23 @@ class Mix:
 
 
 def read_hours(path: Path, index: Index) -> dict[Partition, float]:
+    """Training hours per partition of an index, see :func:`hours_of`."""
+    return hours_of(path, needed=index.partitions, known=index.known_partitions)
+
+
+def hours_of(
+    path: Path, *, needed: Collection[Partition], known: Collection[Partition]
+) -> dict[Partition, float]:
     """Training hours per partition from a ``language_distribution`` TSV.
+
+    Args:
+        path: The file.
+        needed: The partitions that are trained on.
+        known: All partitions of the dataset.
 
     Raises:
         DatasetError: The file is missing or malformed, a partition stands in it twice, a row
-            matches no partition of the dataset, or a partition of the index has no row.
+            matches none that is known, or one that is needed has no row.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -91,12 +103,11 @@ def read_hours(path: Path, index: Index) -> dict[Partition, float]:
                 "language, with training hours only (rows per split would change the weights)"
             )
         hours[partition] = value
-    known = index.known_partitions
     exist = ", ".join(map(str, sorted(known)))
-    if strangers := sorted(set(hours) - known):
+    if strangers := sorted(set(hours) - set(known)):
         names = ", ".join(map(str, strangers))
         raise DatasetError(f"{path}: {names} matches no partition of the dataset; it has: {exist}")
-    if missing := sorted(set(index.partitions) - set(hours)):
+    if missing := sorted(set(needed) - set(hours)):
         names = ", ".join(map(str, missing))
         raise DatasetError(
             f"{path}: no row for {names}, which would be left out of training; add a row, or leave "

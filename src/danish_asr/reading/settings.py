@@ -117,6 +117,12 @@ def _storage_faults(storage: MixtureParquetStorageConfig) -> list[str]:
         for name, value in (vars(limit) if limit is not None else {}).items()
         if value is not None
     ]
+    faults += [
+        f"{_STORAGE}.{name}: expected 0 (all alike) to 1 (as much of each as there is), "
+        f"found {beta}"
+        for name in ("beta_corpus", "beta_language")
+        if (beta := getattr(storage, name)) is not None and not 0 <= beta <= 1
+    ]
     if storage.fragment_streaming.filesystem is not None:
         faults.append(f"{streaming}.filesystem: expected none (datasets are read from local paths)")
     return faults

@@ -7,20 +7,52 @@ they hold for every split, and what cannot be obeyed is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.errors import ConfigError, DatasetError
-from danish_asr.reading.index import RowFilter, Shard
+from danish_asr.reading.index import RowFilter, Shard, find_shards, shards_of_split
 
 # isort: split
 from fairseq2.data.parquet.fragment_streaming.primitives import process_filter
 
 _SECTION = "dataset.mixture_parquet_storage_config"
+
+
+def chosen_shards(
+    path: Path, split: str, config: MixtureParquetStorageConfig
+) -> tuple[list[Shard], list[Shard]]:
+    """The shards of a split that the filters over paths leave, and all shards of the dataset.
+
+    No file is read but, if there is a filter over rows, the schema of one shard.
+
+    Raises:
+        DatasetError: There is no dataset, or it has no such split (the message names those it has).
+        ConfigError: A filter cannot be applied.
+    """
+    every = find_shards(path, split_key=config.split_column)
+    chosen = filter_shards(shards_of_split(every, split), split, config)
+    row_filter = make_row_filter(config)
+    if row_filter is not None:
+        row_filter(_no_rows(chosen[0]))
+    return chosen, every
+
+
+def _no_rows(shard: Shard) -> pa.Table:
+    """An empty table with the columns that a filter over rows may name."""
+    try:
+        schema = pq.read_schema(shard.path)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
+    keys = [pa.field(name, pa.string()) for name in shard.keys if name not in schema.names]
+    columns = [field for field in schema if field.name != "audio_bytes"]
+    return pa.schema([*columns, *keys]).empty_table()
 
 
 def filter_shards(

@@ -11,7 +11,7 @@ from torch.nn import Module
 
 from danish_asr.errors import RunError
 
-from .run_directory import CHECKPOINTS, resumable_steps
+from .run_directory import CHECKPOINTS, checkpoint_steps, resumable_steps
 
 _ADAM_BYTES = 8
 """Two float32 moments for each parameter that learns."""
@@ -29,14 +29,15 @@ def check_free_space(output_dir: Path, module: Module, regime: RegimeSection) ->
         p.numel() * (p.element_size() + (_ADAM_BYTES if p.requires_grad else 0))
         for p in module.parameters()
     )
-    at_once = _checkpoints_at_once(regime)
+    # What a run that continues has already, it need not find room for.
+    at_once = max(_checkpoints_at_once(regime) - len(checkpoint_steps(output_dir)), 1)
     needed = at_once * size
     free = shutil.disk_usage(output_dir).free
     if needed > free:
         raise RunError(
-            f"{output_dir} has {free / 2**30:.1f} GiB free, but {at_once} checkpoints of "
-            f"{size / 2**30:.1f} GiB need {needed / 2**30:.1f} GiB; free some, choose another "
-            "OUTDIR, or keep fewer (regime.keep_last_n_checkpoints, keep_best_n_checkpoints)"
+            f"{output_dir} has {_size(free)} free, but {at_once} more checkpoints of {_size(size)} "
+            f"need {_size(needed)}; free some, choose another OUTDIR, or keep fewer "
+            "(regime.keep_last_n_checkpoints, keep_best_n_checkpoints)"
         )
 
 
@@ -46,6 +47,10 @@ def _checkpoints_at_once(regime: RegimeSection) -> int:
         return sum(n or 0 for n in kept) + 1  # the one being written
     every = regime.checkpoint_every_n_steps
     return (regime.num_steps or 0) // every + 1 if every else 1
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def fit_to_world(output_dir: Path, world: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import OPTIONAL, ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.argparse import ConfigAction
 
+from danish_asr.cluster import standing
 from danish_asr.dataset import NO_EFFECT
-from danish_asr.errors import DanishAsrError, RunFailedError
+from danish_asr.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.yaml_text import to_yaml
 
 from .assets import resolve, tokenizer_card
@@ -27,8 +28,9 @@ from .config import AsrConfig
 from .early_stopping import out_of_patience
 from .environment import write_environment
 from .eval.selection import select
+from .failures import in_plain_words
 from .finished_model import write_model_card
-from .loading import Tree, flatten, merge, read_yaml, structure, unstructure
+from .loading import Tree, flatten, inspect, merge, read_yaml, structure, unstructure
 from .run_directory import check_continuation, check_output_dir, tidy
 from .trainer import STOPPED
 
@@ -48,25 +50,27 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
     args = _parse(arguments, "asr", "Train a CTC model on Danish speech.")
     with _errors_as_messages():
         tree = _tree(args)
-        config = structure(AsrConfig, tree, where=_where(args))
         _name_ineffective(tree)
         if args.dump_config:
-            _dump(config)
+            _dump(structure(AsrConfig, tree, where=_where(args)))
             return
-        config = resolve(config, where=_where(args))
-        if os.environ.get("RANK", "0") == "0":
+        config, faults = inspect(AsrConfig, tree)
+        config = resolve(config, where=_where(args), faults=faults)
+        rank, world_size = standing(config.common.cluster)
+        if rank == 0:
             check_output_dir(args.output_dir)
             check_continuation(args.output_dir, unstructure(config))
             tidy(args.output_dir)
-            fit_to_world(args.output_dir, int(os.environ.get("WORLD_SIZE", "1")))
+            fit_to_world(args.output_dir, world_size)
             write_environment(args.output_dir)
         try:
             if not out_of_patience(args.output_dir, config.regime):
-                train(recipe, config, args.output_dir)
+                with in_plain_words():
+                    train(recipe, config, args.output_dir)
         except TaskStopException:
             log.info("The run is saved but not done; the same command continues it.")
             sys.exit(STOPPED)
-        if os.environ.get("RANK", "0") == "0":
+        if rank == 0:
             write_model_card(args.output_dir, tokenizer_card(config))
 
 
@@ -84,13 +88,16 @@ def eval_main(
     args = _parse(arguments, "asr.eval.recipe", "Score a split and write predictions.jsonl.")
     with _errors_as_messages():
         tree = _tree(args)
-        selection = select(args.output_dir or Path(), tree, where=_where(args))
+        selection = select(args.output_dir or Path(), tree)
         _name_ineffective(tree)
         if args.dump_config:
+            if selection.faults:
+                raise ConfigError(selection.faults, where=_where(args))
             _dump(selection.config)
             return
-        config = resolve(selection.config, where=_where(args))
-        evaluate(recipe(selection.step), config, selection.output_dir)
+        config = resolve(selection.config, where=_where(args), faults=selection.faults)
+        with in_plain_words():
+            evaluate(recipe(selection.step), config, selection.output_dir)
 
 
 def _parse(arguments: Sequence[str] | None, module: str, description: str) -> Namespace:
@@ -142,7 +149,8 @@ def _tree(args: Namespace) -> Tree:
 
 def _name_ineffective(tree: Tree) -> None:
     """Say once which keys were given that mean nothing here; upstream's files have some."""
-    given = [key for key, _ in flatten(tree.get("dataset", {}))]
+    section = tree.get("dataset")
+    given = [key for key, _ in flatten(section)] if isinstance(section, Mapping) else []
     idle = [f"dataset.{key}" for key in given if key.startswith(NO_EFFECT)]
     if idle and os.environ.get("RANK", "0") == "0":
         print(f"note: no effect here: {', '.join(idle)}", file=sys.stderr)  # noqa: T201
@@ -169,6 +177,8 @@ def _with_subclasses(kls: type[DanishAsrError]) -> Iterator[type[DanishAsrError]
 
 def _refuse(ex: DanishAsrError) -> int:
     """Tell an error; returns the exit status."""
+    if isinstance(ex, ConfigError) and os.environ.get("LOCAL_RANK", "0") != "0":
+        return REFUSED  # every process finds the same faults
     # Not through the log, which wraps lines and would break the paths that a mend names.
     print(f"error: {ex}", file=sys.stderr)  # noqa: T201
     return FAILED if isinstance(ex, RunFailedError) else REFUSED

@@ -10,8 +10,8 @@ from fairseq2.early_stopper import EarlyStopper
 from fairseq2.logging import log
 from typing_extensions import override
 
-from .config import AsrRegimeSection
 from .run_directory import validation_scores
+from .sections import AsrRegimeSection
 
 
 @final

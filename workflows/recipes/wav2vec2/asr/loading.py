@@ -8,11 +8,13 @@ so that the rules between values can be checked in the same pass.
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 from fairseq2.recipe.config import (
@@ -61,6 +63,23 @@ COMPONENTS: Mapping[str, Mapping[str, type]] = {
 }
 """Sections whose ``config`` depends on their ``name``, with the configuration of each name."""
 
+_MAY_BE_NEGATIVE: Final = ("fragment_shuffle_window", "beta2_decay")
+"""Ends of the keys for which a number below 0 means something to upstream."""
+
+_RULE: Final = re.compile(r"`([\w.]+)` (must .*)", re.DOTALL)
+"""How fairseq2 begins to tell a rule that a key of a section breaks."""
+
+_NAMES: Final[Mapping[Any, str]] = {
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+    Path: "a path",
+    torch.dtype: "float32, bfloat16 or float16",
+    type(None): "null",
+}
+"""How types are called in faults."""
+
 _converter = StandardValueConverter()
 
 
@@ -106,9 +125,23 @@ def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> Con
     Raises:
         ConfigError: Keys are unknown, values have the wrong type or break a rule; all at once.
     """
+    config, faults = inspect(kls, tree)
+    if faults:
+        raise ConfigError(faults, where=where)
+    return config
+
+
+def inspect(
+    kls: type[ConfigT], tree: Mapping[str, Any], path: str = ""
+) -> tuple[ConfigT, list[str]]:
+    """Turn a mapping into a ``kls`` and the list of its faults.
+
+    What is faulty has its default in the configuration that is returned, so that more can be looked
+    at in the same pass. ``path`` is the dotted key at which the mapping stands.
+    """
     full = merge(defaults(kls), _component_defaults(tree), tree)
     faults: list[str] = []
-    sound = _sound_part(kls, full, "", faults)
+    sound = _sound_part(kls, full, path, faults)
     config = _converter.structure(sound, kls)
     for section, choices in COMPONENTS.items():
         if isinstance(part := sound.get(section), Mapping) and part.get("name") in choices:
@@ -117,11 +150,12 @@ def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> Con
     try:
         StandardObjectValidator().validate(config)
     except ValidationError as error:
-        faults.extend(_rules_broken(error.result, ""))
-    if faults:
-        raise ConfigError(faults, where=where)
+        # A section that is no mapping is told already; its defaults break rules of their own.
+        lost = tuple(f"{f.split()[0]}." for f in faults if "must be a mapping of keys" in f)
+        broken = _rules_broken(error.result, path, dict(flatten(sound, path)))
+        faults.extend(fault for fault in broken if not fault.startswith(lost))
     typed: ConfigT = config
-    return typed
+    return typed, faults
 
 
 def _component_defaults(tree: Mapping[str, Any]) -> Tree:
@@ -154,7 +188,7 @@ def _sound_part(kls: Any, tree: Mapping[str, Any], path: str, faults: list[str])
             faults.append(f"{where} must be a mapping of keys, but is {value!r}")
         elif section is not None:
             sound[key] = _sound_part(section, value, where, faults)
-        elif (fault := _type_fault(where, value, hints[key])) is None:
+        elif (fault := _value_fault(where, value, hints[key])) is None:
             sound[key] = value
         else:
             faults.append(fault)
@@ -171,8 +205,9 @@ def _section_of(hint: Any, value: Any) -> type | None:
 
 
 def _component(section: str, tree: Mapping[str, Any], faults: list[str]) -> type | None:
-    choices = COMPONENTS[section]
-    name = str(tree.get("name"))
+    choices, name = COMPONENTS[section], tree.get("name")
+    if not isinstance(name, str):
+        return None  # which is told as a fault of the name
     if name not in choices:
         faults.append(
             f"{section}.name must be one of {', '.join(sorted(choices))}, but is {name!r}"
@@ -187,44 +222,78 @@ def _unknown(where: str, key: str, known: Sequence[str]) -> str:
     return f"{where} is no key of this configuration{hint}"
 
 
-def _type_fault(where: str, value: Any, hint: Any) -> str | None:
+def _value_fault(where: str, value: Any, hint: Any) -> str | None:
     try:
-        _converter.structure(value, hint)
-    except StructureError:
+        structured = _converter.structure(value, hint)
+    except (StructureError, ValueError, OverflowError):
         return f"{where} must be {_describe(hint)}, but is {value!r}"
-    # Primitives are structured by calling the type, so that bool("no") would be True.
-    if hint is bool and not isinstance(value, bool):
-        return f"{where} must be true or false, but is {value!r}"
+    if _is_another(structured, value, hint):
+        return f"{where} must be {_describe(hint)}, but is {value!r}"
+    numbers = [n for n in _leaves(structured) if isinstance(n, int | float)]
+    if not all(math.isfinite(number) for number in numbers):
+        return f"{where} must be finite, but is {value!r}"
+    if min(numbers, default=0) < 0 and not where.endswith(_MAY_BE_NEGATIVE):
+        return f"{where} must be 0 or more, but is {value!r}"
     return None
+
+
+def _is_another(structured: Any, value: Any, hint: Any) -> bool:
+    """Whether a value became what it was not meant to be.
+
+    Types are structured by calling them: ``bool("no")`` is True, ``int(2.5)`` is 2, the list of a
+    string is its letters; and True is an int to Python.
+    """
+    if isinstance(structured, bool):
+        return not isinstance(value, bool) or not {bool, object} & {hint, *get_args(hint)}
+    if isinstance(structured, int) and isinstance(value, float):
+        return structured != value
+    return isinstance(structured, list | tuple) and isinstance(value, str)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = [*vars(value).values()]
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def _describe(hint: Any) -> str:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in {Union, UnionType}:
         return " or ".join(_describe(a) for a in arguments)
+    if origin is Sequence:
+        return _describe_list(*arguments)
     if origin is not None and arguments and all(isinstance(a, str) for a in arguments):
         return "one of " + ", ".join(arguments)
     if isinstance(hint, type) and hasattr(hint, "__members__"):
         return "one of " + ", ".join(hint.__members__)
-    names: dict[Any, str] = {
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        bool: "true or false",
-    }
-    if hint is type(None):
-        return "null"
-    if hint is torch.dtype:
-        return "float32, bfloat16 or float16"
-    return names.get(hint) or str(getattr(hint, "__name__", hint))
+    return _NAMES.get(hint) or str(getattr(hint, "__name__", hint))
 
 
-def _rules_broken(result: ValidationResult, path: str) -> Iterator[str]:
+def _describe_list(part: Any) -> str:
+    if is_dataclass(part):
+        return "a list of mappings with " + ", ".join(field.name for field in fields(part))
+    return "a list"
+
+
+def _rules_broken(result: ValidationResult, path: str, values: Mapping[str, Any]) -> Iterator[str]:
     for message in result.errors:
-        # A message that names the whole key needs no section before it.
-        yield message if message.startswith(path) else f"{path}: {message}"
+        yield _with_key_and_value(message.rstrip("."), path, values)
     for key, below in result.sub_results.items():
-        yield from _rules_broken(below, f"{path}.{key}" if path else key)
+        yield from _rules_broken(below, f"{path}.{key}" if path else key, values)
+
+
+def _with_key_and_value(message: str, path: str, values: Mapping[str, Any]) -> str:
+    """A broken rule that begins with a key of its section, told like the other faults."""
+    if named := _RULE.match(message):
+        key = f"{path}.{named[1]}"
+        found = "" if "but is" in message or key not in values else f", but is {values[key]!r}"
+        return f"{key} {named[2]}{found}"
+    # A message that names the whole key needs no section before it.
+    return message if message.startswith(path) else f"{path}: {message}"
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

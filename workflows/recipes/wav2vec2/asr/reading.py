@@ -20,6 +20,7 @@ from danish_asr.reading.frames import FrameCount, frame_count
 from danish_asr.reading.reader import PlannedReader
 
 from .config import AsrConfig, AsrEvalConfig
+from .sections import names_of_splits
 
 
 def model_frames(context: RecipeContext) -> FrameCount:
@@ -29,22 +30,24 @@ def model_frames(context: RecipeContext) -> FrameCount:
     return frame_count([(kernel, stride) for _, kernel, stride in layers])
 
 
-def training_reader(context: RecipeContext, config: AsrConfig) -> PlannedReader:
-    """Open the training split, filtered, mixed, shuffled and augmented, and say what it gives."""
-    if config.dataset.train_split is None:
-        raise ConfigError(["dataset.train_split must name a split to train on"])
-    dataset = context.default_dataset.as_(AsrDataset)
-    index = dataset.read_index(config.dataset.train_split, config.dataset.storage_config)
+def training_index(context: RecipeContext, config: AsrConfig) -> Index:
+    """Index the training split, and hold its text against the tokenizer; needs no model."""
+    split = cast(str, config.dataset.train_split)
+    index = context.default_dataset.as_(AsrDataset).read_index(split, config.dataset.storage_config)
     check_symbols(
         count_unknown(index, context.default_tokenizer, config.dataset.text_profile), config
     )
-    accumulate = config.trainer.grad_accumulation.num_batches
+    return index
+
+
+def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> PlannedReader:
+    """Read the training split, filtered, mixed, shuffled and augmented, and say what it gives."""
     reader = _reader(
         context,
         config,
-        config.dataset.train_split,
+        index.name,
         training=True,
-        num_accumulate=accumulate,
+        num_accumulate=config.trainer.grad_accumulation.num_batches,
         index=index,
     )
     if reader.account is not None:
@@ -76,7 +79,7 @@ def splits_reader(
     Raises:
         DatasetError: A split does not exist; the message names those that do.
     """
-    names = [name.strip() for name in splits.split(",") if name.strip()]
+    names = names_of_splits(splits)
     dataset = context.default_dataset.as_(AsrDataset)
     indices = [dataset.read_index(name, config.dataset.storage_config) for name in names]
     if subset is not None:

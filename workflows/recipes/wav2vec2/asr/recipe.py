@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import cast, final
 
-from fairseq2.composition import register_dataset_family
 from fairseq2.logging import log
 from fairseq2.metrics import format_as_float
 from fairseq2.metrics.recorders import MetricDescriptor
@@ -18,20 +17,12 @@ from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 from typing_extensions import override
 
-from danish_asr.dataset import (
-    DATASET_FAMILY,
-    MANIFEST_FAMILY,
-    AsrDataset,
-    DanishAsrDatasetConfig,
-    open_dataset,
-    open_manifest,
-)
-
+from .asset_store import register_datasets
 from .checkpoints import check_free_space
 from .config import AsrConfig
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
-from .reading import SplitsReader, model_frames, training_reader, validation_reader
+from .reading import SplitsReader, model_frames, training_index, training_reader, validation_reader
 from .run_directory import SCORE_TITLES, complete_model_card
 from .trainer import create_trainer
 from .units import AsrTrainUnit, AsrValidationUnit
@@ -39,12 +30,7 @@ from .units import AsrTrainUnit, AsrValidationUnit
 
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
-    register_dataset_family(
-        container, DATASET_FAMILY, AsrDataset, DanishAsrDatasetConfig, opener=open_dataset
-    )
-    register_dataset_family(
-        container, MANIFEST_FAMILY, AsrDataset, DanishAsrDatasetConfig, opener=open_manifest
-    )
+    register_datasets(container)
     # fairseq2 knows trackers for GPUs only and refuses to run without one.
     container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
     for name in ("cer", "worst_group_wer"):
@@ -80,8 +66,10 @@ class AsrRecipe(TrainRecipe):
     @override
     def create_trainer(self, context: RecipeContext) -> Trainer:
         config = context.config.as_(AsrConfig)
+        # The text is looked at first: the model takes longer to load.
+        index = training_index(context, config)
         criterion = CtcCriterion(context.model)
-        reader = training_reader(context, config)
+        reader = training_reader(context, config, index)
         unit = AsrTrainUnit(
             criterion,
             freeze_encoder_for_n_steps=config.trainer.freeze_encoder_for_n_steps,

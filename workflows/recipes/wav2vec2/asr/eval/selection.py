@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from danish_asr.errors import ConfigError, RunError
+from danish_asr.errors import RunError
 from workflows.recipes.wav2vec2.asr.config import AsrEvalConfig
-from workflows.recipes.wav2vec2.asr.loading import Tree, merge, structure
+from workflows.recipes.wav2vec2.asr.loading import Tree, inspect, merge
 from workflows.recipes.wav2vec2.asr.run_directory import (
     CHECKPOINTS,
     best_step,
@@ -34,50 +34,56 @@ class Selection:
         config: The configuration; its ``model.name`` is what will be scored.
         output_dir: Where the results go, one directory per checkpoint and split.
         step: The training step of the checkpoint; None for a model that is scored as it is named.
+        faults: What is wrong with the configuration.
     """
 
     config: AsrEvalConfig
     output_dir: Path
     step: int | None
+    faults: tuple[str, ...]
 
 
-def select(run_dir: Path, tree: Mapping[str, Any], *, where: str) -> Selection:
+def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
     """Decide what is scored.
 
     Args:
         run_dir: The OUTDIR of the command line.
         tree: The configuration as it was written.
-        where: What the configuration is called in errors.
-
-    Raises:
-        ConfigError: The configuration has faults.
-        RunError: A checkpoint is asked for that ``run_dir`` does not hold.
     """
     trains = any(section in tree for section in TRAINING_SECTIONS)
-    evaluator = tree.get("evaluator")
-    asked = evaluator if isinstance(evaluator, Mapping) else {}
-    checkpoint = asked.get("checkpoint") or ("best" if trains else NO_CHECKPOINT)
-    split = asked.get("split") or ("test" if trains else None)
+    checkpoint = _asked(tree, "checkpoint") or ("best" if trains else NO_CHECKPOINT)
+    split = _asked(tree, "split") or ("test" if trains else None)
 
-    changes: Tree = {"evaluator": {"checkpoint": checkpoint}}
-    if split is not None:
-        changes |= {"dataset": {"valid_split": split}}
-    step = None if checkpoint == NO_CHECKPOINT else _step(run_dir, checkpoint)
+    changes: Tree = {"dataset": {"valid_split": split}} if split else {}
+    step, missing = None, []
+    if checkpoint != NO_CHECKPOINT:
+        try:
+            step = _step(run_dir, checkpoint)
+        except RunError as error:
+            missing.append(f"evaluator.checkpoint: {error}")
     if step is not None:
         checkpoints = str((run_dir / CHECKPOINTS).resolve())
         changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
         name = f"checkpoint_step_{step}"
         tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
-    config = structure(AsrEvalConfig, merge(tree, changes), where=where)
+    config, faults = inspect(AsrEvalConfig, merge(tree, changes))
     split = config.dataset.valid_split
     if not split:
-        raise ConfigError(["evaluator.split must name a split to score"], where=where)
-    config = replace(config, evaluator=replace(config.evaluator, split=split))
+        faults.append("evaluator.split must name a split to score")
+    evaluator = replace(config.evaluator, checkpoint=checkpoint, split=split)
     # Checked like the rest of a training configuration, then dropped: fairseq2 knows no optimizers
     # while it evaluates.
-    config = replace(config, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
+    config = replace(config, evaluator=evaluator, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
     scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
-    return Selection(config, run_dir / "eval" / scored / split, step)
+    output_dir = run_dir / "eval" / scored / str(split)
+    return Selection(config, output_dir, step, (*missing, *faults))
+
+
+def _asked(tree: Mapping[str, Any], key: str) -> str | None:
+    """What the section ``evaluator`` says under a key; None if it says nothing sound."""
+    section = tree.get("evaluator")
+    value = section.get(key) if isinstance(section, Mapping) else None
+    return value if isinstance(value, str) else None
 
 
 def _step(run_dir: Path, checkpoint: str) -> int:
