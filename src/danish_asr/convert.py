@@ -10,17 +10,18 @@ shares the work out with `Part`, and a last call finishes::
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from danish_asr.conversion.claim import claim
 from danish_asr.conversion.engines import run_units
 from danish_asr.conversion.manifest import (
     FileEntry,
@@ -32,18 +33,17 @@ from danish_asr.conversion.manifest import (
     write_manifest,
 )
 from danish_asr.conversion.progress import ConversionProgress
+from danish_asr.conversion.review import check_source, date_manifest
 from danish_asr.conversion.shard import WORK_DIR, Job, Record, finished
 from danish_asr.conversion.work_units import ConvertOptions, Unit, WorkPlan, plan_work
 from danish_asr.corpora.base import Source
 from danish_asr.errors import DatasetError
-from danish_asr.files import publish, publish_text, sweep
-from danish_asr.schema import LEDGER_FILE, LEDGER_SCHEMA, MANIFEST_FILE, VERSION_DIR
+from danish_asr.files import publish, sweep
+from danish_asr.schema import LEDGER_FILE, LEDGER_SCHEMA, MANIFEST_FILE
 from danish_asr.stats import write_cards, write_statistics
 
 DEFAULT_MAX_DROP: Final = 0.05
 """Share of the source rows."""
-
-_PLAN_FILE: Final = "plan.json"
 
 Engine = Callable[[Job, Sequence[Unit]], Iterator[Record]]
 """Converts units and yields their records, in any order."""
@@ -90,19 +90,17 @@ def convert(
         DatasetError: ``out`` holds something else, or too many rows were dropped.
         DanishAsrError: ``out`` cannot be written, or a worker was killed.
     """
-    options = options or ConvertOptions()
-    plan = plan_work(source, options)
+    job, plan = _prepare(source, out, options)
     if (out / MANIFEST_FILE).is_file():
-        return _check_finished(out, plan, name)
-    _begin(out, plan)
+        return _check_finished(job, plan, workers, name)
+    begun = claim(out, plan)
     sweep(out)
-    job = Job(source=source, root=out, options=options)
-    run = engine or (lambda job, units: run_units(job, units, workers))
+    run = engine or partial(_run_here, workers=workers)
     try:
         records = _convert_units(job, plan.units, run, plan.rows * max_drop)
     finally:
         sweep(out)
-    return _finish(out, name, source, plan, records)
+    return _finish(job, plan, records, name=name, begun=begun)
 
 
 def convert_part(
@@ -119,19 +117,13 @@ def convert_part(
     Parts may run at the same time, on machines that share ``out``. Arguments and errors are those
     of `convert`.
     """
-    options = options or ConvertOptions()
-    plan = plan_work(source, options)
+    job, plan = _prepare(source, out, options)
     if (out / MANIFEST_FILE).is_file():
-        _check_finished(out, plan)
+        _check_finished(job, plan, workers)
         return
-    _begin(out, plan)
-    job = Job(source=source, root=out, options=options)
-    _convert_units(
-        job,
-        part.of(plan.units),
-        lambda job, units: run_units(job, units, workers),
-        plan.rows * max_drop,
-    )
+    claim(out, plan)
+    units, run = part.of(plan.units), partial(_run_here, workers=workers)
+    _convert_units(job, units, run, plan.rows * max_drop)
 
 
 def finish(
@@ -140,57 +132,59 @@ def finish(
     *,
     name: str,
     options: ConvertOptions | None = None,
+    workers: int = 1,
     max_drop: float = DEFAULT_MAX_DROP,
 ) -> Manifest:
     """Make the dataset of parts that are all converted.
 
+    Arguments are those of `convert`.
+
     Raises:
         DatasetError: Parts are missing, or what `convert` raises.
+        SourceError: The source has changed since a part was converted.
     """
-    plan = plan_work(source, options or ConvertOptions())
+    job, plan = _prepare(source, out, options)
     if (out / MANIFEST_FILE).is_file():
-        return _check_finished(out, plan, name)
-    _begin(out, plan)
-    records = [record for unit in plan.units if (record := finished(out, unit))]
-    if missing := len(plan.units) - len(records):
+        return _check_finished(job, plan, workers, name)
+    begun = claim(out, plan)
+    missing = [unit.number for unit in plan.units if finished(out, unit) is None]
+    if missing:
         raise DatasetError(
-            f"{out}: {missing} of {len(plan.units)} shards are not converted yet; run the parts "
-            "(--shard) that did not end well again, then --finish"
+            f"{out}: {len(missing)} of {len(plan.units)} shards are not converted yet; run the "
+            "parts (--shard) that did not end well again, then --finish"
         )
-    _check_drops(records, plan.rows * max_drop)
-    return _finish(out, name, source, plan, records)
+    # All of them are finished, so that they are only compared with the source as it is now.
+    records = _convert_units(
+        job, plan.units, partial(_run_here, workers=workers), plan.rows * max_drop
+    )
+    return _finish(job, plan, records, name=name, begun=begun)
 
 
-def _begin(out: Path, plan: WorkPlan) -> None:
-    """Claim ``out`` for a plan, or check that it was begun with this very plan."""
-    path = out / WORK_DIR / _PLAN_FILE
-    ours = {"key": plan.key, "stamp": plan.stamp, "rows": plan.rows, "shards": len(plan.units)}
-    if not path.is_file():
-        if (out / VERSION_DIR).exists():
-            raise DatasetError(
-                f"{out}: holds a dataset that this program did not begin; choose another --out"
-            )
-        publish_text(path, json.dumps(ours))
-    begun = json.loads(path.read_text(encoding="utf-8"))
-    if begun != ours:
-        raise DatasetError(
-            f"{out}: a conversion of {begun.get('rows')} rows was begun here, and since then the "
-            f"source or the options have changed (it has {plan.rows} rows now); restore them to "
-            "continue it, or delete the directory to begin anew"
-        )
+def _prepare(source: Source, out: Path, options: ConvertOptions | None) -> tuple[Job, WorkPlan]:
+    options = options or ConvertOptions()
+    return Job(source=source, root=out, options=options), plan_work(source, options)
+
+
+def _run_here(job: Job, units: Sequence[Unit], *, workers: int) -> Iterator[Record]:
+    return run_units(job.convert, units, workers)
 
 
 def _convert_units(
     job: Job, units: Sequence[Unit], engine: Engine, most_dropped: float
 ) -> list[Record]:
-    """Convert what is not finished yet; return all records in the order of the units."""
-    records = {unit.number: record for unit in units if (record := finished(job.root, unit))}
-    left = [unit for unit in units if unit.number not in records]
+    """Convert what is not finished yet; return all records in the order of the units.
+
+    Finished units go to the engine too, which finds out whether their source is still the same.
+    """
+    before = {unit.number for unit in units if finished(job.root, unit)}
+    records: dict[int, Record] = {}
     with ConversionProgress(sum(unit.rows for unit in units)) as progress:
-        progress.resume(records.values())
-        for record in engine(job, left):
+        for record in engine(job, units):
             records[record.unit] = record
-            progress.advance(record)
+            if record.unit in before:
+                progress.resume(record)
+            else:
+                progress.advance(record)
             if progress.dropped > most_dropped:
                 break
     # Every further row can only add to the drops, so there is no use in going on.
@@ -209,10 +203,11 @@ def _check_drops(records: Sequence[Record], most: float) -> None:
 
 
 def _finish(
-    out: Path, name: str, source: Source, plan: WorkPlan, records: Sequence[Record]
+    job: Job, plan: WorkPlan, records: Sequence[Record], *, name: str, begun: int
 ) -> Manifest:
     """Write ledger, statistics and cards, and last the manifest."""
-    manifest = _manifest(name, source, plan, records)
+    out = job.root
+    manifest = _manifest(name, job.source, plan, records)
     if manifest.rows + manifest.dropped_rows != plan.rows:
         raise DatasetError(
             f"{out}: {manifest.rows} rows written and {manifest.dropped_rows} in the ledger do not "
@@ -233,6 +228,7 @@ def _finish(
     write_cards(out, name, characters)
     sweep(out)
     write_manifest(out, manifest)
+    date_manifest(out, begun)
     shutil.rmtree(out / WORK_DIR)
     return manifest
 
@@ -277,13 +273,15 @@ def _manifest(name: str, source: Source, plan: WorkPlan, records: Sequence[Recor
     )
 
 
-def _check_finished(out: Path, plan: WorkPlan, name: str | None = None) -> Manifest:
+def _check_finished(job: Job, plan: WorkPlan, workers: int, name: str | None = None) -> Manifest:
     """Check that a finished dataset is the one that is asked for; a part does not ask its name."""
-    manifest = read_manifest(out)
+    manifest = read_manifest(job.root)
     if (manifest.key, manifest.name) != (plan.key, name or manifest.name):
         raise DatasetError(
-            f"{out}: holds the finished dataset '{manifest.name}', made from {manifest.source} as "
-            "it was then, with its options; choose another --out, or delete it to convert anew"
+            f"{job.root}: holds the finished dataset '{manifest.name}', made from "
+            f"{manifest.source} as it was then, with its options and this program as it was; "
+            "choose another --out, or delete it to convert anew"
         )
-    shutil.rmtree(out / WORK_DIR, ignore_errors=True)
+    check_source(job, plan.units, manifest, workers)
+    shutil.rmtree(job.root / WORK_DIR, ignore_errors=True)
     return manifest

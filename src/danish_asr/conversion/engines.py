@@ -5,25 +5,29 @@ Each engine yields records as units finish, in any order; the bytes do not depen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from danish_asr.conversion.shard import Job, Record
 from danish_asr.conversion.work_units import Unit
 from danish_asr.conversion.workers import run_in_processes
-from danish_asr.errors import DanishAsrError, MissingExtraError
+from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError
+
+Result = TypeVar("Result")
 
 _AHEAD: Final = 2
 """Units handed out per CPU of a Ray cluster, so that none waits for the next."""
 
 
-def run_units(job: Job, units: Sequence[Unit], workers: int) -> Iterator[Record]:
-    """Convert units on this machine; one worker alone needs no process of its own."""
+def run_units(
+    task: Callable[[Unit], Result], units: Sequence[Unit], workers: int
+) -> Iterator[Result]:
+    """Work on units on this machine; one worker alone needs no process of its own."""
     if min(workers, len(units)) <= 1:
-        return map(job.convert, units)
-    return run_in_processes(job.convert, units, min(workers, len(units)))
+        return map(task, units)
+    return run_in_processes(task, units, min(workers, len(units)))
 
 
 def run_on_ray(
@@ -39,13 +43,17 @@ def run_on_ray(
 
     Raises:
         MissingExtraError: Ray is not installed.
+        ConfigError: There is no cluster at the address.
     """
     try:
         ray: Any = import_module("ray")
     except ImportError:
         raise MissingExtraError("--engine ray", "ray") from None
     own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
-    ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConfigError([_told(address, error)], where="the command line") from error
     try:
         shared = ray.put(job)
         convert = ray.remote(num_cpus=1)(_convert)
@@ -58,6 +66,14 @@ def run_on_ray(
             yield from _results(ray, done)
     finally:
         ray.shutdown()
+
+
+def _told(address: str | None, error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    return (
+        f"--address: no Ray cluster answers at {address or 'this machine'} ({reason}); start one "
+        "with `ray start --head` and give its address, or leave --address out to use this machine"
+    )
 
 
 def _convert(job: Job, unit: Unit) -> Record:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
@@ -39,12 +38,12 @@ class ConversionProgress:
             TextColumn("{task.fields[rates]}"),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=self._console,
-            disable=not self._console.is_terminal,
         )
         self._task = self._display.add_task("", total=total, rates="")
 
     def __enter__(self) -> Self:
-        self._display.start()
+        if self._console.is_terminal:
+            self._display.start()
         return self
 
     def __exit__(
@@ -53,21 +52,23 @@ class ConversionProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._display.stop()
-        if not self._console.is_terminal:
+        if self._console.is_terminal:
+            self._display.stop()
+        else:
             self._print_line()
 
-    def resume(self, records: Iterable[Record]) -> None:
-        """Count what earlier runs finished; rates are those of this run."""
-        for record in records:
-            self._resumed += record.rows + len(record.dropped)
-            self.dropped += len(record.dropped)
-        self._display.update(self._task, completed=self._resumed)
+    def resume(self, record: Record) -> None:
+        """Count a unit that an earlier run finished; rates are those of this run."""
+        self._resumed += record.rows + len(record.dropped)
+        self._count(record)
 
     def advance(self, record: Record) -> None:
-        """Count a finished unit."""
+        """Count a unit that was converted."""
         self._rows += record.rows + len(record.dropped)
         self._samples += record.samples
+        self._count(record)
+
+    def _count(self, record: Record) -> None:
         self.dropped += len(record.dropped)
         self._display.update(self._task, completed=self._done, rates=self._rates())
         if not self._console.is_terminal and time.monotonic() - self._told >= _INTERVAL:

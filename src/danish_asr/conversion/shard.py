@@ -1,40 +1,34 @@
 """Convert one unit of work: source rows in, one shard and its record out.
 
 The record is the marker that the shard is finished: it is written last, and it holds what the
-ledger, the statistics and the manifest need, so that no finished shard is ever read again.
+ledger, the statistics and the manifest need, so that no finished shard is ever read again. It also
+holds the state of every local file that the shard was made from. Where that has changed when the
+work is continued, the rows are converted once more and compared: a source that was copied or
+touched is still the same source, and one that was changed is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Final, Self
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import IO, Final
 
 from danish_asr.audio import AudioError, to_flac
+from danish_asr.conversion.shard_writer import ShardWriter
 from danish_asr.conversion.work_units import ConvertOptions, Piece, Unit
 from danish_asr.corpora.base import Source, Utterance
 from danish_asr.corpora.metadata import DIALECTS
+from danish_asr.corpora.stamps import Stamp, check_stamp, stamp
+from danish_asr.errors import SourceError
 from danish_asr.files import publish, publish_text
-from danish_asr.schema import ROW_GROUP_SIZE, UTTERANCE_SCHEMA
-from danish_asr.text import normalize
 
 WORK_DIR: Final = ".convert"
 """Holds the plan and the records of an unfinished conversion, below the dataset's root."""
-
-ROW_GROUP_BYTES: Final = 32 << 20
-"""Audio after which a row group is closed, however few its rows: it is held in memory until then,
-and Arrow copies it twice."""
-
-_REPEATING: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
-_COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +56,8 @@ class Record:
         unmapped: How often each dialect name was met that no dialect is known for.
         characters: Those of the written texts, as they are and as profile ``coral`` has them. A
             tokenizer is made from those of the training split.
+        source: Digest of the states of the local files that the unit was made from. It never
+            enters the dataset.
     """
 
     unit: int
@@ -72,6 +68,7 @@ class Record:
     dropped: tuple[Dropped, ...]
     unmapped: dict[str, int]
     characters: str
+    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,19 +80,63 @@ class Job:
     options: ConvertOptions
 
     def convert(self, unit: Unit) -> Record:
-        """Convert one unit and publish its shard, then its record.
+        """Convert one unit and publish its shard, then its record; leave alone what is finished.
 
         Raises:
-            SourceError: A source file cannot be read, or changed since the plan was made.
+            SourceError: A source file cannot be read, or changed since the plan was made or the
+                shard was written.
             DanishAsrError: The output cannot be written: the disk is full, say.
         """
-        for piece in unit.pieces:
-            self.source.check_unchanged(piece.file)
-        record = _write_shard(self, unit)
+        stamps = self._stamps(unit)
+        known = finished(self.root, unit)
+        if known is not None and known.source == _digest(stamps):
+            return known
+        record = self._write(unit) if known is None else self.try_out(unit)
         # Rows of a file that changed meanwhile must not pass for those of the plan.
-        for piece in unit.pieces:
-            self.source.check_unchanged(piece.file)
+        for path, expected in stamps.items():
+            check_stamp(path, expected)
+        record = replace(record, source=_digest(stamps))
+        if known is not None and replace(known, source=record.source) != record:
+            raise SourceError(
+                f"{unit.shard(self.root)}: its source has changed since it was written "
+                f"({unit.told}); restore that to continue, or delete {self.root} to begin anew"
+            )
         publish_text(record_path(self.root, unit), json.dumps(asdict(record), ensure_ascii=False))
+        return record
+
+    def try_out(self, unit: Unit) -> Record:
+        """What converting a unit gives, without writing it anywhere."""
+        with Path(os.devnull).open("wb") as nowhere:
+            return _write_rows(self, unit, nowhere)
+
+    def files(self, unit: Unit) -> Iterator[Path]:
+        """Every local file that a unit is made from."""
+        for piece in unit.pieces:
+            if (path := self.source.path(piece.file)) is not None:
+                yield path
+            if piece.file.beside:
+                audio = self.source.audio_files(piece.file, piece.start, piece.stop)
+                yield from dict.fromkeys(audio)
+
+    def _stamps(self, unit: Unit) -> dict[Path, Stamp | None]:
+        """The unit's files and their states.
+
+        Raises:
+            SourceError: A source file is no longer the one that was listed.
+        """
+        stamps = {path: stamp(path) for path in self.files(unit)}
+        for piece in unit.pieces:
+            if (path := self.source.path(piece.file)) is not None:
+                check_stamp(path, piece.file.stamp)
+                stamps[path] = piece.file.stamp
+        return stamps
+
+    def _write(self, unit: Unit) -> Record:
+        shard = unit.shard(self.root)
+        with publish(shard) as stream:
+            record = _write_rows(self, unit, stream)
+        if not record.rows:
+            shard.unlink()  # readers expect rows in a file
         return record
 
 
@@ -106,22 +147,21 @@ def record_path(root: Path, unit: Unit) -> Path:
 
 def finished(root: Path, unit: Unit) -> Record | None:
     """The record of a unit whose shard is complete, or None."""
-    path = record_path(root, unit)
-    if not path.is_file():
-        return None
-    values = json.loads(path.read_text(encoding="utf-8"))
-    dropped = tuple(Dropped(**row) for row in values.pop("dropped"))
-    record = Record(**values, dropped=dropped)
+    try:
+        values = json.loads(record_path(root, unit).read_text(encoding="utf-8"))
+        dropped = tuple(Dropped(**row) for row in values.pop("dropped"))
+        record = Record(**values, dropped=dropped)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # whatever became of it, the unit is done again
     shard = unit.shard(root)
     there = shard.stat().st_size if shard.is_file() else 0
     return record if there == record.size else None
 
 
-def _write_shard(job: Job, unit: Unit) -> Record:
+def _write_rows(job: Job, unit: Unit, stream: IO[bytes]) -> Record:
     dropped: list[Dropped] = []
     unmapped: Counter[str] = Counter()
-    shard = unit.shard(job.root)
-    with publish(shard) as stream, _ShardWriter(stream) as writer:
+    with ShardWriter(stream) as writer:
         for piece in unit.pieces:
             for utterance in job.source.read(piece.file, piece.start, piece.stop):
                 dialect = utterance.speaker.dialect
@@ -130,8 +170,6 @@ def _write_shard(job: Job, unit: Unit) -> Record:
                 reason = _add(writer, utterance, piece, job.options)
                 if reason is not None:
                     dropped.append(_drop(utterance, piece, reason))
-    if not writer.rows:
-        shard.unlink()  # readers expect rows in a file
     return Record(
         unit=unit.number,
         rows=writer.rows,
@@ -144,8 +182,13 @@ def _write_shard(job: Job, unit: Unit) -> Record:
     )
 
 
+def _digest(stamps: Mapping[Path, Stamp | None]) -> str:
+    """The stamps of a unit's files; the order of its rows stands for their names."""
+    return hashlib.sha256(repr([*stamps.values()]).encode()).hexdigest()
+
+
 def _add(
-    writer: _ShardWriter, utterance: Utterance, piece: Piece, options: ConvertOptions
+    writer: ShardWriter, utterance: Utterance, piece: Piece, options: ConvertOptions
 ) -> str | None:
     """Write an utterance, or return the reason why it cannot be written."""
     if utterance.refused is not None:
@@ -186,88 +229,3 @@ def _drop(utterance: Utterance, piece: Piece, reason: str) -> Dropped:
         dialect=utterance.speaker.dialect,
         reason=reason,
     )
-
-
-class _ShardWriter:
-    """Writes row groups, and digests the bytes on their way.
-
-    A row group has `ROW_GROUP_SIZE` rows, or `ROW_GROUP_BYTES` of audio if that comes first.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.rows = self.samples = 0
-        self.characters: set[str] = set()
-        self._sink = _DigestingSink(stream)
-        self._pending: list[dict[str, Any]] = []
-        self._pending_bytes = 0
-        self._parquet = pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
-            UTTERANCE_SCHEMA,
-            compression=_COMPRESSION,
-            use_dictionary=_REPEATING,
-            write_statistics=[name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._flush()
-            self._parquet.close()
-            return
-        # A writer that is left open writes its footer when it is collected, into a closed file;
-        # and what fails here would only hide the error that ended the block.
-        with suppress(Exception):
-            self._parquet.close()
-
-    def add(self, row: dict[str, Any]) -> None:
-        self._pending.append(row)
-        self._pending_bytes += len(row["audio_bytes"])
-        self.rows += 1
-        self.characters.update(row["text"])
-        self.characters.update(normalize(row["text"], "coral"))
-        self.samples += row["audio_size"]
-        if len(self._pending) == ROW_GROUP_SIZE or self._pending_bytes >= ROW_GROUP_BYTES:
-            self._flush()
-
-    @property
-    def size(self) -> int:
-        return self._sink.size
-
-    @property
-    def sha256(self) -> str:
-        return self._sink.digest.hexdigest()
-
-    def _flush(self) -> None:
-        if self._pending:
-            self._parquet.write_table(pa.Table.from_pylist(self._pending, UTTERANCE_SCHEMA))
-            self._pending = []
-            self._pending_bytes = 0
-
-
-class _DigestingSink:
-    """The part of a file object that Arrow needs for writing."""
-
-    closed = False
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.size = 0
-        self.digest = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self.size += len(data)
-        return self._stream.write(data)
-
-    def flush(self) -> None:
-        """Publishing flushes, once."""
-
-    def tell(self) -> int:
-        return self.size
-
-    def close(self) -> None:
-        """Publishing closes."""

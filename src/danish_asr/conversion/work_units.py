@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from danish_asr.corpora.base import Source, SourceFile
 from danish_asr.schema import SPLITS, partition_dir
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised when the same source and options give other bytes than before."""
 
 
@@ -71,6 +71,16 @@ class Unit:
         """Changes with the source rows."""
         return _digest([(piece.file.fingerprint, piece.start, piece.stop) for piece in self.pieces])
 
+    @property
+    def beside(self) -> bool:
+        """Whether some of the audio may lie in files of its own."""
+        return any(piece.file.beside for piece in self.pieces)
+
+    @property
+    def told(self) -> str:
+        """The source rows as a message has them."""
+        return "; ".join(f"{p.file.name}, rows {p.start} to {p.stop - 1}" for p in self.pieces)
+
     def shard(self, root: Path) -> Path:
         """Where the unit's shard stands in a built dataset."""
         name = f"part-{self.part:05d}-of-{self.parts:05d}.parquet"
@@ -83,12 +93,10 @@ class WorkPlan:
 
     Attributes:
         key: Digest of everything that decides the result.
-        stamp: Digest of the source files' times of change.
         units: One per shard, in order.
     """
 
     key: str
-    stamp: str
     units: tuple[Unit, ...]
 
     @property
@@ -119,7 +127,6 @@ def plan_work(source: Source, options: ConvertOptions) -> WorkPlan:
     contents = [(file.name, file.corpus, file.split, file.fingerprint) for file in source.files]
     return WorkPlan(
         key=_digest([FORMAT, asdict(options), contents]),
-        stamp=_digest([(file.name, file.stamp) for file in source.files]),
         units=tuple(units),
     )
 

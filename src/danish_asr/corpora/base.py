@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from danish_asr.corpora.metadata import Speaker
+from danish_asr.corpora.stamps import Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +22,10 @@ class SourceFile:
         corpus: Name of the corpus as it stands in the built dataset.
         split: One of `danish_asr.schema.SPLITS`.
         chunks: Rows of each part that is cheapest to read as a whole (a Parquet row group).
-        fingerprint: Changes with the content.
-        stamp: Changes when the file is touched; empty where there is no such thing.
+        fingerprint: Changes with the content, as far as that can be told without reading it all:
+            `check_source` of ``conversion.review`` and the stamps tell the rest.
+        stamp: The state of a local file; None where it cannot change.
+        beside: Whether audio may lie in local files of its own, which the file names.
     """
 
     name: str
@@ -30,7 +33,8 @@ class SourceFile:
     split: str
     chunks: tuple[int, ...]
     fingerprint: str
-    stamp: str = ""
+    stamp: Stamp | None = None
+    beside: bool = False
 
     @property
     def rows(self) -> int:
@@ -74,11 +78,18 @@ class Source(Protocol):
     def files(self) -> Sequence[SourceFile]:
         """Every file, in an order that does not depend on the machine."""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know about the files, a line each."""
+
     def ids(self, file: SourceFile) -> pa.Array:
         """The id of every row of a file, as strings, in order."""
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         """Yield rows ``start`` to ``stop - 1`` of a file, without holding them all in memory."""
 
-    def check_unchanged(self, file: SourceFile) -> None:
-        """Raise `SourceError` if the file is no longer the one that was listed."""
+    def path(self, file: SourceFile) -> Path | None:
+        """Where a file lies on this machine; None if it lies elsewhere and cannot change."""
+
+    def audio_files(self, file: SourceFile, start: int, stop: int) -> Iterator[Path]:
+        """The local files that audio of these rows may be read from; cheap where none are."""

@@ -11,12 +11,8 @@ from typing import Final
 
 from danish_asr.corpora.columns import Columns
 from danish_asr.corpora.location import locate
-from danish_asr.corpora.parquet import (
-    ParquetSource,
-    column_names,
-    find_parquet,
-    open_parquet_files,
-)
+from danish_asr.corpora.parquet import ParquetSource, open_parquet_files
+from danish_asr.corpora.parquet_file import column_names, find_parquet
 from danish_asr.errors import SourceError
 
 READ_ALOUD: Final = "coral_read_aloud"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from danish_asr.corpora.columns import Columns
 from danish_asr.corpora.location import locate
-from danish_asr.corpora.parquet import ParquetSource, find_parquet, open_parquet_files
+from danish_asr.corpora.parquet import ParquetSource, open_parquet_files
+from danish_asr.corpora.parquet_file import find_parquet
 
 
 def open_hf_parquet(

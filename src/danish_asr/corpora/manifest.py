@@ -7,10 +7,9 @@ ledger.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -20,14 +19,15 @@ import pyarrow as pa
 
 from danish_asr.corpora.base import SourceFile, Utterance
 from danish_asr.corpora.columns import Columns, row_id, utterance
-from danish_asr.corpora.metadata import Speaker
-from danish_asr.corpora.parquet import check_stamp, split_of, stamp
+from danish_asr.corpora.manifest_rows import CSV_SUFFIX, Row, read_header, read_rows
+from danish_asr.corpora.splits import split_of
+from danish_asr.corpora.stamps import stamp
 from danish_asr.errors import SourceError
 
 COLUMNS: Final = Columns(audio="audio_filepath", start="offset", seconds="duration")
 """NeMo's keys, and ours for the rest."""
 
-SUFFIXES: Final = (".jsonl", ".json", ".csv")
+SUFFIXES: Final = (".jsonl", ".json", CSV_SUFFIX)
 
 _CHUNK: Final = 1000
 """Rows between two places where reading can begin."""
@@ -43,6 +43,7 @@ class ManifestSource:
         files: The manifests, in the order of their names.
         columns: Which keys hold what.
         offsets: For each file, where in it every chunk begins, in bytes.
+        notes: What the user should know.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ManifestSource:
     files: tuple[SourceFile, ...]
     columns: Columns
     offsets: dict[str, tuple[int, ...]]
+    notes: tuple[str, ...] = ()
 
     def ids(self, file: SourceFile) -> pa.Array:
         """See `Source.ids`."""
@@ -59,38 +61,30 @@ class ManifestSource:
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         """See `Source.read`."""
-        folder = (self.root / file.name).parent
         for row, values in self._rows(file, start, stop):
-            position = f"{file.name}:{row}"
-            if values is None:
-                yield Utterance(
-                    row=row,
-                    id=position,
-                    text=None,
-                    audio=None,
-                    speaker=Speaker(),
-                    refused="malformed row",
-                )
-                continue
-            path = values.get(self.columns.audio)
-            audio = folder / str(path) if path else None
-            yield utterance(
-                {**values, self.columns.audio: audio}, self.columns, row=row, position=position
-            )
+            found = values and {**values, self.columns.audio: self._audio(file, values)}
+            yield utterance(found, self.columns, row=row, position=f"{file.name}:{row}")
 
-    def check_unchanged(self, file: SourceFile) -> None:
-        """See `Source.check_unchanged`."""
-        check_stamp(self.root / file.name, file.stamp)
+    def audio_files(self, file: SourceFile, start: int, stop: int) -> Iterator[Path]:
+        """See `Source.audio_files`."""
+        for _, values in self._rows(file, start, stop):
+            if (audio := self._audio(file, values or {})) is not None:
+                yield audio
 
-    def _rows(
-        self, file: SourceFile, start: int, stop: int
-    ) -> Iterator[tuple[int, dict[str, Any] | None]]:
-        path = self.root / file.name
-        with path.open("rb") as stream:
-            header = _read_header(stream, path)
+    def path(self, file: SourceFile) -> Path:
+        """See `Source.path`."""
+        return self.root / file.name
+
+    def _audio(self, file: SourceFile, values: Mapping[str, Any]) -> Path | None:
+        path = values.get(self.columns.audio)
+        return self.path(file).parent / path if path and isinstance(path, str) else None
+
+    def _rows(self, file: SourceFile, start: int, stop: int) -> Iterator[tuple[int, Row]]:
+        with _open(self.path(file)) as stream:
+            header = read_header(stream, self.path(file))
             first = start // _CHUNK
             stream.seek(self.offsets[file.name][first])
-            records = enumerate(_records(stream, header), start=first * _CHUNK)
+            records = enumerate(read_rows(stream, header), start=first * _CHUNK)
             for row, (_, values) in islice(records, stop - first * _CHUNK):
                 if row >= start:
                     yield row, values
@@ -113,35 +107,53 @@ def open_manifest(
     place = Path(where)
     if not place.exists():
         raise SourceError(f"{where}: no such file or folder")
-    paths = sorted(place.iterdir()) if place.is_dir() else [place]
+    paths = _visible(place) if place.is_dir() else [place]
     root = place if place.is_dir() else place.parent
-    files, offsets = [], {}
+    files, offsets, keys = [], {}, {}
     for path in paths:
         if path.suffix in SUFFIXES and path.is_file():
-            file, offsets[path.name] = _inspect(path, corpus, columns, split)
+            file, offsets[path.name], keys[path.name] = _inspect(path, corpus, columns, split)
             files.append(file)
     if not sum(file.rows for file in files):
         what = "rows" if files else f"manifest ({', '.join(SUFFIXES)})"
         raise SourceError(f"{where}: the source is empty, it has no {what}")
     return ManifestSource(
-        name=where, root=root.resolve(), files=tuple(files), columns=columns, offsets=offsets
+        name=where,
+        root=root.resolve(),
+        files=tuple(files),
+        columns=columns,
+        offsets=offsets,
+        notes=columns.check_asked({name: found for name, found in keys.items() if found}),
     )
+
+
+def _visible(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise SourceError(f"{folder}: cannot be read ({error.strerror or error})") from error
 
 
 def _inspect(
     path: Path, corpus: str, columns: Columns, split: str | None
-) -> tuple[SourceFile, tuple[int, ...]]:
-    """List a manifest, and find where its chunks begin."""
-    keys: dict[str, None] = {}
+) -> tuple[SourceFile, tuple[int, ...], tuple[str, ...]]:
+    """List a manifest, and find where its chunks begin and which keys it has."""
     rows = 0
-    with path.open("rb") as stream:
-        header = _read_header(stream, path)
+    with _open(path) as stream:
+        header = read_header(stream, path)
+        keys = dict.fromkeys(header or ())
         offsets = [stream.tell()]
-        for end, values in _records(stream, header):
+        for end, values in read_rows(stream, header):
             rows += 1
             keys.update(dict.fromkeys(values or ()))
             if rows % _CHUNK == 0:
                 offsets.append(end)
+        digest = _digest(stream)
+    if rows and not keys:
+        raise SourceError(
+            f"{path}: none of its {rows} rows can be read; expected one JSON object a line, in "
+            'UTF-8, such as {"audio_filepath": "a.wav", "text": "ja"}'
+        )
     if rows:
         columns.check(keys, str(path))
     chunks = [_CHUNK] * (rows // _CHUNK) + ([rows % _CHUNK] if rows % _CHUNK else [])
@@ -150,67 +162,25 @@ def _inspect(
         corpus=corpus,
         split=split or split_of(PurePosixPath(path.name)),
         chunks=tuple(chunks),
-        fingerprint=_digest(path),
+        fingerprint=digest,
         stamp=stamp(path),
+        beside=True,
     )
-    return file, tuple(offsets)
+    return file, tuple(offsets), tuple(keys)
 
 
-def _digest(path: Path) -> str:
+def _digest(stream: IO[bytes]) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
+    stream.seek(0)
+    while block := stream.read(1 << 20):
+        digest.update(block)
     return digest.hexdigest()
 
 
-def _read_header(stream: IO[bytes], path: Path) -> list[str] | None:
-    """The names in the first row of a CSV file, which is then behind us; None for JSON lines."""
-    if path.suffix != ".csv":
-        return None
-    lines = _CountedLines(stream)
-    header = next(csv.reader(lines), [])
-    stream.seek(lines.end)
-    return [name.strip().removeprefix("\ufeff") for name in header]
-
-
-def _records(
-    stream: IO[bytes], header: list[str] | None
-) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield the rows from here on, each with where it ends; None for one that cannot be read."""
-    lines = _CountedLines(stream)
-    if header is None:
-        for line in lines:
-            if line.strip():
-                yield lines.end, _parse_json(line)
-        return
-    for fields in csv.reader(lines):
-        if fields:
-            fits = len(fields) == len(header)
-            yield lines.end, dict(zip(header, fields, strict=True)) if fits else None
-
-
-def _parse_json(line: str) -> dict[str, Any] | None:
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
     try:
-        values = json.loads(line)
-    except json.JSONDecodeError:
-        return None
-    return values if isinstance(values, dict) else None
-
-
-class _CountedLines:
-    """Lines of a binary stream as text, and where the last one ended."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.end = stream.tell()
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = self._stream.readline()
-        if not line:
-            raise StopIteration
-        self.end += len(line)
-        return line.decode("utf-8", errors="replace")
+        with path.open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from error

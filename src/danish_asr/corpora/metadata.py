@@ -120,7 +120,7 @@ def parse_age(value: Any) -> int | None:
     """Whole years, from a number or its text; None for anything else ("ukendt", -1, NaN)."""
     try:
         years = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return int(years) if 0 <= years <= _OLDEST else None
 

@@ -7,8 +7,7 @@ streamed, so that memory is bounded by a row group, not by a file.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,18 +22,26 @@ from fsspec.implementations.local import LocalFileSystem
 from danish_asr.corpora.base import SourceFile, Utterance
 from danish_asr.corpora.columns import Columns, utterance
 from danish_asr.corpora.location import Location
+from danish_asr.corpora.parquet_file import (
+    embeds_all,
+    largest_group,
+    open_parquet,
+    read_rows,
+    unreadable,
+)
+from danish_asr.corpora.splits import split_of
+from danish_asr.corpora.stamps import stamp
 from danish_asr.errors import SourceError
-from danish_asr.schema import SPLIT_ALIASES, SPLITS
 
-_BATCH_BYTES: Final = 16 << 20
-_BATCH_ROWS: Final = 16
-"""What is taken from Arrow at a time, at most: bytes on average, and rows."""
-
-_BUFFER: Final = 1 << 20
 _EDGE: Final = 1 << 16
 """Bytes at each end of a file that its fingerprint covers; the Parquet footer lies in the last."""
 
-_SPLIT_NAME: Final = re.compile(r"^([a-z]+)(?=[-_.]|$)")
+_AUDIO_PARTS: Final = ("bytes", "path", "")
+"""Names of what an audio column is made of, in a struct or as it is."""
+
+_LARGE: Final = 300 << 20
+"""Bytes of audio in a row group above which a worker needs more than a gibibyte: Arrow reads what
+was written as one page at once, and holds it twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +53,14 @@ class ParquetSource:
         location: Where the files are; their names are relative to its root.
         files: The files, in the order of their names.
         columns: The columns of each corpus.
+        notes: What the user should know.
     """
 
     name: str
     location: Location
     files: tuple[SourceFile, ...]
     columns: Mapping[str, Columns]
+    notes: tuple[str, ...] = ()
 
     def ids(self, file: SourceFile) -> pa.Array:
         """See `Source.ids`. Reads the id columns only."""
@@ -67,35 +76,39 @@ class ParquetSource:
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         """See `Source.read`."""
         columns = self.columns[file.corpus]
-        groups, first = _groups_between(file.chunks, start, stop)
         with self._open(file) as parquet:
-            batches = parquet.iter_batches(
-                batch_size=_batch_rows(parquet.metadata, groups),
-                row_groups=groups,
-                columns=columns.among(parquet.schema_arrow.names),
-                use_threads=False,
-            )
-            for row, values in enumerate(_rows(batches), start=first):
-                if row >= stop:
-                    return
-                if row >= start:
+            names = columns.among(parquet.schema_arrow.names)
+            for row, values in read_rows(parquet, file.chunks, start, stop, names):
+                if values is not None:
                     values[columns.audio] = self._audio(file, values.get(columns.audio))
-                    yield utterance(values, columns, row=row, position=f"{file.name}:{row}")
+                yield utterance(values, columns, row=row, position=f"{file.name}:{row}")
 
-    def check_unchanged(self, file: SourceFile) -> None:
-        """See `Source.check_unchanged`. A revision of the hub cannot change."""
-        if file.stamp:
-            check_stamp(Path(self._path(file)), file.stamp)
+    def path(self, file: SourceFile) -> Path | None:
+        """See `Source.path`. A revision of the hub cannot change."""
+        return Path(self._path(file)) if isinstance(self.location.fs, LocalFileSystem) else None
+
+    def audio_files(self, file: SourceFile, start: int, stop: int) -> Iterator[Path]:
+        """See `Source.audio_files`. What a row has beside embedded audio is named too."""
+        if not file.beside:
+            return
+        audio = self.columns[file.corpus].audio
+        with self._open(file) as parquet:
+            struct = pa.types.is_struct(parquet.schema_arrow.field(audio).type)
+            names = [f"{audio}.path" if struct else audio]
+            for _, values in read_rows(parquet, file.chunks, start, stop, names):
+                named = (values or {}).get(audio)
+                path = self._audio(file, named | {"bytes": None} if struct and named else named)
+                if isinstance(path, Path):
+                    yield path
 
     def _audio(self, file: SourceFile, value: Any) -> bytes | Path | None:
         """Embedded bytes, or else the file that a path beside the Parquet file names."""
-        if not isinstance(value, dict):
-            return value if isinstance(value, bytes) else None
-        if value.get("bytes") is not None:
-            return bytes(value["bytes"])
-        if value.get("path") and isinstance(self.location.fs, LocalFileSystem):
-            return Path(self._path(file)).parent / str(value["path"])
-        return None
+        if isinstance(value, dict):
+            value = value.get("path") if value.get("bytes") is None else value["bytes"]
+        if isinstance(value, bytes):
+            return value
+        folder = self.path(file)
+        return folder.parent / value if folder and value and isinstance(value, str) else None
 
     def _path(self, file: SourceFile) -> str:
         return f"{self.location.root}/{file.name}"
@@ -107,7 +120,7 @@ class ParquetSource:
             try:
                 yield parquet
             except (pa.ArrowException, OSError) as error:
-                raise _unreadable(self.location.fs, path, error) from error
+                raise unreadable(self.location.fs, path, error) from error
 
 
 def open_parquet_files(
@@ -130,106 +143,101 @@ def open_parquet_files(
     Raises:
         SourceError: There are no rows, or a file is unusable.
     """
-    files = [
-        _inspect(location, path, corpus, columns[corpus], split)
-        for path, corpus in corpus_of.items()
-    ]
+    files: list[SourceFile] = []
+    present: dict[str, list[str]] = {}
+    large: dict[str, int] = {}
+    for path, corpus in corpus_of.items():
+        with open_parquet(location.fs, path) as parquet:
+            file = _inspect(
+                location, path, parquet, corpus=corpus, columns=columns[corpus], split=split
+            )
+            present[file.name] = list(parquet.schema_arrow.names)
+            large[file.name] = largest_group(parquet.metadata, columns[corpus].audio)
+        files.append(file)
     if not sum(file.rows for file in files):
         what = "rows" if files else "Parquet files"
         of = f" of the subset '{location.subset}'" if location.subset else ""
         raise SourceError(f"{name}: the source is empty, it has no {what}{of}")
-    return ParquetSource(name=name, location=location, files=tuple(files), columns=columns)
-
-
-def find_parquet(location: Location) -> list[str]:
-    """All Parquet files below a location, in order."""
-    try:
-        paths = location.fs.find(location.root)
-    except OSError as error:
-        raise _unreadable(location.fs, location.root, error) from error
-    return sorted(str(path) for path in paths if _is_parquet(str(path)))
-
-
-def column_names(location: Location, path: str) -> list[str]:
-    """Names of a Parquet file's columns."""
-    with open_parquet(location.fs, path) as parquet:
-        return list(parquet.schema_arrow.names)
-
-
-@contextmanager
-def open_parquet(fs: AbstractFileSystem, path: str) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file for streaming.
-
-    Raises:
-        SourceError: It is no Parquet file, or one whose end is missing.
-    """
-    local = isinstance(fs, LocalFileSystem)
-    # Arrow's own reader of local files spares a copy and the GIL, and streams pages. Elsewhere
-    # every read is a request, so it fetches what is needed of a row group in a few large ones.
-    stream = path if local else fs.open(path, "rb", cache_type="none")
-    try:
-        parquet = pq.ParquetFile(stream, buffer_size=_BUFFER if local else 0, pre_buffer=not local)
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(fs, path, error) from error
-    with parquet:
-        yield parquet
-
-
-def split_of(path: PurePosixPath) -> str:
-    """Our name for the split that a file belongs to, from its name or a folder above it.
-
-    Raises:
-        SourceError: Neither names a split.
-    """
-    for part in (path.name, *reversed(path.parent.parts)):
-        match = _SPLIT_NAME.match(part)
-        split = SPLIT_ALIASES.get(match[1], match[1]) if match else None
-        if split in SPLITS:
-            return split
-    known = ", ".join((*SPLITS, *SPLIT_ALIASES))
-    raise SourceError(
-        f"{path}: the name tells no split; let it begin with one of {known}, or name the split of "
-        "the whole source with --split"
+    notes = [note for own in columns.values() for note in own.check_asked(present)]
+    return ParquetSource(
+        name=name,
+        location=location,
+        files=tuple(files),
+        columns=columns,
+        notes=(*notes, *_tell_large(large)),
     )
 
 
-def stamp(path: Path) -> str:
-    """Size and time of change of a local file."""
-    status = path.stat()
-    return f"{status.st_size}-{status.st_mtime_ns}"
-
-
-def check_stamp(path: Path, expected: str) -> None:
-    """Raise `SourceError` if a file is gone or was changed."""
-    if not path.is_file():
-        raise SourceError(f"{path}: was there when the conversion began, and is gone")
-    if stamp(path) != expected:
-        raise SourceError(f"{path}: has changed since the conversion began")
-
-
 def _inspect(
-    location: Location, path: str, corpus: str, columns: Columns, split: str | None
+    location: Location,
+    path: str,
+    parquet: pq.ParquetFile,
+    *,
+    corpus: str,
+    columns: Columns,
+    split: str | None,
 ) -> SourceFile:
     relative = PurePosixPath(path).relative_to(location.root)
-    with open_parquet(location.fs, path) as parquet:
-        columns.check(parquet.schema_arrow.names, path)
-        footer = parquet.metadata
-        chunks = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+    columns.check(parquet.schema_arrow.names, path)
+    _check_types(parquet.schema_arrow, columns, path)
+    footer = parquet.metadata
+    local = isinstance(location.fs, LocalFileSystem)
     return SourceFile(
         name=str(relative),
         corpus=corpus,
         split=split or split_of(relative),
-        chunks=chunks,
+        chunks=tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups)),
         fingerprint=_fingerprint(location.fs, path),
-        stamp=stamp(Path(path)) if isinstance(location.fs, LocalFileSystem) else "",
+        stamp=stamp(Path(path)) if local else None,
+        beside=local and not embeds_all(parquet, columns.audio),
     )
 
 
-def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
-    """What changes with the content: the hub's digest, or one of size and both ends.
+def _check_types(schema: pa.Schema, columns: Columns, path: str) -> None:
+    """Raise `SourceError` if audio or ids are of a kind that no row could be made of."""
+    audio = schema.field(columns.audio).type
+    parts = {part.name: part.type for part in audio} if pa.types.is_struct(audio) else {"": audio}
+    if not any(_is_text(parts.get(part)) or _is_binary(parts.get(part)) for part in _AUDIO_PARTS):
+        raise SourceError(
+            f"{path}: column {columns.audio} holds {audio}; expected encoded audio files (binary), "
+            "their paths (string) or a struct of 'bytes' and 'path'"
+        )
+    for name in set(columns.id).intersection(schema.names):
+        kind = schema.field(name).type
+        if not (_is_text(kind) or pa.types.is_integer(kind)):
+            raise SourceError(
+                f"{path}: column {name} holds {kind}, and an id is made of texts or whole numbers; "
+                "name other columns with --column id=..."
+            )
 
-    A Parquet file's last bytes hold the offset and size of every column chunk, so that other
-    content gives another fingerprint, without reading gigabytes.
+
+def _is_text(kind: pa.DataType | None) -> bool:
+    if kind is not None and pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return kind is not None and (pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_binary(kind: pa.DataType | None) -> bool:
+    return kind is not None and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _tell_large(groups: Mapping[str, int]) -> Iterator[str]:
+    if large := [name for name, size in groups.items() if size > _LARGE]:
+        most = max(large, key=lambda name: groups[name])
+        yield (
+            f"row groups: {len(large)} of {len(groups)} files have very large ones, such as {most} "
+            f"with {groups[most] / 2**30:.1f} GiB; each worker needs about "
+            f"{2 * groups[most] / 2**30 + 0.5:.1f} GiB of memory. Write these files with fewer "
+            "rows per row group, or run fewer --workers"
+        )
+
+
+def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
+    """The hub's digest of the content, or one of size and both ends of a file.
+
+    A Parquet file's last bytes hold the offset, size and statistics of every column chunk. Rows
+    that were added, taken away or written anew change it; one that was overwritten in place with
+    as many bytes does not, and that is left to the file's stamp.
     """
     info = fs.info(path)
     if blob := info.get("blob_id"):
@@ -241,42 +249,3 @@ def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
         stream.seek(max(0, size - _EDGE))
         digest.update(stream.read(_EDGE))
     return digest.hexdigest()
-
-
-def _unreadable(fs: AbstractFileSystem, path: str, error: Exception) -> SourceError:
-    if "hf" in fs.protocol:
-        from danish_asr.corpora.hub import explain_path  # noqa: PLC0415 - only if it is used
-
-        if (explained := explain_path(error, path)) is not None:
-            return explained
-    told = " ".join(str(error).split())
-    return SourceError(f"{path}: no whole Parquet file ({told}); fetch it again")
-
-
-def _is_parquet(path: str) -> bool:
-    return path.endswith(".parquet") and not PurePosixPath(path).name.startswith(".")
-
-
-def _groups_between(chunks: tuple[int, ...], start: int, stop: int) -> tuple[list[int], int]:
-    """The row groups that hold some of the rows, and the first row of the first of them."""
-    groups: list[int] = []
-    first = begin = 0
-    for group, rows in enumerate(chunks):
-        if begin < stop and begin + rows > start:
-            first = first if groups else begin
-            groups.append(group)
-        begin += rows
-    return groups, first
-
-
-def _batch_rows(footer: pq.FileMetaData, groups: list[int]) -> int:
-    """How many rows to hold at a time, so that long recordings do not fill the memory."""
-    size = sum(int(footer.row_group(group).total_byte_size) for group in groups)
-    rows = sum(int(footer.row_group(group).num_rows) for group in groups)
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, size)))
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        for row in range(batch.num_rows):
-            yield batch.slice(row, 1).to_pylist()[0]

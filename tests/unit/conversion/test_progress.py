@@ -25,7 +25,7 @@ def record(unit: int, rows: int, dropped: int) -> Record:
 def test_a_log_gets_one_plain_line_with_all_that_matters() -> None:
     told = io.StringIO()
     with ConversionProgress(100, Console(file=told)) as progress:
-        progress.resume([record(0, 40, 2)])
+        progress.resume(record(0, 40, 2))
         progress.advance(record(1, 50, 3))
         assert progress.dropped == 5
     (line,) = told.getvalue().strip().splitlines()
@@ -45,5 +45,5 @@ def test_a_terminal_gets_a_display() -> None:
 def test_rates_leave_out_what_an_earlier_run_did() -> None:
     told = io.StringIO()
     with ConversionProgress(10_000, Console(file=told)) as progress:
-        progress.resume([record(0, 10_000, 0)])
+        progress.resume(record(0, 10_000, 0))
     assert "converted 10,000/10,000 rows  0 rows/s  0.00 audio-hours/s" in told.getvalue()

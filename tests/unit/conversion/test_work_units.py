@@ -22,6 +22,7 @@ class Listed:
     files: tuple[SourceFile, ...]
     all_ids: dict[str, list[str]]
     name: str = "listed"
+    notes: tuple[str, ...] = ()
 
     def ids(self, file: SourceFile) -> pa.Array:
         return pa.array(self.all_ids[file.name], pa.string())
@@ -29,7 +30,10 @@ class Listed:
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         raise NotImplementedError
 
-    def check_unchanged(self, file: SourceFile) -> None:
+    def path(self, file: SourceFile) -> Path | None:
+        raise NotImplementedError
+
+    def audio_files(self, file: SourceFile, start: int, stop: int) -> Iterator[Path]:
         raise NotImplementedError
 
 

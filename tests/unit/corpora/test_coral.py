@@ -14,7 +14,8 @@ from danish_asr.corpora import open_source
 from danish_asr.corpora.base import Source, Utterance
 from danish_asr.corpora.coral import COLUMNS
 from danish_asr.corpora.location import Location
-from danish_asr.corpora.parquet import find_parquet, open_parquet_files
+from danish_asr.corpora.parquet import open_parquet_files
+from danish_asr.corpora.parquet_file import find_parquet
 from danish_asr.errors import SourceError
 from tests.builders import build_source, conversation_row, coral_row, write_parquet
 from tests.datasets_files import FLOAT, write_with_datasets
