@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,9 @@ def start(module: str, args: Sequence[str], *, processes: int = 1) -> subprocess
 
 
 def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The rows of a metrics file."""
-    lines = (run / "metrics" / f"{kind}.jsonl").read_text().splitlines()
+    """The rows of a metrics file; none if there is no such file."""
+    file = run / "metrics" / f"{kind}.jsonl"
+    lines = file.read_text().splitlines() if file.is_file() else []
     return [json.loads(line) for line in lines]
 
 
@@ -84,3 +86,15 @@ def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
     file = run / "checkpoints" / f"step_{step}" / "model" / "pp_00" / "tp_00" / "sdp_00.pt"
     state: dict[str, torch.Tensor] = torch.load(file, weights_only=True)
     return state
+
+
+def wait_for(
+    happened: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 90
+) -> None:
+    """Wait until something has happened in a run."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if process.poll() is not None:
+            raise AssertionError(process.communicate()[0])
+        assert time.monotonic() < deadline, "the run did not get there in time"
+        time.sleep(0.02)

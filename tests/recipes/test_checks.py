@@ -31,9 +31,11 @@ def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:
 
 
 def test_waiting_for_data_is_told_with_its_share() -> None:
-    assert waiting_for_data(1.0, 9.0) is None
-    assert waiting_for_data(0.0, 0.0) is None
-    assert (waiting_for_data(8.0, 2.0) or "").startswith("80% of the time waits for data")
+    assert waiting_for_data(1.0, 9.0, threads=4) is None
+    assert waiting_for_data(0.0, 0.0, threads=4) is None
+    warning = waiting_for_data(8.0, 2.0, threads=4) or ""
+    assert warning.startswith("80% of the time waits for data, which 4 threads decode")
+    assert "raise the job's number of cores (LSF: #BSUB -n)" in warning
 
 
 def test_memory_is_told_when_little_is_left() -> None:
@@ -60,11 +62,21 @@ def test_patience_does_not_begin_anew_when_a_run_continues() -> None:
 
 
 def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
+    """TRAPS, training: a full quota ends a run without a word, hours after it began."""
     huge = nn.Linear(10**6, 10**7, device="meta")
     regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
-    with pytest.raises(RunError, match=r"4 checkpoints of .* GiB need .* GiB; free some"):
+    with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
         check_free_space(tmp_path, huge, regime)
     check_free_space(tmp_path, nn.Linear(2, 2), regime)
+
+
+def test_a_run_that_continues_needs_no_room_for_what_it_has(tmp_path: Path) -> None:
+    huge = nn.Linear(10**6, 10**7, device="meta")
+    regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
+    for step in (1, 2, 3):
+        (tmp_path / "checkpoints" / f"step_{step}").mkdir(parents=True)
+    with pytest.raises(RunError, match="1 more checkpoint"):
+        check_free_space(tmp_path, huge, regime)
 
 
 def config(limit: float) -> AsrConfig:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +12,9 @@ import torch
 from danish_asr.errors import ConfigError
 from workflows.recipes.wav2vec2.asr.config import AsrConfig, AsrEvalConfig
 from workflows.recipes.wav2vec2.asr.loading import (
+    defaults,
     flatten,
+    inspect,
     merge,
     read_yaml,
     structure,
@@ -39,7 +43,7 @@ def test_three_faults_of_three_kinds_are_told_at_once() -> None:
     assert "trainer.freeze_encoder_for_n_step is no key" in faults[0]
     assert "did you mean freeze_encoder_for_n_steps?" in faults[0]
     assert faults[1] == "optimizer.config.lr must be a number, but is 'fast'"
-    assert "regime: `num_steps` must be greater than or equal to 1" in faults[2]
+    assert faults[2] == "regime.num_steps must be greater than or equal to 1, but is 0"
 
 
 @pytest.mark.parametrize(
@@ -57,11 +61,46 @@ def test_three_faults_of_three_kinds_are_told_at_once() -> None:
         ({"dataset": {"asr_task_config": {"normalize_audio": "no"}}}, "must be true or false"),
         ({"optimizer": {"name": "sgd"}}, "optimizer.name must be one of adafactor, adamw"),
         ({"lr_scheduler": {"config": {"stage_ratio": [0.1, 0.1, 0.1]}}}, "must be 1.0"),
-        ({"trainer": {"max_grad_norm": -1.0}}, "`max_grad_norm` must be above 0, but is -1.0"),
+        ({"trainer": {"max_grad_norm": -1.0}}, "max_grad_norm must be 0 or more, but is -1.0"),
+        ({"trainer": {"max_grad_norm": 0}}, "max_grad_norm must be above 0, or null, but is 0"),
+        ({"optimizer": {"config": {"lr": 0}}}, "optimizer.config.lr must be above 0, but is 0"),
+        ({"optimizer": {"config": {"betas": [0.9, 1]}}}, "betas must be below 1, but are [0.9, 1"),
+        (
+            {"optimizer": {"config": {"groups": [{"params": "x", "lr": -1}]}}},
+            "optimizer.config.groups must be 0 or more",
+        ),
+        (
+            {"optimizer": {"config": {"groups": [{"parms": "x"}]}}},
+            "optimizer.config.groups must be a list of mappings with params, lr, betas",
+        ),
+        ({"common": {"assets": {"extra_paths": "cards"}}}, "must be a list, but is 'cards'"),
+        ({"model": {"config_overrides": 3}}, "model.config_overrides must be a mapping of keys"),
+        ({"model": {"dtype": "float16"}}, "model.dtype must be float32"),
+        ({"gang": {"tensor_parallel_size": 2}}, "gang.tensor_parallel_size must be 1"),
+        ({"regime": {"validate_every_n_steps": 0}}, "validate_every_n_steps must be at least 1"),
+        ({"regime": {"export_hugging_face": True}}, "regime.export_hugging_face must be false"),
+        (
+            {"regime": {"num_steps": None, "num_data_epochs": 2}},
+            "regime.num_steps must be given for the schedule tri_stage",
+        ),
+        (
+            {"lr_scheduler": {"name": "noam", "config": {"num_warmup_steps": 2.5}}},
+            "num_warmup_steps must be an integer, but is 2.5",
+        ),
+        (
+            {"lr_scheduler": {"name": "polynomial_decay", "config": {"num_warmup_steps": 30_000}}},
+            "num_warmup_steps must be below regime.num_steps (20000), but is 30000",
+        ),
+        ({"dataset": {"valid_split": "dev,dev"}}, "valid_split must name each split once"),
+        ({"dataset": {"max_unknown_share": 1.5}}, "max_unknown_share must be at most 1"),
+        (
+            {"dataset": {"mixture_parquet_storage_config": {"beta_corpus": 2}}},
+            "beta_corpus: expected 0 (all alike) to 1 (as much of each as there is), found 2",
+        ),
         ({"dataset": {"text_profile": "dansk"}}, "must be one of raw, coral, rye, but is dansk"),
         (
             {"dataset": {"asr_task_config": {"max_num_elements": 1000}}},
-            "`asr_task_config.max_num_elements` must hold the longest utterance",
+            "dataset.asr_task_config.max_num_elements must hold the longest utterance",
         ),
         (
             {"dataset": {"asr_task_config": {"min_audio_len": 9, "max_audio_len": 8}}},
@@ -73,8 +112,27 @@ def test_a_fault_names_key_rule_and_value(tree: dict[str, object], fault: str) -
     assert any(fault in found for found in faults_of(tree))
 
 
-def test_a_faulty_section_causes_no_second_fault() -> None:
-    assert len(faults_of({"trainer": "fast"})) == 1
+@pytest.mark.parametrize("section", ["trainer", "dataset", "model", "regime", "optimizer"])
+def test_a_faulty_section_causes_no_second_fault(section: str) -> None:
+    assert len(faults_of({section: "fast"})) == 1
+
+
+@pytest.mark.parametrize("value", [-1, 0, 2.5, math.nan, math.inf, True, "x", [1], {"a": 1}, None])
+def test_whatever_stands_under_a_key_is_taken_or_refused(value: object) -> None:
+    """No value of any key ends in another error, and no number is infinite or none."""
+    for key, default in flatten(defaults(AsrConfig)):
+        tree: dict[str, Any] = {}
+        section = tree
+        *path, last = key.split(".")
+        for name in path:
+            section = section.setdefault(name, {})
+        section[last] = value
+        _, faults = inspect(AsrConfig, merge(SOUND, tree))
+        no_number = isinstance(value, float) and not math.isfinite(value)
+        wrong_type = isinstance(default, int | float) and isinstance(value, str | list | dict)
+        lists = ("start_lr_scale", "final_lr_scale")
+        if no_number or (wrong_type and last not in lists):
+            assert any(key in fault for fault in faults), key
 
 
 def test_another_component_starts_from_its_own_defaults() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 import torch
@@ -20,6 +17,7 @@ from tests.recipes.running import (
     metrics,
     start,
     train,
+    wait_for,
     weights,
 )
 from workflows.recipes.wav2vec2.asr.loading import read_yaml
@@ -28,9 +26,6 @@ from workflows.recipes.wav2vec2.asr.run_directory import (
     checkpoint_steps,
     validation_scores,
 )
-from workflows.recipes.wav2vec2.asr.trainer import STOPPED
-
-SLOW_STEPS = ("regime.num_steps=400", "regime.validate_every_n_steps=400")
 
 
 def assert_same_weights(one: Path, other: Path, step: int) -> None:
@@ -113,38 +108,6 @@ def test_a_run_that_was_killed_continues_bit_for_bit(
     assert [(row["Step"], row[loss]) for row in metrics(run, "train")] == there
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
-def test_a_stop_signal_saves_and_exits_with_its_own_status(
-    tmp_path: Path, dataset: Path, number: signal.Signals
-) -> None:
-    """TRAPS, training: upstream ignores SIGUSR1 when num_steps is set."""
-    run = tmp_path / "run"
-    process = start(
-        RECIPE, arguments(run, dataset, *SLOW_STEPS, "regime.checkpoint_every_n_steps=400")
-    )
-    wait_for((run / "metrics" / "train.jsonl").is_file, process)
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == STOPPED, output
-    (step,) = checkpoint_steps(run)
-    assert metrics(run, "train")[-1]["Step"] <= step < 400
-    assert not (run / "metrics" / "valid.jsonl").exists()
-
-
-def test_a_time_budget_saves_and_exits_with_its_own_status(tmp_path: Path, dataset: Path) -> None:
-    run = tmp_path / "run"
-    status = train(
-        run,
-        dataset,
-        *SLOW_STEPS,
-        "regime.checkpoint_every_n_steps=400",
-        "trainer.max_wall_minutes=1e-6",
-    )
-    assert status == STOPPED
-    assert checkpoint_steps(run) == [1]
-    assert [row["Step"] for row in metrics(run, "train")] == [1]
-
-
 def test_another_configuration_may_not_continue_a_run(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,30 +158,6 @@ def test_the_best_and_the_last_two_checkpoints_are_kept(
     assert {8, 10} <= kept
     assert len(kept) <= 3
     assert max(scores.values()) == max(validation_scores(run, "wer"))
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("dataset.name=nope", "dataset.name 'nope' is no known dataset. Known: "),
-        ("tokenizer.name=nope", "tokenizer.name 'nope' is no known tokenizer. Known: "),
-        ("model={name: nope}", "model.name 'nope' is no known model. Known: "),
-        ("model.arch=huge", "model.arch 'huge' is no architecture of wav2vec2_asr; known: "),
-        ("model={name: omniASR_LLM_300M}", "has no CTC head"),
-        ("dataset.valid_split=dav", "dav"),
-        (
-            "model.config_overrides={target_vocab_size: 7}",
-            "model.config_overrides.target_vocab_size must be",
-        ),
-    ],
-)
-def test_a_name_that_leads_nowhere_is_refused_with_those_that_exist(
-    tmp_path: Path, dataset: Path, override: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(tmp_path / "run", dataset, override) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
 
 
 def test_evaluation_scores_every_row_once_with_its_raw_text(
@@ -280,12 +219,3 @@ def test_a_directory_without_a_run_is_not_scored(
 ) -> None:
     assert evaluate(monkeypatch, tmp_path / "empty", dataset) == 2
     assert "holds no checkpoint to score" in capsys.readouterr().err
-
-
-def wait_for(happened: Callable[[], bool], process: Popen[str], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        if process.poll() is not None:
-            raise AssertionError(process.communicate()[0])
-        assert time.monotonic() < deadline, "the run did not get there in time"
-        time.sleep(0.02)

@@ -151,7 +151,12 @@ def inspect(
         StandardObjectValidator().validate(config)
     except ValidationError as error:
         # A section that is no mapping is told already; its defaults break rules of their own.
-        lost = tuple(f"{f.split()[0]}." for f in faults if "must be a mapping of keys" in f)
+        lost = tuple(
+            f"{fault.split()[0]}{mark}"
+            for fault in faults
+            if "must be a mapping of keys" in fault
+            for mark in ".:"
+        )
         broken = _rules_broken(error.result, path, dict(flatten(sound, path)))
         faults.extend(fault for fault in broken if not fault.startswith(lost))
     typed: ConfigT = config
