@@ -37,18 +37,24 @@ def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) 
     ]
 
 
-def train(run: Path, dataset: Path, *overrides: str) -> int:
+def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Train in this process; returns the exit status."""
     try:
-        train_main(AsrRecipe(), arguments(run, dataset, *overrides))
+        train_main(AsrRecipe(), arguments(run, dataset, *overrides, config=config))
     except SystemExit as exit_:
         return int(exit_.code or 0)
     return 0
 
 
-def evaluate(monkeypatch: pytest.MonkeyPatch, run: Path, dataset: Path, *overrides: str) -> int:
+def evaluate(
+    monkeypatch: pytest.MonkeyPatch,
+    run: Path,
+    dataset: Path,
+    *overrides: str,
+    config: Path = CONFIG,
+) -> int:
     """Evaluate in this process; returns the exit status."""
-    monkeypatch.setattr(sys, "argv", ["eval", *arguments(run, dataset, *overrides)])
+    monkeypatch.setattr(sys, "argv", ["eval", *arguments(run, dataset, *overrides, config=config)])
     try:
         eval_main()
     except SystemExit as exit_:

@@ -1,0 +1,88 @@
+"""What stands in a run's directory when a run continues in it, whole or cut short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from danish_asr.errors import RunError
+from workflows.recipes.wav2vec2.asr.run_directory import (
+    checkpoint_steps,
+    last_validation_seconds,
+    resumable_steps,
+    tidy,
+    validated_steps,
+    validation_scores,
+)
+
+
+def make_run(run: Path, *, full: int, model_only: int | None = None) -> Path:
+    """A run with a checkpoint to continue from, and perhaps a later one without."""
+    (run / "checkpoints" / f"step_{full}" / "trainer").mkdir(parents=True)
+    if model_only is not None:
+        (run / "checkpoints" / f"step_{model_only}" / "model").mkdir(parents=True)
+    (run / "metrics").mkdir()
+    return run
+
+
+def record(run: Path, kind: str, *lines: str) -> Path:
+    file = run / "metrics" / f"{kind}.jsonl"
+    file.write_text("".join(lines))
+    return file
+
+
+def row(step: int) -> str:
+    return f'{{"Step": {step}, "Word Error Rate (WER)": {10 - step}, "Lapse Time": 2.5}}\n'
+
+
+def test_metrics_after_the_last_checkpoint_are_dropped(tmp_path: Path) -> None:
+    """TRAPS, data reading: upstream's metrics files hold steps twice after a kill."""
+    run = make_run(tmp_path, full=2)
+    file = record(run, "train", row(1), row(2), row(3))
+    tidy(run)
+    assert file.read_text() == row(1) + row(2)
+
+
+def test_a_line_that_a_kill_cut_is_dropped(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2)
+    files = [record(run, kind, row(1), '{"Step": 2, "Wo') for kind in ("train", "valid")]
+    assert validation_scores(run, "wer") == [-9.0]
+    assert validated_steps(run) == {1}
+    assert last_validation_seconds(run) == 2.5
+    tidy(run)
+    assert [file.read_text() for file in files] == [row(1), row(1)]
+
+
+@pytest.mark.parametrize("broken", ["{oops\n", "[1]\n", '{"Stop": 1}\n', '{"Step": "one"}\n', "\n"])
+def test_a_line_that_is_no_metrics_is_told_with_its_place(tmp_path: Path, broken: str) -> None:
+    run = make_run(tmp_path, full=2)
+    file = record(run, "valid", row(1), broken)
+    with pytest.raises(RunError, match=rf"{file}:2: expected one JSON object with a Step"):
+        tidy(run)
+    with pytest.raises(RunError, match="remove that line"):
+        validation_scores(run, "wer")
+
+
+def test_half_a_checkpoint_is_removed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2)
+    half = run / "checkpoints" / "step_137.tmp" / "model"
+    half.mkdir(parents=True)
+    tidy(run)
+    assert not half.parent.exists()
+    assert checkpoint_steps(run) == [2]
+
+
+def test_a_checkpoint_of_a_model_alone_is_none_to_continue_from(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2, model_only=4)
+    file = record(run, "train", row(1), row(3))
+    assert checkpoint_steps(run) == [2, 4]
+    assert resumable_steps(run) == [2]
+    tidy(run)
+    assert file.read_text() == row(1)
+
+
+def test_a_directory_without_a_run_is_left_alone(tmp_path: Path) -> None:
+    tidy(tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+    assert validation_scores(tmp_path, "wer") == []
