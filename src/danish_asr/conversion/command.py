@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,8 @@ from danish_asr.cpus import usable_cpus
 from danish_asr.errors import ConfigError
 
 ENGINES: Final = ("processes", "ray")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ def run_command(command: ConvertCommand) -> None:
     source = open_source(command.source, command.source_options)
     workers = command.workers or usable_cpus()
     console = Console()
+    for note in source.notes:
+        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
     if part is not None:
         convert_part(
             source,
@@ -69,6 +74,7 @@ def run_command(command: ConvertCommand) -> None:
             command.out,
             name=command.name,
             options=command.options,
+            workers=workers,
             max_drop=command.max_drop,
         )
     else:
@@ -108,12 +114,21 @@ def _check(command: ConvertCommand) -> Part | None:
         faults.append("SOURCE: none given; `danish-asr convert --list` shows the kinds")
     if command.name is None and command.shard is None:
         faults.append("--name: needed, it names the dataset's card")
+    if command.name is not None and not _NAME.fullmatch(command.name):
+        faults.append(
+            "--name: up to 100 of the letters a to z, digits, '_', '-' and '.', a letter or digit "
+            f"first, for files are called after it; found {command.name!r}"
+        )
+    if command.out.exists() and not command.out.is_dir():
+        faults.append(f"--out: a folder, or none yet; found the file {command.out}")
     if command.engine not in ENGINES:
         faults.append(f"--engine: expected one of {', '.join(ENGINES)}; found {command.engine}")
     if command.address is not None and command.engine != "ray":
         faults.append("--address: only --engine ray has an address")
     if command.shard is not None and (command.finish or command.engine == "ray"):
         faults.append("--shard: goes neither with --finish nor with --engine ray")
+    if command.finish and command.engine == "ray":
+        faults.append("--finish: converts nothing, so it needs no --engine ray")
     faults += _check_numbers(command)
     part = _parse_part(command.shard, faults)
     if faults:
@@ -127,7 +142,7 @@ def _check_numbers(command: ConvertCommand) -> list[str]:
         faults.append(f"--max-drop: a share from 0 to 1; found {command.max_drop:g}")
     if command.workers is not None and command.workers < 1:
         faults.append(f"--workers: at least 1; found {command.workers}")
-    if command.options.max_seconds <= 0:
+    if not 0 < command.options.max_seconds < math.inf:
         faults.append(f"--max-seconds: above 0; found {command.options.max_seconds:g}")
     if command.options.shard_rows < 1:
         faults.append(f"--shard-rows: at least 1; found {command.options.shard_rows}")

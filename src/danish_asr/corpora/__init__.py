@@ -19,7 +19,7 @@ from danish_asr.corpora.hf_parquet import open_hf_parquet
 from danish_asr.errors import SourceError
 from danish_asr.schema import SPLIT_ALIASES, SPLITS
 
-_CORPUS_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_CORPUS_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def _corpus(options: SourceOptions) -> str:
     if options.corpus is None or not _CORPUS_NAME.fullmatch(options.corpus):
         raise SourceError(
             f"--corpus {options.corpus or ''}: this kind of source needs a name for its corpus, of "
-            "letters, digits, '_', '-' and '.'"
+            "up to 100 letters, digits, '_', '-' and '.'"
         )
     return options.corpus
 

@@ -31,8 +31,8 @@ from danish_asr.conversion.workers import run_in_processes
 from danish_asr.corpora.espeak import Espeak, find_espeak
 from danish_asr.corpora.sentences import draw_sentence
 from danish_asr.corpora.voices import AGES, DIALECT_VOICES, SyntheticSpeaker, draw_speaker
-from danish_asr.errors import SourceError
-from danish_asr.files import publish, publish_text, sweep
+from danish_asr.errors import ConfigError, SourceError
+from danish_asr.files import publish, publish_first, sweep
 
 SAMPLE_RATE: Final = 48_000
 """Hz, as in CoRal."""
@@ -137,10 +137,13 @@ def synthesise(
 
     Raises:
         SourceError: The folder holds a corpus of another seed or size.
+        ConfigError: A number is out of its range; all that are, are told.
         MissingExtraError: eSpeak NG is not installed.
     """
+    size = size or SyntheticSize()
+    _check(size, workers)
     find_espeak()
-    made = {"seed": seed, **asdict(size or SyntheticSize())}
+    made = {"seed": seed, **asdict(size)}
     _claim(folder, made)
     files = [file for file in _plan(folder, made) if not file.path.is_file()]
     console = Console(stderr=True)
@@ -157,12 +160,28 @@ def synthesise(
     sweep(folder)
 
 
+def _check(size: SyntheticSize, workers: int) -> None:
+    faults = [
+        f"--{key}: at least 0; found {rows}" for key, rows in asdict(size).items() if rows < 0
+    ]
+    if workers < 1:
+        faults.append(f"--workers: at least 1; found {workers}")
+    if faults:
+        raise ConfigError(faults, where="the command line")
+
+
 def _claim(folder: Path, made: Mapping[str, int]) -> None:
     """Note seed and size before anything is made, so that two corpora are never mixed."""
     marker = folder / MARKER_FILE
     if not marker.is_file():
-        publish_text(marker, json.dumps(made) + "\n")
-    found = json.loads(marker.read_text(encoding="utf-8"))
+        publish_first(marker, json.dumps(made) + "\n")
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SourceError(
+            f"{marker}: cannot be read ({error}), so nobody knows what was begun here; delete "
+            f"{folder}, or choose another folder"
+        ) from error
     if found != made:
         raise SourceError(
             f"{folder}: holds a synthetic corpus of {_tell(found)}, not {_tell(made)}; "
@@ -170,7 +189,9 @@ def _claim(folder: Path, made: Mapping[str, int]) -> None:
         )
 
 
-def _tell(made: Mapping[str, int]) -> str:
+def _tell(made: object) -> str:
+    if not isinstance(made, dict):
+        return str(made)
     return ", ".join(f"{key} {value}" for key, value in made.items())
 
 

@@ -233,7 +233,7 @@ def test_all_manifests_of_a_folder_are_read(tmp_path: Path) -> None:
         ("train.csv", "audio_filepath,sentence\na,b", RADIO, "no column text.* --column text="),
         ("all.jsonl", '{"text": "a", "audio_filepath": "b"}', RADIO, "tells no split.*--split"),
         ("train.jsonl", "{}", SourceOptions(), "--corpus : this kind of source needs a name"),
-        ("train.jsonl", "{}", SourceOptions(corpus="a/b"), "--corpus a/b: .* letters, digits"),
+        ("train.jsonl", "{}", SourceOptions(corpus="a/b"), "--corpus a/b: .* 100 letters, digits"),
         ("train.jsonl", "{}", SourceOptions(corpus="a", split="x"), "--split x: expected one of"),
         (
             "train.jsonl",

@@ -17,7 +17,7 @@ from danish_asr.corpora import open_source
 from danish_asr.corpora.metadata import DIALECTS
 from danish_asr.corpora.synthetic import SyntheticSize, synthesise
 from danish_asr.corpora.voices import DIALECT_VOICES
-from danish_asr.errors import MissingExtraError, SourceError
+from danish_asr.errors import ConfigError, MissingExtraError, SourceError
 
 SIZE = SyntheticSize(train=120, dev=40, test=80)
 
@@ -123,6 +123,27 @@ def test_what_is_missing_is_made_again(corpus: Path) -> None:
 def test_another_seed_is_not_mixed_in(corpus: Path) -> None:
     with pytest.raises(SourceError, match=r"holds a synthetic corpus of seed 3, .*, not seed 4"):
         synthesise(corpus, size=SIZE, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [("{", "cannot be read .* delete .*, or choose"), ("[1]", r"a synthetic corpus of \[1\], not")],
+)
+def test_a_marker_that_is_none_is_told(tmp_path: Path, content: str, told: str) -> None:
+    (tmp_path / "synthetic.json").write_text(content)
+    with pytest.raises(SourceError, match=told):
+        synthesise(tmp_path, size=SyntheticSize(train=1, dev=1, test=1))
+
+
+def test_all_numbers_out_of_range_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        synthesise(tmp_path, size=SyntheticSize(train=-5, dev=0, test=-1), workers=-1)
+    assert error.value.faults == (
+        "--train: at least 0; found -5",
+        "--test: at least 0; found -1",
+        "--workers: at least 1; found -1",
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_espeak_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
