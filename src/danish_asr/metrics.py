@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import jiwer
@@ -58,6 +58,10 @@ class Counts:
             self.deletions + other.deletions,
             self.insertions + other.insertions,
         )
+
+    def to_tuple(self) -> tuple[int, int, int, int]:
+        """Hits, substitutions, deletions, insertions."""
+        return self.hits, self.substitutions, self.deletions, self.insertions
 
     @property
     def errors(self) -> int:
@@ -108,7 +112,7 @@ class ErrorCounts:
 
     def to_tuple(self) -> tuple[int, ...]:
         """Rows, then hits, substitutions, deletions, insertions in words, then in characters."""
-        return self.rows, *astuple(self.words), *astuple(self.characters)
+        return self.rows, *self.words.to_tuple(), *self.characters.to_tuple()
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:

@@ -51,6 +51,10 @@ def read_number_words(text: str) -> str:
     result: list[str] = []
     at = 0
     while at < len(words):
+        if not _split(words[at]):
+            result.append(words[at])
+            at += 1
+            continue
         value, end = _number_at(words, at)
         result.append(words[at] if value is None else str(value))
         at = end

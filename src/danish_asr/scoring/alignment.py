@@ -27,6 +27,27 @@ def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Ali
     them. For people the one is taken whose substituted words have the most letters in common, so
     substitutions, deletions and insertions have the same sum as there, and may be split otherwise.
     """
+    begin, end = _same_ends(reference, hypothesis)
+    return [
+        *(AlignedWord("hit", word, word) for word in reference[:begin]),
+        *_align(reference[begin : len(reference) - end], hypothesis[begin : len(hypothesis) - end]),
+        *(AlignedWord("hit", word, word) for word in reference[len(reference) - end :]),
+    ]
+
+
+def _same_ends(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[int, int]:
+    """Count the words that both sides begin with, and end with. To pair them is never worse."""
+    shorter = min(len(reference), len(hypothesis))
+    begin = 0
+    while begin < shorter and reference[begin] == hypothesis[begin]:
+        begin += 1
+    end = 0
+    while end < shorter - begin and reference[-1 - end] == hypothesis[-1 - end]:
+        end += 1
+    return begin, end
+
+
+def _align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedWord]:
     if len(reference) * len(hypothesis) > _LARGEST_TABLE:
         return _first_alignment(reference, hypothesis)
     costs = _cost_table(reference, hypothesis)

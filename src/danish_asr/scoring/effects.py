@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from danish_asr.metrics import align_counts, split_words
@@ -25,6 +26,7 @@ _FILLERS: Final = re.compile(r"\b(?:[eæø]+h+m*|h+m+|m+h+m*|mm+)\b", re.IGNOREC
 _SEPARATED_NUMBER: Final = re.compile(r"\d[\d.]*(?:,\d+)?")
 
 
+@lru_cache(maxsize=1)  # most effects leave most texts as they are
 def word_errors(reference: str, hypothesis: str) -> int:
     """Count the word errors of two texts as they are."""
     return align_counts(split_words(reference), split_words(hypothesis)).errors
@@ -47,9 +49,18 @@ def _with_digits(text: str) -> str:
 
 
 def _without_case_and_punctuation(text: str) -> str:
-    return "".join(
-        " " if unicodedata.category(character)[0] in "PS" else character for character in text
-    ).lower()
+    return text.translate(_MARKS).lower()
+
+
+class _Marks(dict[int, int]):
+    """Maps punctuation and symbols to spaces, and each other character to itself."""
+
+    def __missing__(self, code: int) -> int:
+        is_mark = unicodedata.category(chr(code))[0] in "PS"
+        return self.setdefault(code, ord(" ") if is_mark else code)
+
+
+_MARKS: Final = _Marks()
 
 
 def _compounds(reference: str, hypothesis: str) -> int:
