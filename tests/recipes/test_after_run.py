@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import soundfile
 import torch
 
+from danish_asr.conversion.char_tokenizer import build_char_tokenizer
 from danish_asr.dataset import DanishAsrDataset
 from danish_asr.predictions import read_predictions
 from tests.recipes.running import evaluate, train, weights
@@ -56,6 +58,19 @@ def test_a_finished_runs_directory_is_a_model_path(
         weights(run, 2)["final_proj.weight"].shape
         == weights(finished_run, 2)["final_proj.weight"].shape
     )
+
+
+def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, names: nothing upstream holds a tokenizer's symbols against the model's head."""
+    file = tmp_path / "other.model"
+    file.write_bytes(build_char_tokenizer("abc"))
+    other = [f"tokenizer.path={file}", "tokenizer.family=char_tokenizer"]
+    own = [f"model={{path: {finished_run}}}", *other]
+    assert train(tmp_path / "run", dataset, *own) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"tokenizer has \d+ symbols, but the head of 'finished' has \d+", error)
 
 
 def test_an_unfinished_runs_directory_is_no_model_path(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Literal
 
 import pytest
+import torch
+from fairseq2.device import CPU
+from fairseq2.gang import FakeGang, create_parallel_gangs
 from fairseq2.recipe.config import RegimeSection
 from torch import nn
 
@@ -19,11 +23,12 @@ from workflows.recipes.wav2vec2.asr.checks import (
 )
 from workflows.recipes.wav2vec2.asr.config import AsrConfig
 from workflows.recipes.wav2vec2.asr.early_stopping import PatienceStopper
-from workflows.recipes.wav2vec2.asr.reading import check_symbols
+from workflows.recipes.wav2vec2.asr.reading import check_symbols, waveform_dtype
 from workflows.recipes.wav2vec2.asr.sections import AsrDatasetSection, AsrTokenizerSection
 
 
 def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:
+    """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
     assert loss_above_chance(math.log(32), 32, step=1) is None
     warning = loss_above_chance(500.0, 32, step=1)
     assert warning is not None
@@ -84,6 +89,29 @@ def config(limit: float) -> AsrConfig:
         dataset=AsrDatasetSection(name="d", max_unknown_share=limit),
         tokenizer=AsrTokenizerSection(name="t"),
     )
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "processes", "mode", "expected"),
+    [
+        ("ddp", 2, "static", torch.float32),
+        ("fsdp", 1, "static", torch.float32),
+        ("fsdp", 2, "auto", torch.float32),
+        ("fsdp", 2, "static", torch.bfloat16),
+    ],
+)
+def test_waveforms_come_in_full_precision_unless_parameters_take_nothing_else(
+    parallelism: Literal["ddp", "fsdp"],
+    processes: int,
+    mode: Literal["static", "auto"],
+    expected: torch.dtype,
+) -> None:
+    """TRAPS, training: upstream casts waveforms to bfloat16, which leaves 8 bits of a sample."""
+    config = AsrConfig()
+    config.trainer.data_parallelism = parallelism
+    config.trainer.mixed_precision.mode = mode
+    gangs = create_parallel_gangs(FakeGang(CPU, size=processes))
+    assert waveform_dtype(gangs, config) is expected
 
 
 def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:

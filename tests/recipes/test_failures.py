@@ -38,6 +38,7 @@ def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> 
     ],
 )
 def test_a_full_disk_is_called_one(error: Exception, cause: Exception | None) -> None:
+    """TRAPS, training: a quota fills, and the job dies of it without a word."""
     assert "The disk or quota is full" in fail(error, cause)
 
 

@@ -112,6 +112,12 @@ def test_a_fault_names_key_rule_and_value(tree: dict[str, object], fault: str) -
     assert any(fault in found for found in faults_of(tree))
 
 
+def test_a_timeout_that_was_meant_in_seconds_is_refused() -> None:
+    """TRAPS, training: gang.timeout is in minutes, and 86400 were meant as a day of seconds."""
+    (fault,) = faults_of({"gang": {"timeout": 86_400}})
+    assert fault == "gang.timeout must be at most 1440, for it is in minutes, but is 86400"
+
+
 @pytest.mark.parametrize("section", ["trainer", "dataset", "model", "regime", "optimizer"])
 def test_a_faulty_section_causes_no_second_fault(section: str) -> None:
     assert len(faults_of({section: "fast"})) == 1

@@ -67,6 +67,7 @@ def without_validation(finished_run: Path, run: Path, step: int) -> None:
 def test_a_validation_that_a_kill_cut_short_is_made_up_for(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
+    """TRAPS, training: upstream goes on without it, and its checkpoint has no score."""
     run = tmp_path / "run"
     without_validation(finished_run, run, 4)
     assert train(run, dataset) == 0
@@ -88,6 +89,7 @@ def test_a_validation_that_can_never_end_in_time_is_a_failure(
 def test_a_stop_breaks_validation_off_and_the_same_command_begins_with_it(
     tmp_path: Path, dataset: Path
 ) -> None:
+    """TRAPS, training: upstream validates before it leaves, and outlasts what time is left."""
     run = tmp_path / "run"
     process = start(RECIPE, arguments(run, dataset, *SLOW_VALIDATION))
     assert process.stdout is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from danish_asr.dataset import DanishAsrDataset
 from danish_asr.predictions import read_predictions
 from tests.recipes.running import (
     RECIPE,
@@ -79,6 +80,25 @@ def test_the_encoder_learns_once_its_frozen_steps_are_over(tmp_path: Path, datas
         weights(tmp_path / "run", 2)["encoder.layers.0.ffn.inner_proj.weight"],
         weights(tmp_path / "run", 4)["encoder.layers.0.ffn.inner_proj.weight"],
     )
+
+
+def test_gradients_are_clipped_unless_a_run_says_otherwise(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, training: upstream clips nothing, so that one bad batch can undo a run."""
+    assert train(tmp_path / "run", dataset, "trainer.max_grad_norm=null") == 0
+    clipped, free = metrics(finished_run, "train"), metrics(tmp_path / "run", "train")
+    assert clipped[0]["CTC Loss"] == free[0]["CTC Loss"]
+    assert all(row["Gradient Norm"] > 1 for row in clipped), "nothing to clip"
+    assert clipped[-1]["CTC Loss"] != free[-1]["CTC Loss"]
+
+
+def test_the_learning_rate_ends_with_the_last_step(finished_run: Path) -> None:
+    """TRAPS, training: in other stacks the schedule has a length of its own."""
+    rates = [row["Learning Rate"] for row in metrics(finished_run, "train")]
+    config = read_yaml(finished_run / "config.yaml")
+    peak = config["optimizer"]["config"]["lr"]
+    assert rates[-1] == pytest.approx(peak * config["lr_scheduler"]["config"]["final_lr_scale"])
 
 
 def test_the_same_command_on_a_finished_run_changes_nothing(
@@ -163,6 +183,7 @@ def test_the_best_and_the_last_two_checkpoints_are_kept(
 def test_evaluation_scores_every_row_once_with_its_raw_text(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """TRAPS, validation: upstream decodes references from tokens, where UNK distorts them."""
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
     assert evaluate(monkeypatch, run, dataset) == 0
@@ -170,6 +191,28 @@ def test_evaluation_scores_every_row_once_with_its_raw_text(
     assert len({p.id for p in predictions}) == len(predictions) == 16
     assert {p.split for p in predictions} == {"test"}
     assert any(p.reference != p.reference.lower() for p in predictions)
+
+
+def test_each_evaluation_has_a_file_of_its_own_with_ids(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, validation: upstream has one text file for all splits, without ids, in any order."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    splits = ("dev", "test")
+    for split in splits:
+        assert evaluate(monkeypatch, run, dataset, f"evaluator.split={split}") == 0
+    for split in splits:
+        predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
+        expected = DanishAsrDataset(dataset).read_index(split)
+        there = dict(
+            zip(
+                expected.ids.values(range(len(expected))),
+                expected.texts.values(range(len(expected))),
+                strict=True,
+            )
+        )
+        assert {p.id: p.reference for p in predictions} == there
 
 
 def test_two_processes_score_the_same_rows_as_one(

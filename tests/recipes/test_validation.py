@@ -30,6 +30,17 @@ def test_a_perfect_score_is_a_value() -> None:
     assert published(rates, []) == {"wer": 0.0, "cer": 0.0}
 
 
+def test_the_character_error_rate_is_that_of_a_named_profile() -> None:
+    """TRAPS, validation: upstream's unit error rate is one over tokens of the raw text."""
+    heard = {}
+    for profile in ("raw", "coral"):
+        rates = ErrorRates([], profile)
+        rates.update(["Det koster 25 %!"], ["det koster femogtyve procent"], [()])
+        heard[profile] = published(rates, [])["cer"]
+    assert heard["coral"] == 0.0
+    assert heard["raw"] != 0.0
+
+
 def test_an_empty_hypothesis_is_a_hypothesis() -> None:
     """TRAPS, validation: an all-blank hypothesis crashes upstream's validation."""
     rates = ErrorRates([], "raw")

@@ -138,6 +138,7 @@ GOOD_ROWS: list[dict[str, Any]] = [
 
 
 def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
+    # One file that cannot be decoded stops upstream's conversion (TRAPS).
     rows = [coral_row(0)]
     rows += [coral_row(number, **values) for number, (_, values) in enumerate(BAD_ROWS, 1)]
     rows += [coral_row(number, **values) for number, values in enumerate(GOOD_ROWS, 50)]

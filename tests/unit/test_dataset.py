@@ -69,6 +69,7 @@ def test_a_converted_corpus_is_read(tmp_path: Path, tokenizer: Tokenizer) -> Non
 
 
 def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) -> None:
+    # Upstream reads six fixed columns, so that no id and no dialect reaches a batch (TRAPS).
     encode = tokenizer.create_encoder()
 
     for batch in batches_of(reader(root, tokenizer, "test_b", training=False)):

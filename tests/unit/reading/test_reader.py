@@ -314,6 +314,7 @@ def test_audio_of_another_length_than_the_index_says_is_an_error(
 
 
 def test_a_process_that_ends_while_readers_are_open_ends_well(root: Path, tmp_path: Path) -> None:
+    # A native pipeline that lives until the interpreter ends brings it down (TRAPS).
     script = f"""
 from pathlib import Path
 from tests.shards import char_tokenizer, reader

@@ -39,6 +39,8 @@ from .sections import (
     AsrTrainerSection,
 )
 
+_MINUTES_OF_A_DAY = 24 * 60
+
 
 @dataclass(kw_only=True)
 class AsrConfig:
@@ -128,6 +130,11 @@ class AsrConfig:
             result.add_error(
                 "gang.tensor_parallel_size must be 1: the layers of this family are not split, and "
                 f"processes would repeat each other's work, but is {self.gang.tensor_parallel_size}"
+            )
+        if self.gang.timeout > _MINUTES_OF_A_DAY:
+            result.add_error(
+                f"gang.timeout must be at most {_MINUTES_OF_A_DAY}, for it is in minutes, "
+                f"but is {self.gang.timeout}"
             )
         if self.regime.export_hugging_face:
             result.add_error(

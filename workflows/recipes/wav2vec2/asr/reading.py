@@ -8,6 +8,7 @@ from typing import Any, cast, final
 import numpy as np
 import torch
 from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.gang import Gangs
 from fairseq2.logging import log
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
@@ -144,7 +145,7 @@ def _reader(
         split,
         tokenizer=context.default_tokenizer,
         gangs=context.gangs,
-        dtype=_waveform_dtype(context, config),
+        dtype=waveform_dtype(context.gangs, config),
         num_accumulate=num_accumulate,
         storage_config=section.storage_config,
         task_config=section.asr_task_config,
@@ -156,14 +157,14 @@ def _reader(
     )
 
 
-def _waveform_dtype(context: RecipeContext, config: AsrConfig) -> torch.dtype:
+def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
     """Full precision, unless parameters are sharded in half precision and take nothing else.
 
     Autocast halves the precision inside the model; the waveform then comes whole.
     """
     trainer = config.trainer
     trains = not isinstance(config, AsrEvalConfig)
-    sharded = trainer.data_parallelism == "fsdp" and context.gangs.dp.size > 1
+    sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
     if trains and sharded and trainer.mixed_precision.mode == "static":
         return trainer.mixed_precision.dtype
     return config.model.dtype

@@ -34,6 +34,9 @@ MAY_CHANGE: Final = (
     "common.",
     "dataset.valid_split",
     "trainer.max_wall_minutes",
+    # A step of two processes takes what one takes in two batches.
+    "trainer.grad_accumulation.",
+    "trainer.activation_checkpointing.",
     "trainer.gc_every_n_steps",
     "trainer.anomaly_detection",
     "trainer.grad_check",

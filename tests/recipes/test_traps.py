@@ -1,0 +1,56 @@
+"""The map of traps holds: every row names a test that exists and says which trap it is about."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+INSTALL = "Install"
+
+
+def rows() -> list[tuple[str, str, list[str]]]:
+    """Section, trap and tests of each row of the map."""
+    found, section = [], ""
+    for line in (ROOT / "docs" / "traps.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        elif line.startswith("| ") and not line.startswith("| trap "):
+            trap, *_, tests = (cell.strip() for cell in line.strip("|").split(" | "))
+            found.append((section, trap, re.findall(r"`([^`]+)`", tests)))
+    return found
+
+
+@cache
+def sources(file: Path) -> dict[str, str]:
+    """The source of each test of a file, with what it is parametrised with."""
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    return {
+        node.name: "\n".join(
+            lines[
+                min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1 : node.end_lineno
+            ]
+        )
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+@pytest.mark.parametrize(("section", "trap", "tests"), rows())
+def test_a_trap_is_named_in_the_test_that_fails_on_it(
+    section: str, trap: str, tests: list[str]
+) -> None:
+    assert tests, f"no test stands beside: {trap}"
+    for test in tests:
+        path, _, name = test.partition("::")
+        if section == INSTALL and (test == "make setup" or not name):
+            assert test == "make setup" or (ROOT / "tests" / path).is_file()
+            continue
+        source = sources(ROOT / "tests" / path).get(name)
+        assert source is not None, f"{test} does not exist"
+        assert section == INSTALL or "TRAPS" in source, f"{test} does not say TRAPS"
