@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
+from torch.utils.tensorboard import SummaryWriter
 
 from danish_asr.errors import RunError
 from workflows.recipes.wav2vec2.asr.run_directory import (
@@ -62,6 +66,21 @@ def test_a_line_that_is_no_metrics_is_told_with_its_place(tmp_path: Path, broken
         tidy(run)
     with pytest.raises(RunError, match="remove that line"):
         validation_scores(run, "wer")
+
+
+def test_curves_hold_each_step_once(tmp_path: Path) -> None:
+    """TRAPS, data reading: TensorBoard, too, is given the steps after a kill once more."""
+    run = make_run(tmp_path, full=2)
+    folder = run / "tb" / "train"
+    for steps in ([1, 2, 3], [3, 4]):
+        tidy(run)
+        writer = SummaryWriter(folder)  # type: ignore[no-untyped-call]
+        for step in steps:
+            writer.add_scalar("loss", step, step)  # type: ignore[no-untyped-call]
+        writer.close()  # type: ignore[no-untyped-call]
+    curves = EventAccumulator(str(folder))
+    curves.Reload()
+    assert [event.step for event in curves.Scalars("loss")] == [1, 2, 3, 4]
 
 
 def test_half_a_checkpoint_is_removed(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from .loading import flatten, read_yaml
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
 METRICS: Final = "metrics"
+TENSORBOARD: Final = "tb"
 MODEL_CARD: Final = "model.yaml"
 
 SCORE_TITLES: Final = {
@@ -107,6 +108,15 @@ def tidy(output_dir: Path) -> None:
         kept = [line for line, values in recorded if values["Step"] <= last]
         if "".join(kept) != file.read_text(encoding="utf-8"):
             publish_text(file, "".join(kept))
+    for category in (output_dir / TENSORBOARD).glob("*/"):
+        _purge_curves(category, last + 1)
+
+
+def _purge_curves(folder: Path, step: int) -> None:
+    """Tell TensorBoard that what its files hold of a step and later ones will be written anew."""
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
+
+    SummaryWriter(folder, purge_step=step).close()  # type: ignore[no-untyped-call]
 
 
 def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
