@@ -42,8 +42,8 @@ WORDS = (
     *("rødgrød", "fløde", "sommerhus", "togstation", "enogtyve", "arbejdsplads", "kr."),
 )
 
-Measured = tuple[str, float, float]
-"""What was done, seconds, and the peak of memory in MiB."""
+Measured = tuple[str, float, float, float]
+"""What was done, seconds by the clock, seconds of CPU, and the peak of memory in MiB."""
 
 
 def main() -> None:
@@ -75,16 +75,16 @@ def measure(name: str, task: Callable[..., None], *arguments: object) -> Measure
     """Run a task alone, so that its peak of memory is its own."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        seconds, mebibytes = pool.apply(timed, (task, *arguments))
-    return name, seconds, mebibytes
+        seconds, busy, mebibytes = pool.apply(timed, (task, *arguments))
+    return name, seconds, busy, mebibytes
 
 
-def timed(task: Callable[..., None], *arguments: object) -> tuple[float, float]:
-    """Return the seconds of one run, and this process's peak of memory."""
-    begin = time.perf_counter()
+def timed(task: Callable[..., None], *arguments: object) -> tuple[float, float, float]:
+    """Return the seconds of one run by both clocks, and this process's peak of memory."""
+    begin, busy = time.perf_counter(), time.process_time()
     task(*arguments)
-    seconds = time.perf_counter() - begin
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds, busy = time.perf_counter() - begin, time.process_time() - busy
+    return seconds, busy, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def score(path: Path, profile: str) -> None:
@@ -166,9 +166,10 @@ def show(results: list[Measured]) -> None:
     table = Table(title=f"Scoring, one core, Python {sys.version.split()[0]}")
     table.add_column("what")
     table.add_column("seconds", justify="right")
+    table.add_column("of CPU", justify="right")
     table.add_column("peak MiB", justify="right")
-    for name, seconds, mebibytes in results:
-        table.add_row(name, f"{seconds:.2f}", f"{mebibytes:.0f}")
+    for name, seconds, busy, mebibytes in results:
+        table.add_row(name, f"{seconds:.2f}", f"{busy:.2f}", f"{mebibytes:.0f}")
     Console(width=100).print(table)
 
 

@@ -143,7 +143,7 @@ class _Collected:
     characters: Counter[Pair] = field(default_factory=Counter)
     effects: Counter[Pair] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    worst: list[tuple[tuple[int, float, str], WorstUtterance]] = field(default_factory=list)
+    worst: list[tuple[tuple[int, float, str, int], WorstUtterance]] = field(default_factory=list)
 
     def add(self, row: Prediction, reference: str, hypothesis: str) -> None:
         self.rows += 1
@@ -176,7 +176,7 @@ class _Collected:
 
     def _keep_if_bad(self, row: Prediction, alignment: list[AlignedWord], errors: int) -> None:
         words = sum(bool(word.reference) for word in alignment)
-        badness = (errors, errors / max(words, 1), row.id)
+        badness = (errors, errors / max(words, 1), row.id, self.rows)
         if len(self.worst) == WORST and badness <= self.worst[0][0]:
             return
         utterance = WorstUtterance(

@@ -45,7 +45,7 @@ def _coral(row: Prediction) -> str | None:
         return f"{LONGEST:g} s or longer"
     if not row.reference.strip():
         return "empty reference"
-    if row.extra.get("validated") == "rejected":
+    if (row.extra.get("validated") or "").lower() == "rejected":
         return "rejected by the corpus's validators"
     return None
 

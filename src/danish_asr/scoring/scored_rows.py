@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from danish_asr.errors import ConfigError
+from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Denominator, ErrorCounts, count_errors
 from danish_asr.predictions import Prediction
 from danish_asr.scoring.row_filters import RowsUsed, row_filter_reason
@@ -202,7 +202,7 @@ def score_rows(
 
     Raises:
         ConfigError: There is no such profile, row filter or column.
-        PredictionsError: Passed on from ``predictions``.
+        PredictionsError: An id occurs twice; or passed on from ``predictions``.
     """
     normalise = normalizer(profile, remove_fillers=remove_fillers)
     reason_of = row_filter_reason(row_filter)
@@ -227,6 +227,9 @@ def score_rows(
             factor.add(_value(row, column, errors))
     if unknown := sorted(unseen - extra):
         raise _unknown_columns(unknown, extra)
+    if len(set(ids)) < len(ids):
+        (twice, _), *_ = Counter(ids).most_common(1)
+        raise PredictionsError(f"id {twice!r} occurs twice; every utterance may be scored once")
     return ScoredRows(
         counts=np.array(counts, np.int64).reshape(-1, COUNT_COLUMNS),
         ids=tuple(ids),

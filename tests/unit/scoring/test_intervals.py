@@ -49,6 +49,21 @@ def test_speaker_intervals_cover_the_truth_where_word_intervals_do_not() -> None
     assert by_word < 0.5 * 200
 
 
+def test_runs_that_are_equally_good_are_told_apart_as_rarely_as_the_level_says() -> None:
+    found = 0
+    for seed in range(400):
+        generator = np.random.default_rng(seed)
+        words = generator.integers(200, 600, 20)
+        rates = 0.2 * np.exp(generator.normal(0, 0.5, 20))
+        runs = [
+            generator.binomial(words, np.clip(rates * np.exp(generator.normal(0, 0.2, 20)), 0, 1))
+            for _ in "ab"
+        ]
+        samples = _samples(np.stack([runs[1] - runs[0], words], axis=1), 400, seed)
+        found += p_value(samples, 20) < 0.05
+    assert 0.02 * 400 <= found <= 0.08 * 400
+
+
 def test_resampling_draws_as_many_speakers_as_there_are_in_every_chunk() -> None:
     ones = np.ones((3000, 1), np.int64)
     chunks = list(resampled_sums(ones, 1500, np.random.default_rng(0)))

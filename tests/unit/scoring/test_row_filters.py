@@ -17,7 +17,9 @@ from tests.score_rows import prediction
         ({"duration": 9.99}, None),
         ({"duration": 10.0}, "10 s or longer"),
         ({"extra": {"validated": "rejected"}}, "rejected by the corpus's validators"),
+        ({"extra": {"validated": "Rejected"}}, "rejected by the corpus's validators"),
         ({"extra": {"validated": "maybe"}}, None),
+        ({"extra": {"validated": None}}, None),
     ],
 )
 def test_the_official_filter_is_strict_at_its_bounds(

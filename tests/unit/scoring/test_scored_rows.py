@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.errors import ConfigError
+from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.scored_rows import BANDS, rates, score_rows
 from danish_asr.text import normalize
@@ -78,6 +78,11 @@ def test_columns_beyond_the_contract_can_be_grouped_by() -> None:
 def test_all_unknown_columns_are_named_at_once() -> None:
     with pytest.raises(ConfigError, match=r"2 faults:\n.*'alder' is no.*\n.*'køn' is no column"):
         score_rows(four_rows(), columns=["køn", "dialect", "alder"])
+
+
+def test_an_utterance_is_scored_once() -> None:
+    with pytest.raises(PredictionsError, match="id 'b' occurs twice"):
+        score_rows([*four_rows(), prediction("b", "ja", "ja")], columns=())
 
 
 def test_what_is_left_out_is_counted_by_reason() -> None:
