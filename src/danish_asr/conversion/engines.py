@@ -5,6 +5,7 @@ Each engine yields records as units finish, in any order; the bytes do not depen
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
@@ -19,6 +20,9 @@ Result = TypeVar("Result")
 
 _AHEAD: Final = 2
 """Units handed out per CPU of a Ray cluster, so that none waits for the next."""
+
+_PATIENCE: Final = 20.0
+"""Seconds in which a cluster should answer."""
 
 
 def run_units(
@@ -51,8 +55,9 @@ def run_on_ray(
         raise MissingExtraError("--engine ray", "ray") from None
     own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
     try:
+        _knock(address)
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError([_told(address, error)], where="the command line") from error
     try:
         shared = ray.put(job)
@@ -66,6 +71,13 @@ def run_on_ray(
             yield from _results(ray, done)
     finally:
         ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raise `OSError` if nobody listens at ``HOST:PORT``: Ray itself tries for many minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
 
 
 def _told(address: str | None, error: Exception) -> str:

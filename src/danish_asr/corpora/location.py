@@ -41,5 +41,7 @@ def locate(where: str) -> Location:
 
         return locate_on_hub(where)
     if not Path(where).is_dir():
-        raise SourceError(f"{where}: no such folder")
+        raise SourceError(
+            f"{where}: no such folder; `danish-asr convert --list` shows what a source can be"
+        )
     return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))

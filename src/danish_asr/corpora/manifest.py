@@ -106,7 +106,10 @@ def open_manifest(
     """
     place = Path(where)
     if not place.exists():
-        raise SourceError(f"{where}: no such file or folder")
+        raise SourceError(
+            f"{where}: no such file or folder; `danish-asr convert --list` shows what a source "
+            "can be"
+        )
     paths = _visible(place) if place.is_dir() else [place]
     root = place if place.is_dir() else place.parent
     files, offsets, keys = [], {}, {}

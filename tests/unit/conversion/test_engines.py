@@ -11,7 +11,7 @@ from danish_asr.conversion.shard import Job
 from danish_asr.conversion.work_units import ConvertOptions, plan_work
 from danish_asr.convert import convert
 from danish_asr.corpora import open_source
-from danish_asr.errors import MissingExtraError, SourceError
+from danish_asr.errors import ConfigError, MissingExtraError, SourceError
 from tests.builders import build_source, tree
 
 OPTIONS = ConvertOptions(shard_rows=8)
@@ -39,3 +39,12 @@ def test_ray_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     job = Job(source=open_source(str(build_source(tmp_path))), root=tmp_path, options=OPTIONS)
     with pytest.raises(MissingExtraError, match=r"--engine ray needs the extra 'ray': pip install"):
         list(run_on_ray(job, [], address=None, workers=1))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_an_address_without_a_cluster_is_told_soon(tmp_path: Path, address: str) -> None:
+    job = Job(source=open_source(str(build_source(tmp_path))), root=tmp_path, options=OPTIONS)
+    with pytest.raises(ConfigError, match=rf"--address: no Ray cluster answers at {address} \("):
+        list(run_on_ray(job, [], address=address, workers=1))
