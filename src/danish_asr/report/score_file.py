@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -10,12 +11,12 @@ from rich.markup import escape
 
 from danish_asr.files import publish_text
 from danish_asr.predictions import read_predictions
-from danish_asr.report.clips import CLIPS, audio_urls
+from danish_asr.report.clips import CLIPS, MAX_BYTES, audio_urls
 from danish_asr.report.evaluation import evaluation_file, read_evaluation, require_rows_of_split
 from danish_asr.report.exports import to_csv, to_json, to_markdown
 from danish_asr.report.outputs import check_outputs
-from danish_asr.report.terminal import print_scores
-from danish_asr.report.training import training_panels
+from danish_asr.report.terminal import print_scores, warn
+from danish_asr.report.training import Panel, training_panels
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.scored_rows import BANDS
 from danish_asr.scoring.scores import DEFAULT_BY, Scores, score_predictions
@@ -53,6 +54,10 @@ def score_file(
         folders=[folder for folder in (run_dir, dataset) if folder],
     )
     evaluation = read_evaluation(path)
+    # What is missing is told before the work begins.
+    training = training_panels(run_dir) if run_dir else ()
+    if dataset:
+        audio_urls(dataset, ())
     with console.status(f"scoring {escape(str(path))}"):
         scores = score_predictions(
             read_predictions(path),
@@ -62,11 +67,20 @@ def score_file(
         )
         require_rows_of_split(path, scores.rows)
         asked = scores.only(by)
+        page = partial(
+            _page,
+            path,
+            scores,
+            about=evaluation.about,
+            training=training,
+            dataset=dataset,
+            console=console,
+        )
         documents: list[tuple[Path | None, Callable[[], str]]] = [
             (json_path, lambda: to_json(scores.to_dict())),
             (csv_path, lambda: to_csv(scores)),
             (markdown_path, lambda: to_markdown(asked)),
-            (html_path, lambda: _page(path, scores, evaluation.about, run_dir, dataset)),
+            (html_path, page),
         ]
         # All is made before anything is written: a wrong --dataset leaves no half of a report.
         texts = [(target, document()) for target, document in documents if target]
@@ -80,20 +94,29 @@ def score_file(
 def _page(
     path: Path,
     scores: Scores,
+    *,
     about: Mapping[str, str],
-    run_dir: Path | None,
+    training: Sequence[Panel],
     dataset: Path | None,
+    console: Console,
 ) -> str:
     from danish_asr.report.page import PageData, render_page  # noqa: PLC0415 - loads matplotlib
 
     analysis = analyse_errors(read_predictions(path), settings=scores.settings)
     worst = [utterance.id for utterance in analysis.worst[:CLIPS]]
+    clips = audio_urls(dataset, worst) if dataset else {}
+    if dataset and len(clips) < len(worst):
+        warn(
+            f"{dataset}: audio of {len(clips)} of the {len(worst)} worst utterances is there, in "
+            f"clips of at most {MAX_BYTES / 1e6:g} MB; is it the dataset that was evaluated?",
+            console,
+        )
     data = PageData(
         title="Danish speech recognition: scores",
         about=about,
         scores=scores,
         analysis=analysis,
-        training=training_panels(run_dir) if run_dir else (),
-        clips=audio_urls(dataset, worst) if dataset else {},
+        training=training,
+        clips=clips,
     )
     return render_page(data)

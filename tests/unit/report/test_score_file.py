@@ -9,12 +9,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.predictions import write_predictions
 from danish_asr.report import score_file
+from danish_asr.schema import partition_dir
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction
 
@@ -171,6 +174,7 @@ def test_nothing_is_written_where_a_part_of_the_page_is_missing(
 ) -> None:
     scores, page = predictions.with_name("scores.json"), predictions.with_name("report.html")
     empty: dict[str, Any] = {option: predictions.parent}
+    predictions.write_text("not read before that is told", encoding="utf-8")
     with pytest.raises(DanishAsrError, match="expected the"):
         score_file(predictions, json_path=scores, html_path=page, console=_console(), **empty)
     assert not scores.exists()
@@ -188,6 +192,19 @@ def test_what_is_read_is_not_written_over(tmp_path: Path, predictions: Path, nam
         with pytest.raises(ConfigError, match="choose another output"):
             score_file(predictions, run_dir=tmp_path / "run", dataset=tmp_path / "data", **outputs)
     assert read.read_text(encoding="utf-8") == "{}"
+
+
+def test_a_dataset_that_lacks_the_utterances_is_told(tmp_path: Path, predictions: Path) -> None:
+    shard = partition_dir(tmp_path, "coral", "test") / "part-00000.parquet"
+    shard.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"id": ["c"], "audio_bytes": [b"fLaC"]}), shard)
+    console = _console()
+    page = tmp_path / "report.html"
+    score_file(predictions, dataset=tmp_path, html_path=page, console=console)
+    assert "audio of 1 of the 3 worst utterances is there" in " ".join(
+        console.export_text().split()
+    )
+    assert page.read_text(encoding="utf-8").count("<audio") == 1
 
 
 def test_what_a_filter_leaves_out_is_told(predictions: Path) -> None:
