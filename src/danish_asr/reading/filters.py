@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from danish_asr.reading.frames import FrameCount, frames_of
+from danish_asr.reading.frames import FrameCount
 from danish_asr.reading.index import Index
 from danish_asr.reading.plan import Rows
 from danish_asr.reading.targets import Targets
@@ -30,6 +30,9 @@ FAST: Final = "fewer samples per character than min_samples_per_char"
 WORDY: Final = "more tokens than filter_long_text_threshold"
 UNKNOWN: Final = "no symbol that the tokenizer knows"
 CROWDED: Final = "fewer frames than CTC needs (targets + repeats)"
+
+_REASONS: Final = (SHORT, LONG, EMPTY, FAST, WORDY, UNKNOWN, CROWDED)
+"""In the order in which they are looked for; the last three need a row's tokens."""
 
 _LATIN: Final = r"^[\x00-\x7F\x{C0}-\x{FF}]*$"
 
@@ -87,87 +90,82 @@ def select_rows(
         limits: The filters' settings.
         frames: Frames per utterance of the model that is trained.
     """
-    facts = _text_facts(index, targets)
-    lengths = index.lengths
-    reasons: list[tuple[str, NDArray[np.bool_]]] = [
-        (SHORT, lengths < limits.min_audio_len),
-        (LONG, lengths > limits.max_audio_len),
-        (EMPTY, facts.blank),
-        (FAST, lengths < limits.min_samples_per_char * facts.characters),
-    ]
-    left = ~np.logical_or.reduce([mask for _, mask in reasons])
-    needed = frames_of(lengths, frames)
-    reasons += _token_reasons(index, facts, left, needed, targets=targets, limits=limits)
-    first = np.full(len(index), len(reasons), np.int8)
-    for number in reversed(range(len(reasons))):
-        first[reasons[number][1]] = number
-    kept = np.flatnonzero(first == len(reasons)).astype(np.int32)
-    names = [reason for reason, _ in reasons]
-    return kept, _account(index, first, names)
-
-
-@dataclass(frozen=True, eq=False)
-class _TextFacts:
-    """What the normalised texts tell before they are tokenised; all ``(rows,)``.
-
-    Attributes:
-        characters: Their lengths.
-        most_tokens: An upper bound of their tokens, see :func:`_most_tokens`.
-        blank: Whether nothing but white space stands in them.
-        known: Whether they surely hold a letter that the tokenizer knows.
-    """
-
-    characters: NDArray[np.int32]
-    most_tokens: NDArray[np.int32]
-    blank: NDArray[np.bool_]
-    known: NDArray[np.bool_]
-
-
-def _text_facts(index: Index, targets: Targets) -> _TextFacts:
-    count = len(index)
-    facts = _TextFacts(
-        np.empty(count, np.int32),
-        np.empty(count, np.int32),
-        np.empty(count, np.bool_),
-        np.empty(count, np.bool_),
-    )
-    letters = "".join(letter for letter in ascii_lowercase if targets.knows(letter))
-    for begin, raw in index.texts.chunks():
-        texts = targets.normalized(raw)
+    judge = _Judge(targets, limits, lengths=index.lengths, frames=frames)
+    dialects, names = index.dialects()
+    first = np.empty(len(index), np.int8)
+    tally = _Tally(names)
+    # A chunk at a time: what is known of millions of rows at once would fill gigabytes.
+    for begin, texts in index.texts.chunks():
         rows = slice(begin, begin + len(texts))
+        first[rows] = judge.first_reasons(texts, index.lengths[rows])
+        tally.add(first[rows], dialects[rows], index.lengths[rows])
+    return np.flatnonzero(first == len(_REASONS)).astype(np.int32), tally.account()
+
+
+class _Judge:
+    """Finds the first reason, if any, to leave a row out."""
+
+    def __init__(
+        self, targets: Targets, limits: Limits, *, lengths: NDArray[np.int32], frames: FrameCount
+    ) -> None:
+        self._targets = targets
+        self._limits = limits
+        letters = "".join(letter for letter in ascii_lowercase if targets.knows(letter))
+        self._known_letter = f"[{letters}]" if letters else None
+        # Counted once for each length that occurs; many rows are equally long.
+        self._lengths = np.unique(lengths)
+        self._frames = np.array([frames(samples) for samples in self._lengths.tolist()], np.int32)
+
+    def first_reasons(self, raw: pa.Array, lengths: NDArray[np.int32]) -> NDArray[np.int8]:
+        """The number in :data:`_REASONS` for each row; their count if there is none.
+
+        Args:
+            raw: The texts as the corpus has them.
+            lengths: Samples, ``(rows,)``.
+        """
+        limits, texts = self._limits, self._targets.normalized(raw)
         characters = _array(pc.utf8_length(texts))
-        facts.characters[rows] = characters
-        facts.most_tokens[rows] = _most_tokens(texts, characters)
-        facts.blank[rows] = _array(pc.equal(pc.utf8_trim_whitespace(texts), ""))
-        facts.known[rows] = (
-            _array(pc.match_substring_regex(texts, f"[{letters}]")) if letters else False
-        )
-    return facts
+        quick = [
+            lengths < limits.min_audio_len,
+            lengths > limits.max_audio_len,
+            _array(pc.equal(pc.utf8_trim_whitespace(texts), "")),
+            lengths < limits.min_samples_per_char * characters,
+        ]
+        first = np.full(len(lengths), len(_REASONS), np.int8)
+        for number in reversed(range(len(quick))):
+            first[quick[number]] = number
+        frames = self._frames[np.searchsorted(self._lengths, lengths)]
+        unsure = self._unsure(texts, characters, frames) & (first == len(_REASONS))
+        for row in np.flatnonzero(unsure).tolist():
+            first[row] = len(quick) + self._by_tokens(raw[row].as_py(), int(frames[row]))
+        return first
 
+    def _unsure(
+        self, texts: pa.Array, characters: NDArray[Any], frames: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """Which rows must be tokenised to decide about them."""
+        most = _most_tokens(texts, characters)
+        unsure: NDArray[np.bool_] = 2 * most > frames
+        if self._known_letter is None:
+            return np.ones_like(unsure)
+        unsure |= ~_array(pc.match_substring_regex(texts, self._known_letter))
+        if self._limits.filter_long_text_threshold is not None:
+            unsure |= most > self._limits.filter_long_text_threshold
+        return unsure
 
-def _token_reasons(
-    index: Index,
-    facts: _TextFacts,
-    left: NDArray[np.bool_],
-    frames: NDArray[np.int32],
-    *,
-    targets: Targets,
-    limits: Limits,
-) -> list[tuple[str, NDArray[np.bool_]]]:
-    threshold = limits.filter_long_text_threshold
-    unsure = (2 * facts.most_tokens > frames) | ~facts.known
-    if threshold is not None:
-        unsure |= facts.most_tokens > threshold
-    wordy, unknown, crowded = (np.zeros(len(left), np.bool_) for _ in range(3))
-    rows = np.flatnonzero(unsure & left).tolist()
-    for row, text in zip(rows, index.texts.values(rows), strict=True):
-        tokens = np.asarray(targets(text).numpy(), np.int64)
-        known = tokens if targets.unknown is None else tokens[tokens != targets.unknown]
+    def _by_tokens(self, text: str, frames: int) -> int:
+        """The first of the last three reasons, counted from 0; 3 if none holds."""
+        limits, unknown = self._limits, self._targets.unknown
+        tokens = np.asarray(self._targets(text).numpy(), np.int64)
+        known = tokens if unknown is None else tokens[tokens != unknown]
         # Upstream compares before it removes unknown symbols.
-        wordy[row] = threshold is not None and len(tokens) > threshold
-        unknown[row] = not len(known)
-        crowded[row] = ctc_frames(known if limits.remove_unknown else tokens) > frames[row]
-    return [(WORDY, wordy), (UNKNOWN, unknown), (CROWDED, crowded)]
+        threshold = limits.filter_long_text_threshold
+        reasons = (
+            threshold is not None and len(tokens) > threshold,
+            not len(known),
+            ctc_frames(known if limits.remove_unknown else tokens) > frames,
+        )
+        return reasons.index(True) if any(reasons) else len(reasons)
 
 
 def ctc_frames(tokens: NDArray[np.int64]) -> int:
@@ -188,19 +186,32 @@ def _most_tokens(texts: pa.Array, characters: NDArray[Any]) -> NDArray[np.int32]
     return np.asarray(np.where(latin, size, characters + 9 * (size - characters)) + 2, np.int32)
 
 
-def _account(index: Index, first: NDArray[np.int8], names: Sequence[str]) -> Account:
-    dialects, dialect_names = index.dialects()
-    cell = first.astype(np.int64) * len(dialect_names) + dialects
-    cells = (len(names) + 1) * len(dialect_names)
-    rows = np.bincount(cell, minlength=cells).reshape(-1, len(dialect_names))
-    samples = np.bincount(cell, index.lengths, minlength=cells).reshape(-1, len(dialect_names))
-    removed = tuple(
-        Removal(name, dialect, int(rows[number, code]), float(samples[number, code]) / SAMPLE_RATE)
-        for number, name in enumerate(names)
-        for code, dialect in enumerate(dialect_names)
-        if rows[number, code]
-    )
-    return Account(int(rows[-1].sum()), float(samples[-1].sum()) / SAMPLE_RATE, removed)
+class _Tally:
+    """Rows and samples by reason and dialect, added up over chunks."""
+
+    def __init__(self, dialects: Sequence[str]) -> None:
+        self._dialects = dialects
+        self._rows = np.zeros((len(_REASONS) + 1, len(dialects)), np.int64)
+        self._samples = np.zeros_like(self._rows)
+
+    def add(
+        self, first: NDArray[np.int8], dialects: NDArray[np.int32], lengths: NDArray[np.int32]
+    ) -> None:
+        """Count a chunk: the first reason, the dialect's code and the samples of each row."""
+        place = (first, dialects)
+        np.add.at(self._rows, place, 1)
+        np.add.at(self._samples, place, lengths)
+
+    def account(self) -> Account:
+        """What has been counted."""
+        seconds = self._samples / SAMPLE_RATE
+        removed = tuple(
+            Removal(reason, dialect, int(self._rows[number, code]), float(seconds[number, code]))
+            for number, reason in enumerate(_REASONS)
+            for code, dialect in enumerate(self._dialects)
+            if self._rows[number, code]
+        )
+        return Account(int(self._rows[-1].sum()), float(seconds[-1].sum()), removed)
 
 
 def _array(values: pa.Array) -> NDArray[Any]:

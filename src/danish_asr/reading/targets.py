@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from danish_asr.text import normalizer
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
+
+
+_ROWS_AT_ONCE: Final = 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +125,10 @@ def _character_counts(index: Index, targets: Targets) -> NDArray[np.int64]:
     """How often each code point occurs, ``(0x110000,)``."""
     counts = np.zeros(0x110000, np.int64)
     for _, texts in index.texts.chunks():
-        joined = "".join(targets.normalized(texts).to_pylist())
-        codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
-        found = np.bincount(codes)
-        counts[: len(found)] += found
+        # A few rows at a time: a character takes 15 bytes while it is counted.
+        for begin in range(0, len(texts), _ROWS_AT_ONCE):
+            part = targets.normalized(texts.slice(begin, _ROWS_AT_ONCE))
+            joined = "".join(part.to_pylist())
+            found = np.bincount(np.frombuffer(joined.encode("utf-32-le"), np.uint32))
+            counts[: len(found)] += found
     return counts
