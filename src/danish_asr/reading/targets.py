@@ -18,7 +18,6 @@ from danish_asr.text import normalizer
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
 
-
 _ROWS_AT_ONCE: Final = 4_096
 
 
