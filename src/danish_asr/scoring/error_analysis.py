@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rapidfuzz.distance import Levenshtein
@@ -106,10 +106,12 @@ class ErrorAnalysis:
         return document
 
     def to_pandas(self, part: Part) -> pd.DataFrame:
-        """Return one of the tables as a data frame."""
+        """Return one of the tables as a data frame, with its columns where it is empty too."""
         import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
 
-        return pd.DataFrame(self.to_dict()[part])
+        lines = self.to_dict()[part]
+        kind = WorstUtterance if part == "worst" else Confusion
+        return pd.DataFrame(lines, columns=None if lines else [f.name for f in fields(kind)])
 
 
 def analyse_errors(

@@ -89,6 +89,8 @@ def test_no_errors_leave_nothing() -> None:
     analysis = analyse_errors([prediction("a", "Hej!", "hej")])
     assert analysis.substitutions == ()
     assert analysis.worst == ()
+    assert analysis.to_pandas("deletions")["count"].sum() == 0
+    assert "alignment" in analysis.to_pandas("worst")
     assert {effect.share for effect in analysis.effects if effect.profile == "coral"} == {0}
 
 
