@@ -13,7 +13,7 @@ from danish_asr.dataset import DanishAsrDataset
 from danish_asr.metrics import compute_wer
 from tests.recipes.running import metrics, train
 from workflows.recipes.wav2vec2.asr.decoding import GreedyDecoder
-from workflows.recipes.wav2vec2.asr.error_rates import ALL, ErrorRates, publish
+from workflows.recipes.wav2vec2.asr.error_rates import ALL, ErrorRates, publish, table
 from workflows.recipes.wav2vec2.asr.reading import stratified
 
 
@@ -46,6 +46,18 @@ def test_an_empty_hypothesis_is_a_hypothesis() -> None:
     rates = ErrorRates([], "raw")
     rates.update(["to ord"], [""], [()])
     assert published(rates, [])["wer"] == 100.0
+
+
+def test_the_table_begins_with_all_rows_and_then_the_worst_group() -> None:
+    rates = ErrorRates(["dialect/Fynsk", "dialect/Vestjysk", "dialect/none"], "raw")
+    rates.update(["en to", "tre"], ["en", ""], [["dialect/Fynsk"], ["dialect/Vestjysk"]])
+    lines = [line.split() for line in table(rates.compute(), rates.groups)]
+    assert lines == [
+        ["group", "WER", "%", "CER", "%", "rows", "words"],
+        ["all", "66.67", "75.00", "2", "3"],
+        ["dialect/Vestjysk", "100.00", "100.00", "1", "1"],
+        ["dialect/Fynsk", "50.00", "60.00", "1", "2"],
+    ]
 
 
 class Letters:

@@ -16,6 +16,8 @@ from fairseq2.recipe.run import evaluate, train
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.argparse import ConfigAction
+from fairseq2.utils.rich import set_error_console
+from rich.console import Console
 
 from danish_asr.cluster import standing
 from danish_asr.dataset import NO_EFFECT
@@ -37,6 +39,9 @@ from .trainer import STOPPED
 FAILED = 1
 """Exit status when a run that had begun cannot go on."""
 
+_WIDTH = 160
+"""Columns of a log that is no terminal."""
+
 REFUSED = 2
 """Exit status when the configuration or the output directory is refused; nothing was begun."""
 
@@ -48,6 +53,7 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
     time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
     args = _parse(arguments, "asr", "Train a CTC model on Danish speech.")
+    _show_whole_lines()
     with _errors_as_messages():
         tree = _tree(args)
         _name_ineffective(tree)
@@ -86,6 +92,7 @@ def eval_main(
     Exits with status 0 when every row is scored, 2 when the configuration is refused, 1 otherwise.
     """
     args = _parse(arguments, "asr.eval.recipe", "Score a split and write predictions.jsonl.")
+    _show_whole_lines()
     with _errors_as_messages():
         tree = _tree(args)
         selection = select(args.output_dir or Path(), tree)
@@ -98,6 +105,12 @@ def eval_main(
         config = resolve(selection.config, where=_where(args), faults=selection.faults)
         with in_plain_words():
             evaluate(recipe(selection.step), config, selection.output_dir)
+
+
+def _show_whole_lines() -> None:
+    """Where there is no terminal, as in a job's log, rich would break every line at 80 columns."""
+    if not sys.stderr.isatty():
+        set_error_console(Console(stderr=True, highlight=False, width=_WIDTH))
 
 
 def _parse(arguments: Sequence[str] | None, module: str, description: str) -> Namespace:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import Self, override
 
-from danish_asr.metrics import Counts, ErrorCounts, count_errors
+from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.text import normalize
 
 ALL: Final = "all"
@@ -80,11 +80,7 @@ def publish(
     A rate of zero is published like any other. ``worst_group_wer`` is the highest WER among
     ``worst_among``; groups without a single reference word have no rate.
     """
-    scored = {
-        group: error_counts(row)
-        for group, row in zip(groups, counts.tolist(), strict=True)
-        if row[0] > 0
-    }
+    scored = _scored(counts, groups)
     for group, errors in scored.items():
         suffix = "" if group == ALL else f"/{group}"
         values[f"wer{suffix}"] = 100 * errors.wer()
@@ -98,6 +94,22 @@ def publish(
         values["worst_group_wer"] = max(rates)
 
 
-def error_counts(row: Sequence[int]) -> ErrorCounts:
-    """The inverse of ``ErrorCounts.to_tuple``."""
-    return ErrorCounts(row[0], Counts(*row[1:5]), Counts(*row[5:9]))
+def table(counts: Tensor, groups: Sequence[str]) -> list[str]:
+    """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
+    scored = _scored(counts, groups)
+    order = sorted(scored, key=lambda group: (group != ALL, -scored[group].wer()))
+    head = f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"
+    return [head, *(_line(group, scored[group]) for group in order)]
+
+
+def _line(group: str, errors: ErrorCounts) -> str:
+    return (
+        f"{group:28} {100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f} "
+        f"{errors.rows:>8,} {errors.words.reference_length:>9,}"
+    )
+
+
+def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
+    """The counts of each group that has rows."""
+    pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
+    return {group: errors for group, errors in pairs if errors.rows}

@@ -21,7 +21,7 @@ from danish_asr.reading.frames import FrameCount
 from .checks import FIRST_STEPS, loss_above_chance
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
-from .error_rates import ALL, ErrorRates, publish
+from .error_rates import ALL, ErrorRates, publish, table
 
 
 @final
@@ -146,6 +146,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
         groups = (ALL, *self._splits, *self._dialects)
+        log.info("Validation, text profile {}\n{}", self._profile, "\n".join(table(counts, groups)))
         publish(counts, groups, worst_among=self._dialects, values=values)
 
     @property
