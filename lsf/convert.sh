@@ -17,15 +17,17 @@
 #BSUB -wa USR2
 #BSUB -wt 10
 
-for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}"; do
+for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}" "${LS_SUBCWD:-$PWD}/.."; do
   if [ -f "$ASR_HOME/lsf/job.sh" ]; then break; fi
 done
+if [ ! -f "$ASR_HOME/lsf/job.sh" ]; then echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; fi
 # shellcheck source=lsf/job.sh
-. "$ASR_HOME/lsf/job.sh" || { echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; }
+. "$ASR_HOME/lsf/job.sh"
 
 # A job that `bsub <` started alone for an array's work submits the array.
 if ! in_job || { [ "$ASR_SHARDS" -gt 1 ] && [ -z "${ASR_PART:-}" ] && [ "${LSB_JOBINDEX:-0}" = 0 ]; }; then
   submit_conversion "$@"
+  if in_job; then leave_note "$submitted"; fi
   exit
 fi
 
@@ -38,7 +40,7 @@ case $part in
   finish)
     name=convert-finish
     cpu_options 1 "$ASR_CPU_WALL"
-    wait_for_successors "$name" convert.sh "$@"
+    wait_for_heirs "$name" convert.sh "$@"
     arguments+=(--finish)
     ;;
   0) ;;
@@ -56,7 +58,7 @@ on_warning=TERM
 work danish-asr convert "${arguments[@]}" "$@"
 
 case $outcome in
-  finished) say "done: part $part of $ASR_DATA" ;;
+  finished) finish "part $part of $ASR_DATA" ;;
   stopped)
     export ASR_PART=$part
     submit_again "$name" convert.sh "$@"

@@ -17,33 +17,38 @@
 #BSUB -wa USR2
 #BSUB -wt 10
 
-for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}"; do
+for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}" "${LS_SUBCWD:-$PWD}/.."; do
   if [ -f "$ASR_HOME/lsf/job.sh" ]; then break; fi
 done
+if [ ! -f "$ASR_HOME/lsf/job.sh" ]; then echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; fi
 # shellcheck source=lsf/job.sh
-. "$ASR_HOME/lsf/job.sh" || { echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; }
+. "$ASR_HOME/lsf/job.sh"
 
-gpu_options "$ASR_EVAL_WALL"
-if ! in_job; then
-  submit eval eval.sh "$@"
-  exit
-fi
-if ! holds_what_is_asked; then
-  submit eval eval.sh "$@"
-  handed_on_to "$submitted"
-  exit
-fi
-wait_for_successors eval eval.sh "$@"
-
-enter
-recipe_config
+begin_on_gpus eval eval.sh "$ASR_EVAL_WALL" "$@"
 say "evaluating $ASR_RUN"
 started=$(mktemp)
+trap 'rm -f "$started"' EXIT
+# An evaluation keeps nothing before its end, and the same time would be too short again.
+on_warning=TERM
 work python -m danish_asr.launch --processes "$ASR_GPUS" --trace "$ASR_RUN/trace" \
   workflows.recipes.wav2vec2.asr.eval.recipe "$ASR_RUN" "${recipe_arguments[@]}" "$@"
-if [ "$outcome" != finished ]; then give_up; fi
-find "$ASR_RUN/eval" -name predictions.jsonl -newer "$started" | while read -r predictions; do
-  danish-asr score "$predictions" --run "$ASR_RUN" --dataset "$ASR_DATA"
-  say "done: the report is ${predictions%/*}/report.html"
+case $outcome in
+  finished) ;;
+  stopped)
+    leave_note unfinished
+    say "out of time and not submitted again; give it more: ASR_EVAL_WALL=4:00, not $ASR_EVAL_WALL"
+    exit 75
+    ;;
+  *) give_up ;;
+esac
+
+mapfile -t found < <(find "$ASR_RUN/eval" -name predictions.jsonl -newer "$started")
+if [ ${#found[@]} -eq 0 ]; then
+  leave_note unfinished
+  die "the evaluation wrote no predictions.jsonl below $ASR_RUN/eval"
+fi
+for predictions in "${found[@]}"; do
+  work danish-asr score "$predictions" --run "$ASR_RUN" --dataset "$ASR_DATA"
+  if [ "$outcome" != finished ]; then give_up; fi
+  finish "the report is ${predictions%/*}/report.html"
 done
-rm "$started"

@@ -5,11 +5,12 @@
 #   lsf/pipeline.sh --dry-run           print what would be submitted
 #
 # Settings: lsf/site.env. Conversion is left out if the dataset is complete.
-for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}"; do
+for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}" "${LS_SUBCWD:-$PWD}/.."; do
   if [ -f "$ASR_HOME/lsf/job.sh" ]; then break; fi
 done
+if [ ! -f "$ASR_HOME/lsf/job.sh" ]; then echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; fi
 # shellcheck source=lsf/job.sh
-. "$ASR_HOME/lsf/job.sh" || { echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; }
+. "$ASR_HOME/lsf/job.sh"
 
 in_job && die "lsf/pipeline.sh submits jobs and is none; run it where you log in"
 

@@ -18,26 +18,14 @@
 #BSUB -wa USR2
 #BSUB -wt 10
 
-for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}"; do
+for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}" "${LS_SUBCWD:-$PWD}/.."; do
   if [ -f "$ASR_HOME/lsf/job.sh" ]; then break; fi
 done
+if [ ! -f "$ASR_HOME/lsf/job.sh" ]; then echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; fi
 # shellcheck source=lsf/job.sh
-. "$ASR_HOME/lsf/job.sh" || { echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; }
+. "$ASR_HOME/lsf/job.sh"
 
-gpu_options "$ASR_WALL"
-if ! in_job; then
-  submit train train.sh "$@"
-  exit
-fi
-if ! holds_what_is_asked; then
-  submit train train.sh "$@"
-  handed_on_to "$submitted"
-  exit
-fi
-wait_for_successors train train.sh "$@"
-
-enter
-recipe_config
+begin_on_gpus train train.sh "$ASR_WALL" "$@"
 say "training in $ASR_RUN, try ${ASR_TRY:-1} of $ASR_TRIES"
 # The budget stands in for a warning that does not come.
 budget=$(($(minutes "$ASR_WALL") - ASR_WARN / 2))
@@ -46,7 +34,7 @@ work python -m danish_asr.launch --processes "$ASR_GPUS" --trace "$ASR_RUN/trace
   "${recipe_arguments[@]}" "trainer.max_wall_minutes=$budget" "$@"
 
 case $outcome in
-  finished) say "done: the model is in $ASR_RUN/checkpoints; next: lsf/eval.sh" ;;
+  finished) finish "the model is in $ASR_RUN/checkpoints; next: lsf/eval.sh" ;;
   stopped) submit_again train train.sh "$@" ;;
   *) give_up ;;
 esac

@@ -10,17 +10,18 @@ and lone processes in a job. fairseq2 0.6 knows Slurm only.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from fairseq2.cluster import ClusterHandler
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.env import Environment
 from typing_extensions import override
 
-from danish_asr.launch.hosts import HOST_VARIABLES, ClusterError, master_port, slots
+from danish_asr.launch.hosts import HOST_VARIABLES, ClusterError, master_port, short, slots
 
 JOB: Final = "LSB_JOBID"
 TASK: Final = "LSF_PM_TASKID"
@@ -74,10 +75,6 @@ def place(environment: Mapping[str, str], this_host: str) -> Place:
         ClusterError: The variables are missing, contradict each other or leave it open.
     """
     granted = slots(environment)
-    if not granted:
-        raise ClusterError(
-            f"{JOB} is set, but none of {', '.join(HOST_VARIABLES)} names a host. {MEND}"
-        )
     names = list(dict.fromkeys(granted))
     task = environment.get(TASK)
     if task is None:
@@ -91,8 +88,8 @@ def place(environment: Mapping[str, str], this_host: str) -> Place:
         )
     rank = int(task) - 1
     node = next(i for i in range(len(sizes)) if rank < sum(sizes[: i + 1]))
-    expected, known = names[node], {_short(name) for name in names}
-    if _short(this_host) in known and _short(this_host) != _short(expected):
+    expected, known = names[node], {short(name) for name in names}
+    if short(this_host) in known and short(this_host) != short(expected):
         raise ClusterError(
             f"{TASK}={task} belongs on {expected} when each host runs {sizes[0]} processes, but "
             f"this is {this_host}: `blaunch` started another number of processes. {MEND}"
@@ -105,6 +102,37 @@ def place(environment: Mapping[str, str], this_host: str) -> Place:
         master_addr=names[0] if len(names) > 1 else "localhost",
         master_port=master_port(environment),
     )
+
+
+class Standing(NamedTuple):
+    """Which of how many processes this one is."""
+
+    rank: int
+    world_size: int
+
+
+def standing(cluster: str, environment: Mapping[str, str] = os.environ) -> Standing:
+    """Tell which process this is before fairseq2 does, which asks its cluster handler later.
+
+    Args:
+        cluster: ``common.cluster`` of the configuration.
+        environment: What ``torchrun``, Slurm or LSF have set.
+
+    Raises:
+        ClusterError: This is an LSF job whose variables do not say it.
+    """
+    if "RANK" in environment or cluster == "none":
+        return _standing(environment, "RANK", "WORLD_SIZE")
+    if "SLURM_PROCID" in environment and cluster in {"auto", "slurm"}:
+        return _standing(environment, "SLURM_PROCID", "SLURM_NTASKS")
+    if JOB in environment and cluster in {"auto", "lsf"}:
+        own = place(environment, socket.gethostname())
+        return Standing(own.rank, own.world_size)
+    return Standing(0, 1)
+
+
+def _standing(environment: Mapping[str, str], rank: str, world_size: str) -> Standing:
+    return Standing(int(environment.get(rank, "0")), int(environment.get(world_size, "1")))
 
 
 def _alone(environment: Mapping[str, str], names: list[str]) -> Place:
@@ -132,11 +160,6 @@ def _processes_per_host(
 
 def _gpus(environment: Mapping[str, str]) -> int:
     return len([gpu for gpu in environment.get(GPUS, "").split(",") if gpu.strip()])
-
-
-def _short(host: str) -> str:
-    # An address has no short form.
-    return host if host.replace(".", "").isdecimal() else host.split(".", maxsplit=1)[0]
 
 
 @final

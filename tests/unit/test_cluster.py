@@ -9,8 +9,15 @@ from typing import NamedTuple
 import pytest
 from fairseq2.cluster import ClusterResolver
 
-from danish_asr.cluster import READ, LsfHandler, Place, place
-from danish_asr.launch.hosts import LOCAL_PORTS, ClusterError, hosts, master_port, slots
+from danish_asr.cluster import READ, LsfHandler, Place, place, standing
+from danish_asr.launch.hosts import (
+    LOCAL_PORTS,
+    ClusterError,
+    hosts,
+    master_port,
+    node_of,
+    slots,
+)
 from tests.fairseq2_context import fairseq2_context
 
 JOB = {"LSB_JOBID": "4711"}
@@ -28,14 +35,61 @@ class Ranks(NamedTuple):
 
 
 def test_slots_come_from_any_of_lsfs_lists(tmp_path: Path) -> None:
-    file = tmp_path / "hosts"
+    file, empty = tmp_path / "hosts", tmp_path / "empty"
     file.write_text("n-1\nn-1\nn-2\n")
+    empty.touch()
     expected = ["n-1", "n-1", "n-2"]
     assert slots({"LSB_DJOB_HOSTFILE": str(file), "LSB_HOSTS": "other"}) == expected
+    assert slots({"LSB_DJOB_HOSTFILE": str(empty), "LSB_MCPU_HOSTS": "n-1 2 n-2 1"}) == expected
     assert slots({"LSB_MCPU_HOSTS": "n-1 2 n-2 1"}) == expected
     assert slots({"LSB_HOSTS": "n-1 n-1 n-2"}) == expected
     assert slots({}) == []
-    assert hosts({"LSB_HOSTS": "n-1 n-1 n-2"}) == ["n-1", "n-2"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ("n-1 n-1 n-2", ["n-1", "n-2"]),
+        ("n-2 n-1 n-2 n-1", ["n-2", "n-1"]),
+        ("n-1.site.dk n-1 n-2", ["n-1.site.dk", "n-2"]),
+        ("10.0.0.1 10.0.0.2 10.0.0.1", ["10.0.0.1", "10.0.0.2"]),
+    ],
+)
+def test_a_host_that_is_listed_twice_is_one_host(listed: str, expected: list[str]) -> None:
+    assert hosts({"LSB_HOSTS": listed}) == expected
+
+
+@pytest.mark.parametrize(
+    ("this_host", "task", "node"),
+    [("n-2.site.dk", None, 1), ("n-3", "1", 2), ("elsewhere", "1", 1), ("elsewhere", "2", 2)],
+)
+def test_a_host_knows_which_one_it_is_by_its_name_or_by_its_task(
+    this_host: str, task: str | None, node: int
+) -> None:
+    assert node_of(["n-1", "n-2", "n-3"], this_host, task) == node
+
+
+@pytest.mark.parametrize("task", [None, "0", "3", "one"])
+def test_a_host_that_cannot_know_which_one_it_is_says_so(task: str | None) -> None:
+    with pytest.raises(ClusterError, match=r"this is elsewhere, .* from 1 to 2, is"):
+        node_of(["n-1", "n-2", "n-3"], "elsewhere", task)
+
+
+@pytest.mark.parametrize(
+    ("variables", "cluster", "expected"),
+    [
+        ({}, "auto", (0, 1)),
+        ({**TWO_HOSTS, "RANK": "3", "WORLD_SIZE": "4"}, "auto", (3, 4)),
+        ({**TWO_HOSTS, "CUDA_VISIBLE_DEVICES": "0", "LSF_PM_TASKID": "2"}, "auto", (1, 2)),
+        ({**TWO_HOSTS, "CUDA_VISIBLE_DEVICES": "0", "LSF_PM_TASKID": "2"}, "lsf", (1, 2)),
+        ({**TWO_HOSTS, "LSF_PM_TASKID": "2"}, "none", (0, 1)),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}, "auto", (5, 8)),
+    ],
+)
+def test_a_process_knows_its_rank_before_fairseq2_does(
+    variables: dict[str, str], cluster: str, expected: tuple[int, int]
+) -> None:
+    assert standing(cluster, variables) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,32 @@
-"""Processes below this one, by Linux's ``/proc``."""
+"""Start processes that outlive a warning, and look at those below this one by Linux's ``/proc``."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+WARNINGS: Final = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that ask the run to save and stop. LSF sends one before the wall time is over."""
+
 _PROC: Final = Path("/proc")
+
+
+def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process that ignores warnings until it has handlers of its own.
+
+    What is ignored stays ignored in all that it starts. So a warning that comes while the recipe
+    loads its libraries does not kill it, and none kills ``torchrun``.
+    """
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in WARNINGS}
+    try:
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)  # noqa: S603
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def descendants(pid: int) -> list[int]:

@@ -97,9 +97,12 @@ def gpus() -> list[dict[str, float | None]]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
+    rows = [line.split(",") for line in answer.stdout.splitlines()]
+    # A GPU that fell off the bus gets a sentence in place of its numbers.
     return [
-        dict(zip(QUERY.values(), map(_number, line.split(",")), strict=True))
-        for line in answer.stdout.splitlines()
+        dict(zip(QUERY.values(), map(_number, row), strict=True))
+        for row in rows
+        if len(row) == len(QUERY)
     ]
 
 
