@@ -25,6 +25,10 @@ LANGUAGE: Final = "dan_Latn"
 ROW_GROUP_SIZE: Final = 100
 """Rows per Parquet row group; upstream's loader streams and shuffles by row group."""
 
+ROW_GROUP_BYTES: Final = 32 << 20
+"""Audio after which a row group ends, however few its rows: its writer holds it in memory until
+then, and Arrow copies it twice."""
+
 SPLITS: Final = ("train", "dev", "test")
 
 SPLIT_ALIASES: Final = {"val": "dev", "valid": "dev", "validation": "dev"}

@@ -21,19 +21,19 @@ from rich.text import Text
 
 from danish_asr.conversion.manifest import Manifest, read_manifest, seconds
 from danish_asr.conversion.shard import WORK_DIR
-from danish_asr.conversion.verify_across import LEAKAGE, repeated_ids, shared, uncovered
-from danish_asr.conversion.verify_cards import card_faults, card_names
-from danish_asr.conversion.verify_damage import guarded
-from danish_asr.conversion.verify_every import check_shards
-from danish_asr.conversion.verify_files import (
+from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.schema import LEDGER_FILE, MANIFEST_FILE, SPLITS, STATISTICS_FILE, VERSION_DIR
+from danish_asr.verification.across import LEAKAGE, repeated_ids, shared, uncovered
+from danish_asr.verification.cards import card_faults, card_names
+from danish_asr.verification.damage import guarded
+from danish_asr.verification.every_shard import check_shards
+from danish_asr.verification.files import (
     ledger_faults,
     manifest_faults,
     statistics_faults,
     stray_files,
 )
-from danish_asr.conversion.verify_shard import ShardFindings
-from danish_asr.errors import ConfigError, DatasetError
-from danish_asr.schema import LEDGER_FILE, MANIFEST_FILE, SPLITS, STATISTICS_FILE, VERSION_DIR
+from danish_asr.verification.shard import ShardFindings
 
 _SECONDS_PER_HOUR: Final = 3600
 

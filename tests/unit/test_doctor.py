@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -203,16 +203,22 @@ def test_every_fault_of_a_configuration_is_told(tmp_path: Path) -> None:
     assert "regime.num_stepz is no key" in printed
 
 
-def test_a_dataset_that_lost_a_shard_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [(Path.unlink, "is missing"), (lambda path: path.write_bytes(b"PAR1"), "cannot be read")],
+)
+def test_a_dataset_with_a_lost_or_damaged_shard_is_told(
+    tmp_path: Path, damage: Callable[[Path], object], fault: str
+) -> None:
     build_dataset(tmp_path / "tiny", name="tiny", train=4, dev=2, test=2)
     shard = next((tmp_path / "tiny").rglob("split=train/**/*.parquet"))
-    shard.unlink()
+    damage(shard)
     file = tmp_path / "config.yaml"
     extra = [str(tmp_path / "tiny" / "cards")]
     tree = {"dataset": {"name": "tiny"}, "common": {"assets": {"extra_paths": extra}}}
     file.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    (told,) = faults(of_run.check_dataset(of_run.read_config(file)))
-    assert f"{shard.name} is missing" in told
+    told = faults(of_run.check_dataset(of_run.read_config(file)))
+    assert f"{shard.name}: {fault}" in told[0]
 
 
 def test_the_room_for_checkpoints_follows_the_model_and_the_regime(config: Path) -> None:

@@ -16,7 +16,8 @@ import sentencepiece
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices; the first is also CTC's blank."""
 
-_SPACE: Final = "▁"
+_RESERVED: Final = {"▁", "▅"}
+"""What SentencePiece writes for a space and for an unknown symbol."""
 
 
 def build_char_tokenizer(characters: Iterable[str]) -> bytes:
@@ -26,9 +27,10 @@ def build_char_tokenizer(characters: Iterable[str]) -> bytes:
     text gives it back, if single spaces separate its words.
 
     Args:
-        characters: All that stand in the training text; what does not print is left out.
+        characters: All that stand in the training text; what does not print, and the two symbols
+            that SentencePiece keeps for itself, are left out.
     """
-    alphabet = sorted({char for char in characters if char.isprintable()} - {" ", _SPACE})
+    alphabet = sorted({char for char in characters if char.isprintable()} - {" "} - _RESERVED)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([" ".join(alphabet)]),

@@ -11,12 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from typing_extensions import Self
 
-from danish_asr.schema import ROW_GROUP_SIZE, UTTERANCE_SCHEMA
+from danish_asr.schema import ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
 from danish_asr.text import normalize
-
-ROW_GROUP_BYTES: Final = 32 << 20
-"""Audio after which a row group is closed, however few its rows: it is held in memory until then,
-and Arrow copies it twice."""
 
 _REPEATING: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"}

@@ -87,7 +87,7 @@ class _Worker:
         """The result of the item that was sent; what the task raised is raised here."""
         try:
             succeeded, value = self.connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             self.process.join()
             raise DanishAsrError(
                 f"a worker process was killed (exit code {self.process.exitcode}), most likely "

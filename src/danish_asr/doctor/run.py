@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow.parquet as pq
 
 from danish_asr import native  # noqa: F401 - before fairseq2
-from danish_asr.conversion.manifest import Manifest, read_manifest
-from danish_asr.conversion.verify_shard import check_shard
+from danish_asr.conversion.manifest import Manifest, ShardEntry, read_manifest
 from danish_asr.doctor.finding import Finding, error, ok
 from danish_asr.errors import ConfigError, DanishAsrError
 from danish_asr.schema import CARDS_DIR, STATISTICS_FILE
+from danish_asr.verification.damage import guarded
+from danish_asr.verification.shard import check_shard
 
 if TYPE_CHECKING:
     from workflows.recipes.wav2vec2.asr.config import AsrConfig
@@ -25,23 +27,44 @@ DECODED_ROWS: Final = 5
 """Rows of one shard of each split whose audio is decoded; `danish-asr verify` decodes all."""
 
 
-def read_config(file: Path) -> AsrConfig:
-    """Read a training configuration.
+def read_config(
+    file: Path, environment: Mapping[str, str] = os.environ
+) -> tuple[AsrConfig, list[str], str]:
+    """Read a training configuration as ``lsf/train.sh`` gives it to the recipe.
+
+    The launcher names the dataset of its settings, so ``ASR_DATASET`` and ``ASR_DATA`` count here
+    if both are set, as after ``. lsf/site.env``.
+
+    Returns:
+        The configuration, with the default in place of what is faulty; its faults; and the changes
+        in words.
 
     Raises:
-        ConfigError: It has faults; all are told.
+        ConfigError: The file cannot be read, or is no mapping in YAML.
     """
     from workflows.recipes.wav2vec2.asr.config import AsrConfig  # noqa: PLC0415 - slow
-    from workflows.recipes.wav2vec2.asr.loading import read_yaml, structure  # noqa: PLC0415
+    from workflows.recipes.wav2vec2.asr.loading import inspect, merge, read_yaml  # noqa: PLC0415
 
-    return structure(AsrConfig, read_yaml(file), where=str(file))
+    try:
+        tree = read_yaml(file)
+    except UnicodeDecodeError as problem:
+        raise ConfigError([f"is not text in UTF-8: {problem}"], where=str(file)) from None
+    changes = ""
+    name, data = environment.get("ASR_DATASET"), environment.get("ASR_DATA")
+    if name and data:
+        summary = {"dataset_summary_path": str(Path(data, STATISTICS_FILE))}
+        given = {"name": name, "mixture_parquet_storage_config": summary}
+        tree = merge(tree, {"dataset": given})
+        changes = f", with ASR_DATASET={name}"
+    config, faults = inspect(AsrConfig, tree)
+    return config, faults, changes
 
 
 def check_names(config: AsrConfig, *, where: str) -> Iterator[Finding]:
     """Model, dataset and tokenizer have cards, and the model's head fits the tokenizer."""
     from workflows.recipes.wav2vec2.asr.assets import resolve  # noqa: PLC0415 - slow
 
-    mend = (
+    unknown = (
         "name one that is known; danish-asr convert writes the card of a dataset, and "
         "$DANISH_ASR_ASSETS says where cards are"
     )
@@ -49,7 +72,7 @@ def check_names(config: AsrConfig, *, where: str) -> Iterator[Finding]:
         resolved = resolve(config, where=where)
     except ConfigError as faults:
         for fault in faults.faults:
-            yield error("cards", fault, mend)
+            yield error("cards", fault, unknown if "no known" in fault else "as it says there")
         return
     except DanishAsrError as problem:
         yield error("cards", str(problem), "see there")
@@ -80,12 +103,14 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
         )
 
 
-def bytes_of_checkpoints(config: AsrConfig) -> int | None:
-    """Return how much a run keeps at most, and the checkpoint it is writing; None if unknown.
+def bytes_of_checkpoints(config: AsrConfig, run: Path) -> int | None:
+    """Return what a run will yet write for its checkpoints; None if the model's size is unknown.
 
     That is weights and optimizer of the best and the newest ones, if the regime limits them, else
-    of all.
+    of all, and of the one that is being written; without those that the run has already.
     """
+    from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps  # noqa: PLC0415
+
     parameters = _parameters(config)
     if parameters is None:
         return None
@@ -96,7 +121,7 @@ def bytes_of_checkpoints(config: AsrConfig) -> int | None:
         kept = (regime.num_steps or every) // every
     else:
         kept = (best or 0) + (last or 0)
-    return parameters * BYTES_PER_PARAMETER * (kept + 1)
+    return parameters * BYTES_PER_PARAMETER * max(kept + 1 - len(checkpoint_steps(run)), 1)
 
 
 def wants_bf16(config: AsrConfig) -> bool:
@@ -122,14 +147,16 @@ def _dataset_root(config: AsrConfig) -> Path | None:
 
 def _missing(root: Path, manifest: Manifest) -> Iterator[str]:
     for entry in manifest.shards:
-        file = root / entry.path
-        if not file.is_file():
-            yield f"{entry.path} is missing"
-        elif (rows := pq.ParquetFile(file).metadata.num_rows) != entry.rows:
-            yield f"{entry.path} has {rows} rows, the manifest says {entry.rows}"
+        yield from guarded(entry.path, _wrong_rows(root, entry))
     for name in (STATISTICS_FILE, f"{CARDS_DIR}/{manifest.name}.yaml"):
         if not (root / name).is_file():
             yield f"{name} is missing"
+
+
+def _wrong_rows(root: Path, entry: ShardEntry) -> Iterator[str]:
+    rows = pq.read_metadata(root / entry.path).num_rows
+    if rows != entry.rows:
+        yield f"{entry.path} has {rows} rows, the manifest says {entry.rows}"
 
 
 def _faults_of_some_shards(root: Path, manifest: Manifest) -> Iterator[str]:

@@ -56,6 +56,11 @@ def test_an_unknown_character_is_unk(tokenizer: Tokenizer) -> None:
     assert tokenizer.create_encoder()("ж").tolist() == [3]
 
 
+@pytest.mark.parametrize("reserved", ["▁", "▅"])
+def test_what_sentencepiece_keeps_for_itself_is_left_out(reserved: str) -> None:
+    assert build_char_tokenizer(ALPHABET + reserved) == build_char_tokenizer(ALPHABET)
+
+
 def test_the_same_characters_give_the_same_bytes() -> None:
     assert build_char_tokenizer(ALPHABET) == build_char_tokenizer(ALPHABET[::-1] * 3)
 

@@ -16,13 +16,17 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from danish_asr.conversion.manifest import ShardEntry, seconds
-from danish_asr.conversion.verify_damage import guarded
-from danish_asr.conversion.verify_rows import row_faults, source_position
-from danish_asr.schema import LANGUAGE, ROW_GROUP_SIZE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.schema import (
+    LANGUAGE,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_SIZE,
+    SPLITS,
+    UTTERANCE_SCHEMA,
+    VERSION_DIR,
+)
 from danish_asr.text import normalize
-
-ROW_GROUP_BYTES: Final = 32 << 20
-"""Audio after which a row group ends, however few its rows."""
+from danish_asr.verification.damage import guarded
+from danish_asr.verification.rows import row_faults, source_position
 
 LEAST_WORDS: Final = 3
 """Shorter sentences ("ja tak") are said everywhere; that two splits share them tells nothing."""

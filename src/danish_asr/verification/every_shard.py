@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from danish_asr.conversion.manifest import Manifest, ShardEntry
-from danish_asr.conversion.verify_damage import DAMAGE
-from danish_asr.conversion.verify_shard import ShardFindings, check_shard
 from danish_asr.conversion.workers import run_in_processes
 from danish_asr.schema import VERSION_DIR
+from danish_asr.verification.damage import DAMAGE
+from danish_asr.verification.shard import ShardFindings, check_shard
 
 _INTERVAL: Final = 60.0
 """Seconds between two plain lines."""

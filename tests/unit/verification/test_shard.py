@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.conversion.verify_shard import ROW_GROUP_BYTES
-from danish_asr.schema import UTTERANCE_SCHEMA
+from danish_asr.schema import ROW_GROUP_BYTES, UTTERANCE_SCHEMA
 from tests.builders import tone
 from tests.spoiled import (
     FIRST,

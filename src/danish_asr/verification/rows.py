@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import soundfile
 
-from danish_asr.conversion.verify_damage import DAMAGE
 from danish_asr.corpora.metadata import age_group, clean, map_dialect, parse_age
 from danish_asr.schema import SAMPLE_RATE
+from danish_asr.verification.damage import DAMAGE
 
 _FORM: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
 _AGE_GROUPS: Final = tuple(dict.fromkeys(str(age_group(years)) for years in range(100)))

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from danish_asr.conversion.manifest import Manifest
-from danish_asr.conversion.verify_shard import NAMED, ShardFindings, digest, few
 from danish_asr.schema import LEDGER_FILE, ROW_GROUP_SIZE, SPLITS
 from danish_asr.text import normalize
+from danish_asr.verification.shard import NAMED, ShardFindings, digest, few
 
 Positions = Mapping[str, NDArray[np.int64]]
 """Rows of a source file, by its name."""

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from danish_asr.conversion.verify_every import spread, watch
-from danish_asr.conversion.verify_shard import ShardFindings
+from danish_asr.verification.every_shard import spread, watch
+from danish_asr.verification.shard import ShardFindings
 
 
 @given(st.lists(st.integers(0, 2000)), st.none() | st.integers(0, 10_000))

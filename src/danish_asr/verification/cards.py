@@ -10,10 +10,10 @@ from typing import Any
 import sentencepiece
 
 from danish_asr.conversion.char_tokenizer import SPECIAL_SYMBOLS
-from danish_asr.conversion.verify_damage import guarded
-from danish_asr.conversion.verify_shard import few
 from danish_asr.schema import CARDS_DIR, VERSION_DIR
 from danish_asr.stats import dataset_card, tokenizer_card
+from danish_asr.verification.damage import guarded
+from danish_asr.verification.shard import few
 from danish_asr.yaml_text import from_yaml
 
 

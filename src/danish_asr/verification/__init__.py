@@ -1,0 +1,1 @@
+"""What `danish-asr verify` checks, one kind of thing per file."""
