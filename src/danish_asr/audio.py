@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -28,7 +29,13 @@ _SLACK: Final = 0.1
 
 _FULL_SCALE: Final = 32767
 _BLOCK: Final = 1 << 20
-"""Frames whose channels are averaged at a time."""
+"""Samples of all channels that are averaged at a time."""
+
+_ENDLESS: Final = 1 << 62
+"""Frames that libsndfile tells of a file whose header was written before its length was known."""
+
+_LONGEST: Final = 7200.0
+"""Seconds that are read at most of such a file, if no limit is given."""
 
 _NOT_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _STDERR: Final = 2
@@ -90,13 +97,17 @@ def decode(
     try:
         with _open(audio) as file:
             rate = int(file.samplerate)
+            endless = file.endless
+            longest = _LONGEST if endless else math.inf
+            most = rate * (longest if max_seconds is None else max_seconds)
             first = round(min(start * rate, file.frames))
-            left = file.frames - first
-            frames = left if seconds is None else round(min(left, seconds * rate))
+            # One frame more than is allowed shows that there is more.
+            left = min(file.frames - first, most + 1)
+            frames = round(left if seconds is None else min(left, seconds * rate))
             if frames <= 0:
                 raise AudioError("zero samples")
-            if max_seconds is not None and frames > max_seconds * rate:
-                raise AudioError(f"longer than {max_seconds:g} s")
+            if frames > most and not endless:
+                raise AudioError(f"longer than {most / rate:g} s")
             if first:
                 file.seek(first)
             mono = _read_mono(file, frames)
@@ -104,16 +115,47 @@ def decode(
         raise AudioError("undecodable audio") from None
     if not len(mono):
         raise AudioError("zero samples")
-    if len(mono) < frames - _SLACK * rate:
+    if len(mono) > most:
+        raise AudioError(f"longer than {most / rate:g} s")
+    if len(mono) < frames - _SLACK * rate and not endless:
         raise AudioError("truncated audio")
     return mono, rate
 
 
+class _Sound(soundfile.SoundFile):
+    """A sound file that may be endless: nothing can be sought behind an end that is not known."""
+
+    @property
+    def endless(self) -> bool:
+        return bool(self.frames >= _ENDLESS)
+
+    def seekable(self) -> bool:
+        return bool(super().seekable()) and not self.endless
+
+
+class _Steady(io.BufferedIOBase):
+    """A stream that stays where it is when it is asked to go nowhere, as damaged audio asks."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (OSError, ValueError):
+            return self.tell()
+
+
+class _Bytes(_Steady, io.BytesIO):
+    pass
+
+
+class _File(_Steady, io.BufferedReader):
+    pass
+
+
 @contextmanager
-def _open(audio: bytes | Path) -> Iterator[soundfile.SoundFile]:
+def _open(audio: bytes | Path) -> Iterator[_Sound]:
     """Open audio for decoding; an MP3 is made to tell all of its frames first."""
     with ExitStack() as stack:
-        stream = io.BytesIO(audio) if isinstance(audio, bytes) else _open_file(audio)
+        stream: IO[bytes] = _Bytes(audio) if isinstance(audio, bytes) else _open_file(audio)
         stack.enter_context(stream)
         try:
             head = stream.read(3)
@@ -122,15 +164,15 @@ def _open(audio: bytes | Path) -> Iterator[soundfile.SoundFile]:
             raise _unreadable(audio, error) from error
         stream.seek(0)
         if is_mp3(head):
-            stream = io.BytesIO(with_all_frames(stream.read()))
+            stream = _Bytes(with_all_frames(stream.read()))
             stack.enter_context(_silence())
-        yield stack.enter_context(soundfile.SoundFile(stream))
+        yield stack.enter_context(_Sound(stream))
 
 
 def _open_file(path: Path) -> IO[bytes]:
     try:
         if stat.S_ISREG(path.stat().st_mode):
-            return path.open("rb")
+            return _File(io.FileIO(path))
     except ValueError:
         pass  # no file can be called so
     except OSError as error:
@@ -160,14 +202,14 @@ def _silence() -> Iterator[None]:
         os.close(nothing)
 
 
-def _read_mono(file: soundfile.SoundFile, frames: int) -> NDArray[np.float32]:
-    """Read up to ``frames`` frames; a compressed file may hold fewer than its header says."""
-    if file.channels == 1:
-        mono: NDArray[np.float32] = file.read(frames, dtype="float32")
-        return mono
+def _read_mono(file: _Sound, frames: int) -> NDArray[np.float32]:
+    """Read up to ``frames`` frames; a file may hold fewer than its header says."""
     mono = np.empty(frames, np.float32)
+    if file.channels == 1:
+        return mono[: len(file.read(frames, out=mono))]
+    size = max(1, _BLOCK // file.channels)
     done = 0
-    while len(block := file.read(min(_BLOCK, frames - done), dtype="float32", always_2d=True)):
+    while len(block := file.read(min(size, frames - done), dtype="float32", always_2d=True)):
         block.mean(axis=1, out=mono[done : done + len(block)])
         done += len(block)
     return mono[:done]

@@ -36,7 +36,7 @@ _SLACK: Final = 2
 
 def is_mp3(head: bytes) -> bool:
     """Whether a file that begins like this may be an MP3."""
-    return head[:3] == b"ID3" or (len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 == 0xE2)
+    return head[:3] == b"ID3" or (len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0)
 
 
 def with_all_frames(data: bytes) -> bytes:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import io
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,39 @@ def test_a_path_that_cannot_be_is_a_missing_file(tmp_path: Path, name: str) -> N
     (tmp_path / "loop.wav").symlink_to("loop.wav")
     with pytest.raises(AudioError, match=r"^audio file missing$"):
         decode(tmp_path / name)
+
+
+def unknown_length(flac: bytes) -> bytes:
+    """A FLAC file as a program writes it into a pipe: its header tells no number of samples."""
+    return flac[:21] + bytes([flac[21] & 0xF0]) + bytes(4) + flac[26:]
+
+
+def test_a_file_that_does_not_know_its_length_is_read_to_its_end() -> None:
+    audio = unknown_length(tone(2.0, rate=16_000, format="FLAC"))
+    assert to_flac(audio) == to_flac(audio, max_seconds=2.0)
+    assert to_flac(audio, max_seconds=2.0)[1] == 32_000
+    assert to_flac(audio, start=1.5, seconds=5.0, max_seconds=1.0)[1] == 8_000
+    assert to_flac(audio, start=1.5, seconds=0.25)[1] == 4_000
+    with pytest.raises(AudioError, match=r"^longer than 1\.9 s$"):
+        to_flac(audio, max_seconds=1.9)
+    with pytest.raises(AudioError, match=r"^(zero samples|undecodable audio)$"):
+        to_flac(audio, start=7.0)
+
+
+@pytest.mark.parametrize("container", ["WAV", "FLAC", "OGG", "MP3", "AIFF"])
+def test_damage_anywhere_is_a_reason_and_nothing_else(
+    capfd: pytest.CaptureFixture[str], container: str, tmp_path: Path
+) -> None:
+    chance = random.Random(container)
+    whole = tone(0.2, rate=16_000, format=container)
+    for number in range(200):
+        damaged = bytearray(whole)
+        for _ in range(chance.choice([1, 5, 20])):
+            damaged[chance.randrange(min(len(whole), 120))] = chance.choice([0, 127, 128, 255])
+        (tmp_path / "damaged").write_bytes(damaged)
+        with contextlib.suppress(AudioError):
+            to_flac(tmp_path / "damaged" if number % 2 else bytes(damaged), max_seconds=600.0)
+    assert capfd.readouterr().err == ""
 
 
 def test_encoding_gives_the_same_bytes_every_time() -> None:
