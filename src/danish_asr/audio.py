@@ -122,7 +122,7 @@ def decode(
     return mono, rate
 
 
-class _Sound(soundfile.SoundFile):
+class _Sound(soundfile.SoundFile):  # type: ignore[misc]  # untyped
     """A sound file that may be endless: nothing can be sought behind an end that is not known."""
 
     @property
