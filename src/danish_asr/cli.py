@@ -6,11 +6,14 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from danish_asr.errors import DanishAsrError
+
+if TYPE_CHECKING:
+    from danish_asr.metrics import Denominator
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as shells have it."""
@@ -24,6 +27,20 @@ app = typer.Typer(
 )
 
 
+_Profile = Annotated[str, typer.Option(help="Text profile: raw, coral or rye.")]
+_RemoveFillers = Annotated[
+    bool, typer.Option("--remove-fillers", help="With rye: take out øh, hmm, ... as well.")
+]
+_By = Annotated[
+    list[str] | None,
+    typer.Option(help="A column, or columns joined by commas, to group by. May be repeated."),
+]
+_RowFilter = Annotated[str, typer.Option("--filter", help="Rows: all or coral.")]
+_Denominator = Annotated[str, typer.Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")]
+_Resamples = Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Of the resampling.")]
+
+
 @app.callback()
 def _root() -> None:
     pass
@@ -33,20 +50,13 @@ def _root() -> None:
 def score(
     predictions: Annotated[Path, typer.Argument(help="A predictions.jsonl.")],
     *,
-    profile: Annotated[str, typer.Option(help="Text profile: raw, coral or rye.")] = "coral",
-    remove_fillers: Annotated[
-        bool, typer.Option("--remove-fillers", help="With rye: take out øh, hmm, ... as well.")
-    ] = False,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(help="A column, or columns joined by commas, to group by. May be repeated."),
-    ] = None,
-    row_filter: Annotated[str, typer.Option("--filter", help="Rows: all or coral.")] = "all",
-    denominator: Annotated[
-        str, typer.Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")
-    ] = "standard",
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
+    profile: _Profile = "coral",
+    remove_fillers: _RemoveFillers = False,
+    by: _By = None,
+    row_filter: _RowFilter = "all",
+    denominator: _Denominator = "standard",
+    resamples: _Resamples = 1000,
+    seed: _Seed = 0,
     json: Annotated[
         Path | None, typer.Option(help="Default: scores.json beside the predictions.")
     ] = None,
@@ -63,8 +73,7 @@ def score(
     ] = None,
 ) -> None:
     """Score a predictions file: WER and CER with intervals, overall and per group."""
-    from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
-    from danish_asr.report import score_file  # noqa: PLC0415
+    from danish_asr.report import score_file  # noqa: PLC0415 - only this command
     from danish_asr.scoring.scores import DEFAULT_BY  # noqa: PLC0415
     from danish_asr.scoring.settings import Settings  # noqa: PLC0415
 
@@ -75,7 +84,7 @@ def score(
             profile=profile,
             remove_fillers=remove_fillers,
             row_filter=row_filter,
-            denominator=denominator_named(denominator),
+            denominator=cast("Denominator", denominator),  # Settings refuses others
             resamples=resamples,
             seed=seed,
         ),
@@ -93,25 +102,17 @@ def compare(
     a: Annotated[Path, typer.Argument(help="The predictions.jsonl of run A.")],
     b: Annotated[Path, typer.Argument(help="The predictions.jsonl of run B, over the same rows.")],
     *,
-    profile: Annotated[str, typer.Option(help="Text profile: raw, coral or rye.")] = "coral",
-    remove_fillers: Annotated[
-        bool, typer.Option("--remove-fillers", help="With rye: take out øh, hmm, ... as well.")
-    ] = False,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(help="A column, or columns joined by commas, to group by. May be repeated."),
-    ] = None,
-    row_filter: Annotated[str, typer.Option("--filter", help="Rows: all or coral.")] = "all",
-    denominator: Annotated[
-        str, typer.Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")
-    ] = "standard",
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resampling.")] = 0,
+    profile: _Profile = "coral",
+    remove_fillers: _RemoveFillers = False,
+    by: _By = None,
+    row_filter: _RowFilter = "all",
+    denominator: _Denominator = "standard",
+    resamples: _Resamples = 10_000,
+    seed: _Seed = 0,
     json: Annotated[Path | None, typer.Option(help="Write the comparison as JSON.")] = None,
 ) -> None:
     """Compare two runs over the same rows: differences with intervals and a test by speaker."""
-    from danish_asr.metrics import denominator_named  # noqa: PLC0415 - only this command
-    from danish_asr.report import compare_files  # noqa: PLC0415
+    from danish_asr.report import compare_files  # noqa: PLC0415 - only this command
     from danish_asr.scoring.scores import DEFAULT_BY  # noqa: PLC0415
     from danish_asr.scoring.settings import Settings  # noqa: PLC0415
 
@@ -123,7 +124,7 @@ def compare(
             profile=profile,
             remove_fillers=remove_fillers,
             row_filter=row_filter,
-            denominator=denominator_named(denominator),
+            denominator=cast("Denominator", denominator),  # Settings refuses others
             resamples=resamples,
             seed=seed,
         ),
