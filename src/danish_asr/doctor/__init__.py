@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from danish_asr.doctor import disk, gpu, machine, scripts, stack
-from danish_asr.doctor.finding import Finding, Level, error, ok
+from danish_asr.doctor.finding import Finding, Level, error, ok, warning
 from danish_asr.errors import ConfigError
 
 COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -33,41 +33,55 @@ def examine(config: Path | None, run: Path, scripts_dir: Path) -> Iterator[Findi
         run: Where the run will go.
         scripts_dir: The scripts that go to LSF.
     """
-    yield from stack.check_python()
+    yield from _told("python", stack.check_python)
     packages = stack.installed()
-    yield from stack.check_versions(packages)
-    yield from stack.check_pairs(packages)
-    loads = list(stack.check_import())
+    yield from _told("packages", lambda: stack.check_versions(packages))
+    yield from _told("pairs of packages", lambda: stack.check_pairs(packages))
+    loads = list(_told("libraries", stack.check_import))
     yield from loads
-    yield from machine.check_cpus()
-    yield from machine.check_memory()
-    yield from disk.check_caches()
-    yield from scripts.check_line_ends(scripts_dir)
-    yield from scripts.check_wall_time(scripts_dir)
+    yield from _told("cpus", machine.check_cpus)
+    yield from _told("memory", machine.check_memory)
+    yield from _told("job", machine.check_request)
+    yield from _told("caches", disk.check_caches)
+    yield from _told("line ends", lambda: scripts.check_line_ends(scripts_dir))
+    yield from _told("wall time", lambda: scripts.check_wall_time(scripts_dir))
+    yield from _told("settings", lambda: scripts.check_settings(scripts_dir))
     if any(finding.level is Level.ERROR for finding in loads):
         return  # nothing below can be imported
-    yield from gpu.check_gpu()
+    yield from _told("gpu", gpu.check_gpu)
     if config is None:
-        yield from gpu.check_bf16(wanted=True)
-        yield from disk.check_room(run, UNKNOWN_SIZE)
+        yield from _told("bf16", lambda: gpu.check_bf16(wanted=True))
+        yield from _told("room", lambda: disk.check_room(run, UNKNOWN_SIZE))
     else:
-        yield from _examine_config(config, run)
+        yield from _told("configuration", lambda: _examine_config(config, run))
+
+
+def _told(check: str, examination: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What a check finds; a check that fails itself is a finding, and the others go on."""
+    try:
+        yield from examination()
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is told
+        found = f"could not be examined: {type(problem).__name__}: {problem}"
+        yield warning(check, found, "see whether the message says what to do, or report it")
 
 
 def _examine_config(file: Path, run: Path) -> Iterator[Finding]:
     from danish_asr.doctor import run as of_run  # noqa: PLC0415 - needs the stack to load
 
     try:
-        config = of_run.read_config(file)
-    except ConfigError as faults:
-        for fault in faults.faults:
+        config, faults, changes = of_run.read_config(file)
+    except ConfigError as unreadable:
+        for fault in unreadable.faults:
             yield error("configuration", f"{file}: {fault}", "correct it there")
         return
-    yield ok("configuration", str(file))
+    for fault in faults:
+        yield error("configuration", f"{file}: {fault}", "correct it there")
+    if not faults:
+        yield ok("configuration", f"{file}{changes}")
     yield from gpu.check_bf16(wanted=of_run.wants_bf16(config))
     yield from of_run.check_names(config, where=str(file))
     yield from of_run.check_dataset(config)
-    needed = of_run.bytes_of_checkpoints(config)
+    needed = of_run.bytes_of_checkpoints(config, run)
     yield from disk.check_room(run, UNKNOWN_SIZE if needed is None else needed)
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from danish_asr.cpus import usable_cpus
 from danish_asr.doctor.finding import Finding, error, ok, warning
+from danish_asr.launch.hosts import slots_here
 
 GIB: Final = 2**30
+ENOUGH_CPUS: Final = 2
 LITTLE_MEMORY: Final = 8 * GIB
 """A process that trains 300M parameters takes about half of it beside the GPU's memory."""
 TOO_LITTLE_MEMORY: Final = 2 * GIB
@@ -20,13 +24,34 @@ TOO_LITTLE_MEMORY: Final = 2 * GIB
 def check_cpus() -> Iterator[Finding]:
     """The job may use enough CPUs to read audio."""
     usable, all_ = usable_cpus(), os.cpu_count() or 1
-    slots = os.environ.get("LSB_DJOB_NUMPROC")
-    granted = f", LSF granted {slots} slots" if slots else ""
+    slots = slots_here(os.environ, socket.gethostname())
+    granted = f", LSF granted {slots} here" if slots else ""
     found = f"{usable} of the machine's {all_}{granted}"
-    if usable < 2:
+    if usable < ENOUGH_CPUS:
         yield warning("cpus", found, "ask for more: -n 4, or ASR_CORES_PER_GPU=4")
     else:
         yield ok("cpus", found)
+
+
+def check_request(environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """What lsf/train.sh will ask for is enough; nothing if its settings are not known.
+
+    Args:
+        environment: Has the settings after ``. lsf/site.env``.
+    """
+    size = re.fullmatch(r"(\d+)([KMGT])B?", environment.get("ASR_MEM", ""))
+    cores = environment.get("ASR_CORES_PER_GPU", "")
+    if size is None or not cores.isdecimal():
+        return
+    memory = int(cores) * int(size[1]) * 1024 ** ("KMGT".index(size[2]) + 1)
+    found = (
+        f"{cores} cores and {memory / GIB:.0f} GiB for each GPU "
+        f"(ASR_CORES_PER_GPU={cores}, ASR_MEM={size[0]} for each core)"
+    )
+    if memory < LITTLE_MEMORY or int(cores) < ENOUGH_CPUS:
+        yield warning("job", found, "ask for more: ASR_CORES_PER_GPU=4 ASR_MEM=8GB")
+    else:
+        yield ok("job", found)
 
 
 def check_memory(limit: int | None = None) -> Iterator[Finding]:

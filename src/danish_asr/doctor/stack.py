@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from packaging.requirements import Requirement
@@ -16,6 +17,10 @@ MEND = (
     "pip install --no-deps -e ."
 )
 """What installs the whole stack as it was tested."""
+
+
+NATIVE = ("numpy", "pandas", "pyarrow.parquet", "torchaudio", "soxr", "sentencepiece")
+"""Modules that load a library of their own, built for one version of numpy or torch."""
 
 
 def installed() -> dict[str, str]:
@@ -88,14 +93,25 @@ def check_pairs(found: Mapping[str, str], *, built_for: str | None = None) -> It
 
 
 def check_import() -> Iterator[Finding]:
-    """The native half loads, with a libsndfile."""
+    """The native half loads, with a libsndfile, and so do the other packages with native code."""
     try:
         from danish_asr.native import LIBSNDFILE  # noqa: PLC0415 - the import is the check
     except Exception as problem:  # noqa: BLE001 - whatever the linker says is the finding
         yield error("libsndfile", f"fairseq2n does not load: {problem}", MEND)
-        return
-    where = "the soundfile wheel's" if LIBSNDFILE is not None else "the system's"
-    yield ok("libsndfile", f"{where}; fairseq2n loads")
+    else:
+        where = "the soundfile wheel's" if LIBSNDFILE is not None else "the system's"
+        yield ok("libsndfile", f"{where}; fairseq2n loads")
+    for name in NATIVE:
+        if (fault := _fault_of(name)) is not None:
+            yield error(f"package {name}", f"does not load: {fault}", MEND)
+
+
+def _fault_of(module: str) -> str | None:
+    try:
+        import_module(module)
+    except Exception as problem:  # noqa: BLE001 - as above
+        return str(problem)
+    return None
 
 
 def _version(name: str) -> str | None:
