@@ -12,19 +12,36 @@ import pytest
 from tests.builders import coral_row, encode, write_parquet
 
 CONVERT = """
-import re, sys
+import sys
 from pathlib import Path
 from danish_asr.convert import convert
 from danish_asr.corpora import open_source
 convert(open_source(sys.argv[1]), Path(sys.argv[2]), name="x")
+"""
+READ_ELSEWHERE = """
+import sys
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from danish_asr.corpora.columns import Columns
+from danish_asr.corpora.location import Location
+from danish_asr.corpora.parquet import open_parquet_files
+location = Location(fs=DirFileSystem(sys.argv[1], LocalFileSystem()), root="")
+source = open_parquet_files(
+    "there", location, corpus_of={"train.parquet": "a"}, columns={"a": Columns()}
+)
+assert sum(len(row.audio) for row in source.read(source.files[0], 0, 40)) == 40 * 20_000_000
+"""
+TELL = """
+import re
+from pathlib import Path
 # Not getrusage: it begins with the peak of the process that started this one.
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024)
 """
 
 
-def peak_memory(source: Path, out: Path) -> int:
+def peak_memory(*arguments: Path, program: str = CONVERT) -> int:
     told = subprocess.run(
-        [sys.executable, "-c", CONVERT, str(source), str(out)],
+        [sys.executable, "-c", program + TELL, *map(str, arguments)],
         check=True,
         capture_output=True,
         text=True,
@@ -64,3 +81,11 @@ def test_a_row_group_of_long_utterances_does_not_fill_the_memory(tmp_path: Path)
     rows = [coral_row(number, audio=encode(samples, 16_000)) for number in range(100)]
     write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=4)
     assert peak_memory(tmp_path / "in", tmp_path / "ds") < 2**29
+
+
+@pytest.mark.slow
+def test_row_groups_that_were_read_from_elsewhere_do_not_stay_in_memory(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    rows = [coral_row(number, audio=random.bytes(20_000_000)) for number in range(40)]
+    write_parquet(tmp_path / "train.parquet", rows, row_group_size=1)
+    assert peak_memory(tmp_path, program=READ_ELSEWHERE) < 2**29

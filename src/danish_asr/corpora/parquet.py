@@ -39,9 +39,9 @@ _EDGE: Final = 1 << 16
 _AUDIO_PARTS: Final = ("bytes", "path", "")
 """Names of what an audio column is made of, in a struct or as it is."""
 
-_LARGE: Final = 300 << 20
-"""Bytes of audio in a row group above which a worker needs more than a gibibyte: Arrow reads what
-was written as one page at once, and holds it twice."""
+_LARGE: Final = 280 << 20
+"""Bytes of audio in a row group above which a worker needs more than a gibibyte. Arrow writes up to
+1024 values as one page, and reads a page at once, holding up to two and a half times its size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,8 +226,8 @@ def _tell_large(groups: Mapping[str, int]) -> Iterator[str]:
         most = max(large, key=lambda name: groups[name])
         yield (
             f"row groups: {len(large)} of {len(groups)} files have very large ones, such as {most} "
-            f"with {groups[most] / 2**30:.1f} GiB; each worker needs about "
-            f"{2 * groups[most] / 2**30 + 0.5:.1f} GiB of memory. Write these files with fewer "
+            f"with {groups[most] / 2**30:.1f} GiB; each worker needs up to "
+            f"{2.5 * groups[most] / 2**30 + 0.3:.1f} GiB of memory. Write these files with fewer "
             "rows per row group, or run fewer --workers"
         )
 
