@@ -52,6 +52,7 @@ class Trace:
 
     def __enter__(self) -> Self:
         self._file.parent.mkdir(parents=True, exist_ok=True)
+        _drop_half_line(self._file)
         self._thread.start()
         return self
 
@@ -74,6 +75,13 @@ class Trace:
                 return  # A full quota must not end the job because of its trace.
             if self._end.wait(self._seconds):
                 return
+
+
+def _drop_half_line(file: Path) -> None:
+    """Remove what a process that was killed left of its last line."""
+    whole = file.read_bytes().rpartition(b"\n")[:2] if file.is_file() else ()
+    if whole:
+        os.truncate(file, sum(map(len, whole)))
 
 
 def moment() -> dict[str, Any]:

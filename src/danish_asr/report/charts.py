@@ -79,8 +79,19 @@ def _short(label: str) -> str:
     return label if len(label) <= 26 else f"{label[:25]}…"
 
 
-def training_chart(name: str, title: str, unit: str, curves: Sequence[Curve]) -> str:
-    """Curves over training steps, in one pair of axes."""
+def training_chart(
+    name: str,
+    title: str,
+    unit: str,
+    curves: Sequence[Curve],
+    *,
+    along: str = "step",
+    marks: Sequence[float] = (),
+) -> str:
+    """Curves over training steps or ``along`` hours, in one pair of axes.
+
+    Dashed lines stand at ``marks``, where another job began.
+    """
     with figure(WIDTH, 2.8, name) as drawn:
         axes = drawn.add_subplot()
         for curve, colour in zip(curves, (ACCENT, SECOND, MUTED), strict=False):
@@ -88,14 +99,19 @@ def training_chart(name: str, title: str, unit: str, curves: Sequence[Curve]) ->
             axes.plot(
                 curve.steps, curve.values, color=colour, label=curve.name, marker=marker, ms=3
             )
+        for mark in marks:
+            axes.axvline(mark, color=MUTED, linewidth=1, linestyle=(0, (3, 3)))
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("step")
+        axes.set_xlabel(f"{along} (dashed: another job)" if marks else along)
         axes.set_ylabel(unit)
         axes.grid(visible=True, axis="y", linewidth=0.6)
         axes.legend(fontsize=9, labelcolor=INK)
-        told = "; ".join(
-            f"{curve.name}: {curve.values[0]:.4g} at step {curve.steps[0]}, lowest "
-            f"{min(curve.values):.4g}, {curve.values[-1]:.4g} at step {curve.steps[-1]}"
+        told = [
+            f"{curve.name}: {curve.values[0]:.4g} at {along} {curve.steps[0]:.4g}, lowest "
+            f"{min(curve.values):.4g}, highest {max(curve.values):.4g}, {curve.values[-1]:.4g} at "
+            f"{along} {curve.steps[-1]:.4g}"
             for curve in curves
-        )
-        return to_svg(drawn, title, told)
+        ]
+        if marks:
+            told.append(f"another job at {along} " + ", ".join(f"{mark:.3g}" for mark in marks))
+        return to_svg(drawn, title, "; ".join(told))

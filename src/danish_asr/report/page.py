@@ -93,7 +93,14 @@ def _training(panels: Sequence[Panel]) -> list[dict[str, Any]]:
         {
             "title": panel.title,
             "chart": Markup(  # noqa: S704 - matplotlib escapes its texts
-                training_chart(f"training-{panel.title}", panel.title, panel.unit, panel.curves)
+                training_chart(
+                    f"training-{panel.title}",
+                    panel.title,
+                    panel.unit,
+                    panel.curves,
+                    along=panel.along,
+                    marks=panel.marks,
+                )
             ),
         }
         for panel in panels

@@ -17,6 +17,7 @@ from danish_asr.report.exports import to_csv, to_json, to_markdown
 from danish_asr.report.outputs import check_outputs
 from danish_asr.report.terminal import print_scores, warn
 from danish_asr.report.training import Panel, training_panels
+from danish_asr.report.usage import usage_panels
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.scored_rows import BANDS
 from danish_asr.scoring.scores import DEFAULT_BY, Scores, score_predictions
@@ -39,7 +40,8 @@ def score_file(
     """Score ``path``, print the table of ``by``, and write what paths are given for.
 
     JSON, CSV and the page also hold the scores by duration and by words per second. ``run_dir``
-    adds a run's training curves to the page, ``dataset`` the audio of a few utterances.
+    adds a run's training curves and the trace of its jobs to the page, ``dataset`` the audio of a
+    few utterances.
 
     Raises:
         PredictionsError: The file breaks its contract, or has more rows than its split.
@@ -55,7 +57,7 @@ def score_file(
     )
     evaluation = read_evaluation(path)
     # What is missing is told before the work begins.
-    training = training_panels(run_dir) if run_dir else ()
+    training = [*training_panels(run_dir), *usage_panels(run_dir)] if run_dir else []
     if dataset:
         audio_urls(dataset, ())
     with console.status(f"scoring {escape(str(path))}"):

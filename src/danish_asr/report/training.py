@@ -12,20 +12,25 @@ from danish_asr.errors import RunError
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A measure over training steps, in order; neither list is empty."""
+    """A measure over training steps, or hours, in order; neither list is empty."""
 
     name: str
-    steps: tuple[int, ...]
+    steps: tuple[float, ...]
     values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Curves that share their axes."""
+    """Curves that share their axes.
+
+    ``along`` says what they go along; ``marks`` are places there where another job began.
+    """
 
     title: str
     unit: str
     curves: tuple[Curve, ...]
+    along: str = "step"
+    marks: tuple[float, ...] = ()
 
 
 _LOSS: Final = "CTC Loss"

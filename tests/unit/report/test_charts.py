@@ -49,5 +49,13 @@ def test_charts_take_their_colours_from_the_page() -> None:
 def test_curves_have_their_names() -> None:
     curves = [Curve("WER", (1, 2), (90.0, 10.0)), Curve("CER", (1, 2), (40.0, 2.0))]
     chart = training_chart("training", "Error rates", "%", curves)
-    assert "WER: 90 at step 1, lowest 10, 10 at step 2" in chart
+    assert "WER: 90 at step 1, lowest 10, highest 90, 10 at step 2" in chart
     assert ">CER<" in chart
+
+
+def test_a_chart_along_hours_tells_where_another_job_began() -> None:
+    curve = Curve("computing", (0.0, 0.5, 2.25), (20.0, 96.0, 90.0))
+    chart = training_chart("usage", "GPUs", "%", [curve], along="hour", marks=(0.5, 1.75))
+    told = "computing: 20 at hour 0, lowest 20, highest 96, 90 at hour 2.25; another job at hour"
+    assert f"<desc>{told} 0.5, 1.75</desc>" in chart
+    assert ">hour (dashed: another job)<" in chart

@@ -15,6 +15,7 @@ from danish_asr.predictions import Prediction, write_predictions
 from danish_asr.report import score_file
 from danish_asr.report.page import PageData, render_page
 from danish_asr.report.training import training_panels
+from danish_asr.report.usage import usage_panels
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import Page, browser_path, chromium
@@ -48,7 +49,7 @@ def _page(rows: list[Prediction], run: Path) -> str:
             rows, by=["dialect", "age_group,gender", "duration"], rows_in_split=500
         ),
         analysis=analyse_errors(rows),
-        training=training_panels(run),
+        training=[*training_panels(run), *usage_panels(run)],
         clips={"worst-of-all": "data:audio/flac;base64,ZkxhQw=="},
     )
     return render_page(data)
@@ -61,6 +62,13 @@ def _write_metrics(run: Path) -> None:
     (run / "metrics" / "train.jsonl").write_text(text, encoding="utf-8")
     valid = {"Step": 10, "CTC Loss": 9.0, "Word Error Rate (WER)": 0.0}
     (run / "metrics" / "valid.jsonl").write_text(json.dumps(valid) + "\n", encoding="utf-8")
+    (run / "trace").mkdir()
+    gpu = {"utilisation_percent": 90.0, "memory_mib": 30_000, "memory_total_mib": 40_960}
+    for job, begin in ((7, 0), (8, 9000)):
+        about = {"job": str(job), "host": "n-1", "memory_mib": 6000, "gpus": [gpu]}
+        moments = [json.dumps({"time": begin + 10 * i, **about}) + "\n" for i in range(100)]
+        file = run / "trace" / f"{job}.n-1.jsonl"
+        file.write_text("".join(moments), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +95,15 @@ def test_the_page_is_one_file_without_links_to_others(report: Path) -> None:
 
 def test_the_same_scores_make_the_same_page(report: Path) -> None:
     assert _page(ROWS, report.parent / "run") == report.read_text(encoding="utf-8")
+
+
+def test_the_use_of_gpus_and_memory_stands_beside_the_training_curves(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    section = text[text.index('<section id="training">') : text.index('<section id="errors">')]
+    assert "<h3>GPUs</h3>" in section
+    assert "<h3>Memory of the jobs</h3>" in section
+    assert "<desc>computing: 90 at hour 0, lowest 90" in section
+    assert "another job at hour 0.275</desc>" in section
 
 
 def test_hostile_texts_are_text(report: Path) -> None:
@@ -196,7 +213,7 @@ def test_errors_are_filtered_by_text(opened: Page) -> None:
 def test_everything_has_a_name_for_those_who_do_not_see_it(opened: Page) -> None:
     charts = "document.querySelectorAll('svg[role=img]').length"
     named = "document.querySelectorAll('svg[role=img] > title + desc').length"
-    assert opened.evaluate(charts) == opened.evaluate(named) == 5
+    assert opened.evaluate(charts) == opened.evaluate(named) == 7
     fields = "[...document.querySelectorAll('input, select')].every(field => field.labels.length)"
     assert opened.evaluate(fields)
     assert opened.evaluate("[...document.querySelectorAll('audio')].every(a => a.ariaLabel)")
