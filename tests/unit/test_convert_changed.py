@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.conversion.work_units import ConvertOptions
+from danish_asr.conversion.shard import Job, Record
+from danish_asr.conversion.work_units import ConvertOptions, Unit
 from danish_asr.convert import Part, convert, convert_part, finish
 from danish_asr.corpora import SourceOptions, open_source
 from danish_asr.corpora.base import Source
@@ -173,6 +174,21 @@ def test_a_finished_dataset_is_not_complete_if_a_row_of_its_source_has_changed(
         with pytest.raises(DatasetError, match=told):
             convert(source(), tmp_path / "ds", name="tiny", options=OPTIONS, workers=workers)
     assert contents(tmp_path / "ds") == before
+
+
+@pytest.mark.parametrize("make", SOURCES)
+def test_a_row_that_changes_before_the_run_ends_is_seen_by_the_next_run(
+    tmp_path: Path, make: Callable[[Path], Open]
+) -> None:
+    source = make(tmp_path / "in")
+
+    def run(job: Job, units: Sequence[Unit]) -> Iterator[Record]:
+        yield from map(job.convert, units)
+        overwrite(tmp_path / "in")
+
+    convert(source(), tmp_path / "ds", name="tiny", options=OPTIONS, max_drop=0.2, engine=run)
+    with pytest.raises(DatasetError, match="and its source has changed since"):
+        build(source(), tmp_path / "ds")
 
 
 @pytest.mark.parametrize("make", SOURCES)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
@@ -65,7 +66,8 @@ def check_source(job: Job, units: Sequence[Unit], manifest: Manifest, workers: i
                 f"changed since: {path} would have other content now ({unit.told}); choose another "
                 "--out, or delete it to convert anew"
             )
-    date_manifest(job.root, now)
+    with suppress(OSError):  # the dataset of someone else is looked at anew each time
+        date_manifest(job.root, now)
 
 
 def _try_out(job: Job, since: int, unit: Unit) -> tuple[Unit, Record | None]:
