@@ -77,6 +77,8 @@ def start(module: str, args: Sequence[str], *, processes: int = 1) -> subprocess
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # Nobody reads while a test waits for something else.
+        pipesize=1 << 20,
     )
 
 

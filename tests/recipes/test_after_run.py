@@ -104,6 +104,22 @@ def test_omnilinguals_own_pipeline_hears_what_the_evaluation_heard(
     assert result.stdout.strip() == repr([heard[identifier]])
 
 
+def test_a_runs_own_configuration_continues_and_evaluates_it(
+    tmp_path: Path,
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    own = run / "config.yaml"
+    assert train(run, dataset, config=own) == 0
+    assert evaluate(monkeypatch, run, dataset, config=own) == 0
+    assert (run / "eval" / "best" / "test" / "predictions.jsonl").is_file()
+    assert "no effect here" not in capsys.readouterr().err
+
+
 def test_a_run_records_where_it_was_made(finished_run: Path) -> None:
     (start,) = json.loads((finished_run / "environment.json").read_text())
     assert start["packages"]["torch"].startswith("2.8.0")

@@ -189,14 +189,16 @@ def test_the_evaluation_takes_a_training_configuration() -> None:
     [
         (None, "cannot be read"),
         ("a: [1", "is not YAML"),
+        ("a: 2024-13-45", "is not YAML"),
+        (b"\xef\xff", "is no text in UTF-8"),
         ("- a\n- b\n", "must hold a mapping of sections"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_refused(
-    tmp_path: Path, content: str | None, message: str
+    tmp_path: Path, content: str | bytes | None, message: str
 ) -> None:
     file = tmp_path / "config.yaml"
     if content is not None:
-        file.write_text(content)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ConfigError, match=message):
         read_yaml(file)

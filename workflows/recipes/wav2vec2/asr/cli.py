@@ -32,7 +32,7 @@ from .environment import write_environment
 from .eval.selection import select
 from .failures import in_plain_words
 from .finished_model import write_model_card
-from .loading import Tree, flatten, inspect, merge, read_yaml, structure, unstructure
+from .loading import Tree, defaults, flatten, inspect, merge, read_yaml, structure, unstructure
 from .run_directory import check_continuation, check_output_dir, tidy
 from .trainer import STOPPED
 
@@ -165,7 +165,9 @@ def _name_ineffective(tree: Tree) -> None:
     section = tree.get("dataset")
     given = [key for key, _ in flatten(section)] if isinstance(section, Mapping) else []
     idle = [f"dataset.{key}" for key in given if key.startswith(NO_EFFECT)]
-    if idle and os.environ.get("RANK", "0") == "0":
+    # A run's own config.yaml has every key there is, and means nothing by these.
+    whole = {key for key, _ in flatten(defaults(AsrConfig)["dataset"])} <= set(given)
+    if idle and not whole and os.environ.get("RANK", "0") == "0":
         print(f"note: no effect here: {', '.join(idle)}", file=sys.stderr)  # noqa: T201
 
 

@@ -93,7 +93,9 @@ def read_yaml(file: Path) -> Tree:
         content = from_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
-    except YAMLError as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"is no text in UTF-8: {error}"], where=str(file)) from None
+    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: a date of month 13
         raise ConfigError([f"is not YAML: {error}"], where=str(file)) from None
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
@@ -106,8 +108,11 @@ def read_yaml(file: Path) -> Tree:
 def merge(*trees: Mapping[str, Any]) -> Tree:
     """Lay configurations over one another; the last one wins, key by key."""
     merged: Any = {}
-    for tree in trees:
-        merged = StandardConfigMerger().merge(merged, tree)
+    try:
+        for tree in trees:
+            merged = StandardConfigMerger().merge(merged, tree)
+    except (TypeError, ValueError) as error:  # of its directives, _set_ and _del_
+        raise ConfigError([f"cannot be laid over one another: {error}"]) from None
     result: Tree = merged
     return result
 

@@ -68,6 +68,9 @@ def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
         tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
     config, faults = inspect(AsrEvalConfig, merge(tree, changes))
     split = config.dataset.valid_split
+    if missing:
+        # Without a checkpoint there is no model either; that is one fault.
+        faults = [fault for fault in faults if not fault.startswith("model: ")]
     if not split:
         faults.append("evaluator.split must name a split to score")
     evaluator = replace(config.evaluator, checkpoint=checkpoint, split=split)
