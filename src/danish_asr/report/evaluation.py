@@ -26,7 +26,7 @@ class Evaluation:
 
 def evaluation_file(predictions: Path) -> Path:
     """Where the file is looked for."""
-    return predictions.with_name(_FILE)
+    return predictions.parent / _FILE
 
 
 def read_evaluation(predictions: Path) -> Evaluation:

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from danish_asr.report.wording import (
+    INTERVAL_NOTE,
     bounds,
     gap_sentence,
     grouping_title,
@@ -44,11 +45,19 @@ def to_markdown(scores: Scores) -> str:
         parts += [f"### {_cell(sentence(grouping_title(name)))}", _table(grouping.groups)]
         if gap := gap_sentence(grouping):
             parts.append(_cell(sentence(gap)) + ".")
-    parts.append(
-        "Intervals are 95 % intervals over speakers. The rates are micro-averages: all errors over "
-        "all words (WER) or characters (CER)."
-    )
+    parts.append(_reading(scores))
     return "\n\n".join(parts) + "\n"
+
+
+def _reading(scores: Scores) -> str:
+    """Say what the rates are divided by and what an interval is."""
+    units = "words (WER) or characters (CER)"
+    if scores.settings.denominator == "coral":
+        units += " of the reference and inserted ones"
+    return (
+        "Intervals are 95 % intervals over speakers. The rates are micro-averages: all errors over "
+        f"all {units}. {sentence(INTERVAL_NOTE)}."
+    )
 
 
 def _table(groups: list[GroupScore] | tuple[GroupScore, ...]) -> str:

@@ -63,10 +63,10 @@ def summary(scores: Scores) -> str:
 
 def comparison_summary(comparison: Comparison) -> str:
     """One line that says what the differences are."""
-    rows = comparison.rows_a
-    return (
-        f"{settings_summary(comparison.settings)}, {rows.scored} rows paired by id{_of_split(rows)}"
-    )
+    a, b = _of_split(comparison.rows_a), _of_split(comparison.rows_b)
+    told = a if a == b else f"; A{a or ': all rows'}; B{b or ': all rows'}"
+    rows = comparison.rows_a.scored
+    return f"{settings_summary(comparison.settings)}, {rows} rows paired by id{told}"
 
 
 def settings_summary(settings: Settings) -> str:
@@ -80,8 +80,7 @@ def settings_summary(settings: Settings) -> str:
 
 def _of_split(rows: RowsUsed) -> str:
     total = "" if rows.in_split is None else f" of {rows.in_split} in the split"
-    reasons = "; ".join(f"{count} left out: {reason}" for reason, count in rows.left_out.items())
-    return f"{total} ({reasons})" if reasons else total
+    return total + rows.why_left_out()
 
 
 def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:

@@ -20,8 +20,9 @@ from danish_asr.scoring.compounds import errors_without_compounds
 Effect = Callable[[str, str], int]
 """Takes the normalised reference and hypothesis, and returns the word errors without the effect."""
 
-_FILLERS: Final = re.compile(r"\b(?:[eæø]+h+m*|h+m+|m+h+m*|mm+)\b", re.IGNORECASE)
-"""More than profile ``coral`` takes out, so that "øøh" and "mhm" count as what they are."""
+_FILLERS: Final = re.compile(r"\b(?:[eæø]+h+m*|h+m+|m+h+m*|mm+)\b[.,;:!?…]*", re.IGNORECASE)
+"""More than profile ``coral`` takes out, so that "øøh" and "mhm" count as what they are. The comma
+behind a filler goes with it; alone it would count as a word."""
 
 _SEPARATED_NUMBER: Final = re.compile(r"\d[\d.]*(?:,\d+)?")
 

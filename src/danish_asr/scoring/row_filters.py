@@ -78,6 +78,11 @@ class RowsUsed:
         """Whether the file holds fewer rows than the split."""
         return self.in_split is not None and self.in_file < self.in_split
 
+    def why_left_out(self) -> str:
+        """Say in brackets how many rows were left out and why, or nothing where none was."""
+        reasons = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
+        return f" ({reasons})" if reasons else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {

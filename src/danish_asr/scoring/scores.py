@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
+from danish_asr.errors import PredictionsError
 from danish_asr.metrics import ErrorCounts
 from danish_asr.predictions import Prediction
 from danish_asr.scoring.estimates import Estimate, estimate_gap, estimate_rates, group_label
 from danish_asr.scoring.row_filters import RowsUsed
-from danish_asr.scoring.scored_rows import COUNT_COLUMNS, GroupKey, GroupSums, score_rows
+from danish_asr.scoring.scored_rows import GroupKey, GroupSums, score_rows
 from danish_asr.scoring.settings import Settings
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def score_predictions(
 
     Raises:
         ConfigError: There is no such profile, row filter or column.
-        PredictionsError: Passed on from ``predictions``.
+        PredictionsError: No row is left to score; or passed on from ``predictions``.
     """
     settings = settings or Settings()
     columns_of = {name: grouping_columns(name) for name in by}
@@ -154,11 +153,14 @@ def score_predictions(
         row_filter=settings.row_filter,
         remove_fillers=settings.remove_fillers,
     )
-    nobody = GroupSums((), (), np.zeros((0, COUNT_COLUMNS), np.int64))
+    used = rows.used(rows_in_split)
+    if not used.scored:
+        # A rate of nothing would read as a rate of zero.
+        raise PredictionsError(f"no row to score{used.why_left_out()}; choose another row filter")
     return Scores(
         settings=settings,
-        rows=rows.used(rows_in_split),
-        overall=_score_group((), next(iter(rows.groups(())), nobody), settings),
+        rows=used,
+        overall=_score_group((), rows.groups(())[0], settings),
         groupings={
             name: _score_grouping(columns, rows.groups(columns), settings)
             for name, columns in columns_of.items()

@@ -52,6 +52,8 @@ def test_compare_prints_a_table(folder: Path) -> None:
     [
         ("score none.jsonl", "none.jsonl: No such file"),
         ("score empty.jsonl", "empty.jsonl: the file is empty"),
+        ("score .", "Is a directory; expected the predictions.jsonl"),
+        ("compare . a.jsonl", "Is a directory; expected the predictions.jsonl"),
         ("score a.jsonl --profile corl", "expected one of raw, coral, rye; found 'corl'"),
         ("score a.jsonl --by dialekt", "'dialekt' is no column"),
         ("score a.jsonl --filter official", "expected one of all, coral"),

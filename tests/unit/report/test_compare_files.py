@@ -16,7 +16,7 @@ from danish_asr.errors import PredictionsError
 from danish_asr.predictions import Prediction, write_predictions
 from danish_asr.report import compare_files
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import four_rows, heard_rows
+from tests.score_rows import four_rows, heard_rows, prediction
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 QUICK = Settings(resamples=500)
@@ -110,6 +110,17 @@ def test_runs_of_a_whole_split_are_compared_without_a_warning(tmp_path: Path) ->
     shown = console.export_text()
     assert "4 rows paired by id of 4 in the split" in shown
     assert "warning" not in shown
+
+
+def test_what_either_run_leaves_out_is_told_where_they_differ(tmp_path: Path) -> None:
+    rows = four_rows()
+    more = [*rows, prediction("e", "ja", "ja", duration=0.1)]
+    files = [_write(tmp_path / f"{len(part)}.jsonl", part) for part in (rows, more)]
+    console = Console(record=True, width=200, file=io.StringIO())
+    settings = Settings(row_filter="coral", resamples=100)
+    compare_files(files[0], files[1], settings=settings, console=console)
+    told = "4 rows paired by id; A: all rows; B (1 left out: 0.5 s or shorter)"
+    assert told in console.export_text()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.metrics import Denominator
 from danish_asr.predictions import write_predictions
 from danish_asr.report import score_file
 from danish_asr.schema import partition_dir
@@ -205,6 +207,31 @@ def test_a_dataset_that_lacks_the_utterances_is_told(tmp_path: Path, predictions
         console.export_text().split()
     )
     assert page.read_text(encoding="utf-8").count("<audio") == 1
+
+
+@pytest.mark.parametrize(
+    ("denominator", "units"),
+    [
+        ("standard", "all words (WER) or characters (CER)."),
+        ("coral", "all words (WER) or characters (CER) of the reference and inserted ones."),
+    ],
+)
+def test_a_model_card_says_what_its_rates_are_divided_by(
+    tmp_path: Path, predictions: Path, denominator: Denominator, units: str
+) -> None:
+    block = tmp_path / "scores.md"
+    settings = Settings(denominator=denominator)
+    score_file(predictions, settings=settings, markdown_path=block, console=_console())
+    assert f"all errors over {units}" in block.read_text(encoding="utf-8")
+
+
+def test_every_table_of_the_page_is_named_by_a_heading(tmp_path: Path, predictions: Path) -> None:
+    page = tmp_path / "report.html"
+    score_file(predictions, html_path=page, console=_console())
+    html = page.read_text(encoding="utf-8")
+    names = re.findall(r'<table [^>]*aria-labelledby="([^"]+)"', html)
+    assert len(names) == html.count("<table") > 5
+    assert all(re.search(rf'<h[23] id="{name}">', html) for name in names)
 
 
 def test_what_a_filter_leaves_out_is_told(predictions: Path) -> None:

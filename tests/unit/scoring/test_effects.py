@@ -16,6 +16,7 @@ CASE, FILLERS, NUMERALS, COMPOUNDS, ALL = EFFECTS
         ("Hej, verden!", "hej verden", CASE),
         ("øh jeg mhm går", "jeg går", FILLERS),
         ("jeg går", "øøh jeg går hmm", FILLERS),
+        ("Øh, jeg går, hmm...", "jeg går,", FILLERS),
         ("21 æbler", "enogtyve æbler", NUMERALS),
         ("1.203 kr", "et tusind to hundrede og tre kr", NUMERALS),
         ("rødgrød med", "rød grød med", COMPOUNDS),

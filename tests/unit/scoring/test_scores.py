@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from danish_asr.errors import ConfigError
+from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.metrics import ErrorCounts
 from danish_asr.predictions import Prediction
 from danish_asr.scoring.intervals import Interval, NotResolvable
@@ -107,12 +107,18 @@ def test_scores_carry_everything_they_depend_on() -> None:
     json.dumps(document)
 
 
-def test_no_row_left_after_the_filter_is_a_score_of_nothing() -> None:
-    rows = [prediction("a", "ja", "ja", duration=0.1)]
-    scores = score_predictions(rows, settings=Settings(row_filter="coral"))
-    assert scores.overall.errors == ErrorCounts()
-    assert scores.overall.wer.value == 0
-    assert scores.groupings["dialect"].groups == ()
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([prediction("a", "ja", "nej", duration=0.1)], r"score \(1 left out: 0.5 s or shorter\)"),
+        ([], "no row to score"),
+    ],
+)
+def test_no_row_left_after_the_filter_is_refused_and_no_rate_of_zero(
+    rows: list[Prediction], message: str
+) -> None:
+    with pytest.raises(PredictionsError, match=message):
+        score_predictions(rows, settings=Settings(row_filter="coral"))
 
 
 def test_a_data_frame_has_one_line_per_group() -> None:
