@@ -48,6 +48,7 @@ def run_on_ray(
     Raises:
         MissingExtraError: Ray is not installed.
         ConfigError: There is no cluster at the address.
+        DanishAsrError: A unit raised it, or a worker was killed.
     """
     try:
         ray: Any = import_module("ray")
@@ -99,3 +100,9 @@ def _results(ray: Any, done: list[Any]) -> Iterator[Record]:
         if isinstance(error.cause, DanishAsrError):
             raise error.cause from None
         raise
+    except ray.exceptions.RayError as error:
+        lost = str(error).partition("\n")[0].rstrip(".")
+        raise DanishAsrError(
+            f"the Ray cluster has lost what it was working on ({lost}); run the same command again "
+            "to continue, with fewer workers a machine if memory ran out"
+        ) from error

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -7,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from danish_asr.conversion.engines import run_on_ray
-from danish_asr.conversion.shard import Job
-from danish_asr.conversion.work_units import ConvertOptions, plan_work
+from danish_asr.conversion.shard import Job, Record
+from danish_asr.conversion.work_units import ConvertOptions, Unit, plan_work
 from danish_asr.convert import convert
 from danish_asr.corpora import open_source
-from danish_asr.errors import ConfigError, MissingExtraError, SourceError
+from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError, SourceError
 from tests.builders import build_source, tree
 
 OPTIONS = ConvertOptions(shard_rows=8)
@@ -32,6 +34,22 @@ def test_ray_makes_the_same_bytes_and_tells_the_same_errors(tmp_path: Path) -> N
         file.unlink()
     with pytest.raises(SourceError, match="was there when the conversion began, and is gone"):
         list(on_ray(job, units))
+
+
+class DeadlyJob(Job):
+    def convert(self, unit: Unit) -> Record:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return super().convert(unit)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+def test_a_killed_worker_of_ray_is_told(tmp_path: Path) -> None:
+    source = open_source(str(build_source(tmp_path / "in")))
+    job = DeadlyJob(source=source, root=tmp_path / "ds", options=OPTIONS)
+    units = plan_work(source, OPTIONS).units[:1]
+    with pytest.raises(DanishAsrError, match=r"has lost what it was working on \(.*run the same"):
+        list(run_on_ray(job, units, address=None, workers=1))
 
 
 def test_ray_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
