@@ -91,7 +91,10 @@ def test_a_pipeline_ends_with_a_report_though_its_wall_time_was_too_short(
     results = run / "eval" / "best" / "test"
     assert len({row.id for row in read_predictions(results / "predictions.jsonl")}) == 16
     assert f"done: the report is {results / 'report.html'}" in lsf.log(first + 5)
-    assert (results / "report.html").is_file()
+    page = (results / "report.html").read_text(encoding="utf-8")
+    # Two jobs trained and one evaluated, one line of time.
+    assert "Memory of the jobs" in page
+    assert len(re.findall(r"another job at hour [\d.]+, [\d.]+<", page)) == 1
 
 
 def test_the_warning_fell_in_the_middle_and_the_next_job_began_where_it_stopped(
