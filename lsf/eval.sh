@@ -35,7 +35,7 @@ work python -m danish_asr.launch --processes "$ASR_GPUS" --trace "$ASR_RUN/trace
 case $outcome in
   finished) ;;
   stopped)
-    leave_note unfinished
+    leave_note unfinished || true
     say "out of time and not submitted again; give it more: ASR_EVAL_WALL=4:00, not $ASR_EVAL_WALL"
     exit 75
     ;;
@@ -44,7 +44,7 @@ esac
 
 mapfile -t found < <(find "$ASR_RUN/eval" -name predictions.jsonl -newer "$started")
 if [ ${#found[@]} -eq 0 ]; then
-  leave_note unfinished
+  leave_note unfinished || true
   die "the evaluation wrote no predictions.jsonl below $ASR_RUN/eval"
 fi
 for predictions in "${found[@]}"; do

@@ -182,14 +182,14 @@ wait_for_heirs() {
 submit_again() {
   local try=${ASR_TRY:-1} what="$output is safe, and the same command continues it"
   if [ "$try" -ge "$ASR_TRIES" ]; then
-    leave_note unfinished
+    leave_note unfinished || true
     say "stopped at try $try of $ASR_TRIES and not submitted again; $what"
     exit 75
   fi
   export ASR_TRY=$((try + 1))
   unset ASR_AFTER # what this one waited for is done
   if ! submit "$@"; then
-    leave_note unfinished
+    leave_note unfinished || true
     say "stopped before the wall time, and LSF takes no other job now; $what"
     exit 75
   fi
@@ -229,7 +229,11 @@ begin_on_gpus() {
 holds_what_is_asked() {
   local gpus hosts
   gpus=$(tr ',' '\n' <<<"${CUDA_VISIBLE_DEVICES:-}" | grep -c . || true)
-  hosts=$(sort -u "${LSB_DJOB_HOSTFILE:-/dev/null}" | grep -c . || true)
+  hosts=$({
+    cat "${LSB_DJOB_HOSTFILE:-/dev/null}"
+    tr ' ' '\n' <<<"${LSB_HOSTS:-}"
+    xargs -n 2 <<<"${LSB_MCPU_HOSTS:-}" | cut -d ' ' -f 1
+  } | sort -u | grep -c . || true)
   if [ "$gpus" -eq 0 ]; then gpus=$ASR_GPUS; fi # this site does not say
   if [ "$hosts" -eq 0 ]; then hosts=1; fi
   [ "$gpus" -eq "$ASR_GPUS" ] && [ "$hosts" -eq "$ASR_HOSTS" ] && return
@@ -278,12 +282,12 @@ work() {
 }
 
 finish() { # WORDS: say that the work is done
-  leave_note 'done'
+  leave_note 'done' || true # a full disk hides no success
   say "done: $*"
 }
 
 give_up() { # say how the work ended, and end the job with its status
-  leave_note unfinished
+  leave_note unfinished || true
   case $outcome in
     ended)
       say "ended by a signal, not submitted again; what was saved is in $output"

@@ -138,15 +138,30 @@ def test_bsub_from_elsewhere_says_what_is_missing(lsf: Lsf, tmp_path: Path) -> N
     assert lsf.status(job) == 2
 
 
-def test_a_job_that_got_other_gpus_than_it_asked_for_ends(lsf: Lsf) -> None:
-    body = lsf.run([launcher(lsf, "train.sh"), "--dry-run"], ASR_GPUS=2).stdout
+@pytest.mark.parametrize(
+    ("asked", "options", "lost", "message"),
+    [
+        ("ASR_GPUS", ["-n", "1"], "", "asked for 2 GPUs on 1 hosts, but this job has 1 on 1"),
+        ("ASR_HOSTS", ["-n", "1"], "", "asked for 1 GPUs on 2 hosts, but this job has 1 on 1"),
+        # LSF lists the hosts in three places, and any of them will do.
+        ("ASR_HOSTS", ["-n", "2"], "LSB_DJOB_HOSTFILE LSB_HOSTS", "training in "),
+        ("ASR_HOSTS", ["-n", "2"], "LSB_DJOB_HOSTFILE LSB_MCPU_HOSTS", "training in "),
+    ],
+)
+def test_a_job_that_got_other_gpus_or_hosts_than_it_asked_for_ends(
+    lsf: Lsf, asked: str, options: list[str], lost: str, message: str
+) -> None:
+    setting: dict[str, Any] = {asked: 2}
+    command: list[str | Path] = [launcher(lsf, "train.sh"), "--dry-run", "--no-such-argument"]
+    printed = lsf.run(command, **setting).stdout
+    body = printed.partition("<<END\n")[2].removesuffix("END\n")
     script = lsf.root / "body.sh"
-    script.write_text(body.partition("<<END\n")[2].removesuffix("END\n"), encoding="utf-8")
-    options = ["-gpu", "num=1", "-o", "other-%J.log"]
+    script.write_text(f"unset {lost}\n{body}", encoding="utf-8")
+    options = [*options, "-R", "span[ptile=1]", "-gpu", "num=1", "-o", "other-%J.log"]
     assert lsf.run(["bsub", *options], stdin=script, cwd=lsf.root).returncode == 0
     job = max(lsf.jobs())
     assert lsf.wait()[job] == "EXIT"
-    assert "asked for 2 GPUs on 1 hosts, but this job has 1 on 1" in lsf.log(job)
+    assert message in lsf.log(job)
 
 
 @pytest.mark.parametrize(
