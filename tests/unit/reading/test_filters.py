@@ -106,7 +106,7 @@ def test_a_row_at_the_limit_stays(
     assert (kept.tolist(), account.removed) == ([0], ())
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     texts=st.lists(
         st.text(st.sampled_from("aabæø?½ﷺ漢 "), min_size=1, max_size=60), min_size=1, max_size=8

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.reading.packed_strings import PackedStrings
@@ -11,7 +11,6 @@ from danish_asr.reading.packed_strings import PackedStrings
 STRINGS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=350)
 
 
-@settings(deadline=None)
 @given(STRINGS)
 def test_packing_gives_every_string_back(strings: list[str]) -> None:
     packed = PackedStrings.pack(pa.array(strings, pa.string()))
@@ -20,7 +19,6 @@ def test_packing_gives_every_string_back(strings: list[str]) -> None:
     assert [s for _, chunk in packed.chunks() for s in chunk.to_pylist()] == strings
 
 
-@settings(deadline=None)
 @given(STRINGS, STRINGS)
 def test_joining_keeps_the_order(left: list[str], right: list[str]) -> None:
     parts = [PackedStrings.pack(pa.array(part, pa.string())) for part in (left, right)]

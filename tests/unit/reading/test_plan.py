@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -62,7 +62,6 @@ def coral_like_lengths(count: int) -> Lengths:
     return np.random.default_rng(0).integers(16_000, 320_000, count).astype(np.int32)
 
 
-@settings(deadline=None)
 @given(LENGTHS, RULES, SHUFFLINGS)
 def test_a_training_plan_holds_every_row_once(
     lengths: Lengths, rule: BatchRule, shuffling: Shuffling
@@ -75,7 +74,6 @@ def test_a_training_plan_holds_every_row_once(
     assert (np.diff(plan.offsets) > 0).all()
 
 
-@settings(deadline=None)
 @given(LENGTHS, RULES, SHUFFLINGS)
 def test_no_batch_exceeds_its_limits_but_a_single_row_that_is_longer(
     lengths: Lengths, rule: BatchRule, shuffling: Shuffling
@@ -95,7 +93,6 @@ def test_the_limit_is_used_to_the_last_sample_where_lengths_are_equal() -> None:
     assert plan.padded_samples(lengths).tolist() == [960_000] * 5
 
 
-@settings(deadline=None)
 @given(LENGTHS, st.integers(2, 8))
 def test_full_batches_hold_a_multiple_of_the_wanted_number(lengths: Lengths, multiple: int) -> None:
     plan = plan_evaluation(lengths, BatchRule(max_elements=1_000_000, multiple_of=multiple))
@@ -248,7 +245,6 @@ def rows_dealt(plan: Plan, world: int, accumulate: int, *, keep_all: bool) -> li
     ]
 
 
-@settings(deadline=None)
 @given(LENGTHS, RULES, st.integers(1, 5), st.integers(1, 4))
 def test_dealing_gives_every_row_to_one_process_or_carries_it_over(
     lengths: Lengths, rule: BatchRule, world: int, accumulate: int
@@ -263,7 +259,6 @@ def test_dealing_gives_every_row_to_one_process_or_carries_it_over(
     assert len(kept) < world
 
 
-@settings(deadline=None)
 @given(LENGTHS, RULES, st.integers(1, 5), st.integers(1, 4))
 def test_all_processes_have_equally_many_batches_in_every_step(
     lengths: Lengths, rule: BatchRule, world: int, accumulate: int
@@ -280,7 +275,6 @@ def test_all_processes_have_equally_many_batches_in_every_step(
     assert all(0 < count <= accumulate for count in counts[0])
 
 
-@settings(deadline=None)
 @given(LENGTHS, RULES, st.integers(1, 6))
 def test_evaluation_deals_every_row_once(lengths: Lengths, rule: BatchRule, world: int) -> None:
     dealt = rows_dealt(plan_evaluation(lengths, rule), world, 1, keep_all=True)
@@ -288,7 +282,6 @@ def test_evaluation_deals_every_row_once(lengths: Lengths, rule: BatchRule, worl
     assert sorted(itertools.chain(*dealt)) == list(range(len(lengths)))
 
 
-@settings(deadline=None)
 @given(LENGTHS, st.integers(1, 3), st.integers(1, 3))
 def test_two_processes_read_in_a_step_what_one_reads_with_twice_the_accumulation(
     lengths: Lengths, accumulate: int, position: int
@@ -316,7 +309,6 @@ def test_two_processes_read_in_a_step_what_one_reads_with_twice_the_accumulation
     assert rows_per_step(2, accumulate) == rows_per_step(1, 2 * accumulate)
 
 
-@settings(deadline=None)
 @given(LENGTHS, st.integers(1, 4), st.integers(1, 4), st.data())
 def test_another_number_of_processes_continues_with_the_rest(
     lengths: Lengths, before: int, after: int, data: st.DataObject

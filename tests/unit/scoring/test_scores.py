@@ -27,7 +27,7 @@ def test_groups_of_every_grouping_add_up_to_all_rows() -> None:
 ROWS = list(heard_rows(30, speakers=10))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.permutations(ROWS))
 def test_the_order_of_rows_does_not_matter(shuffled: list[Prediction]) -> None:
     quick = Settings(resamples=100)
