@@ -177,11 +177,17 @@ def _with_head(
         if not faults:
             faults.append(_no_model(section))
         return section
+    return _with_new_head(assets, section, size, faults)
+
+
+def _with_new_head(
+    assets: Assets, section: ModelSection, size: int | None, faults: list[str]
+) -> ModelSection:
     family = assets.model_family(section.family or "")
     if family is None:
         faults.append(f"model.family '{section.family}' is no known model family")
         return section
-    architecture = family.maybe_get_arch_config(section.arch)
+    architecture = family.maybe_get_arch_config(section.arch or "")
     if architecture is None:
         faults.append(
             f"model.arch '{section.arch}' is no architecture of {section.family}; "

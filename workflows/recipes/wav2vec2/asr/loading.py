@@ -8,15 +8,13 @@ so that the rules between values can be checked in the same pass.
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import torch
 from fairseq2.recipe.config import (
     ADAFACTOR_OPTIMIZER,
     ADAMW_OPTIMIZER,
@@ -39,11 +37,13 @@ from fairseq2.utils.config import (
     StandardConfigMerger,
     StandardConfigProcessor,
 )
-from fairseq2.utils.structured import StandardValueConverter, StructureError
+from fairseq2.utils.structured import StandardValueConverter
 from fairseq2.utils.validation import StandardObjectValidator, ValidationError, ValidationResult
 
 from danish_asr.errors import ConfigError
 from danish_asr.yaml_text import YAMLError, from_yaml
+
+from .values import value_fault
 
 ConfigT = TypeVar("ConfigT")
 
@@ -63,22 +63,8 @@ COMPONENTS: Mapping[str, Mapping[str, type]] = {
 }
 """Sections whose ``config`` depends on their ``name``, with the configuration of each name."""
 
-_MAY_BE_NEGATIVE: Final = ("fragment_shuffle_window", "beta2_decay")
-"""Ends of the keys for which a number below 0 means something to upstream."""
-
 _RULE: Final = re.compile(r"`([\w.]+)` (must .*)", re.DOTALL)
 """How fairseq2 begins to tell a rule that a key of a section breaks."""
-
-_NAMES: Final[Mapping[Any, str]] = {
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    bool: "true or false",
-    Path: "a path",
-    torch.dtype: "float32, bfloat16 or float16",
-    type(None): "null",
-}
-"""How types are called in faults."""
 
 _converter = StandardValueConverter()
 
@@ -198,7 +184,7 @@ def _sound_part(kls: Any, tree: Mapping[str, Any], path: str, faults: list[str])
             faults.append(f"{where} must be a mapping of keys, but is {value!r}")
         elif section is not None:
             sound[key] = _sound_part(section, value, where, faults)
-        elif (fault := _value_fault(where, value, hints[key])) is None:
+        elif (fault := value_fault(where, value, hints[key])) is None:
             sound[key] = value
         else:
             faults.append(fault)
@@ -230,63 +216,6 @@ def _unknown(where: str, key: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(key, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else f"; known here: {', '.join(sorted(known))}"
     return f"{where} is no key of this configuration{hint}"
-
-
-def _value_fault(where: str, value: Any, hint: Any) -> str | None:
-    try:
-        structured = _converter.structure(value, hint)
-    except (StructureError, ValueError, OverflowError):
-        return f"{where} must be {_describe(hint)}, but is {value!r}"
-    if _is_another(structured, value, hint):
-        return f"{where} must be {_describe(hint)}, but is {value!r}"
-    numbers = [n for n in _leaves(structured) if isinstance(n, int | float)]
-    if not all(math.isfinite(number) for number in numbers):
-        return f"{where} must be finite, but is {value!r}"
-    if min(numbers, default=0) < 0 and not where.endswith(_MAY_BE_NEGATIVE):
-        return f"{where} must be 0 or more, but is {value!r}"
-    return None
-
-
-def _is_another(structured: Any, value: Any, hint: Any) -> bool:
-    """Whether a value became what it was not meant to be.
-
-    Types are structured by calling them: ``bool("no")`` is True, ``int(2.5)`` is 2, the list of a
-    string is its letters; and True is an int to Python.
-    """
-    if isinstance(structured, bool):
-        return not isinstance(value, bool) or not {bool, object} & {hint, *get_args(hint)}
-    if isinstance(structured, int) and isinstance(value, float):
-        return structured != value
-    return isinstance(structured, list | tuple) and isinstance(value, str)
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if is_dataclass(value) and not isinstance(value, type):
-        value = [*vars(value).values()]
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
-
-
-def _describe(hint: Any) -> str:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in {Union, UnionType}:
-        return " or ".join(_describe(a) for a in arguments)
-    if origin is Sequence:
-        return _describe_list(*arguments)
-    if origin is not None and arguments and all(isinstance(a, str) for a in arguments):
-        return "one of " + ", ".join(arguments)
-    if isinstance(hint, type) and hasattr(hint, "__members__"):
-        return "one of " + ", ".join(hint.__members__)
-    return _NAMES.get(hint) or str(getattr(hint, "__name__", hint))
-
-
-def _describe_list(part: Any) -> str:
-    if is_dataclass(part):
-        return "a list of mappings with " + ", ".join(field.name for field in fields(part))
-    return "a list"
 
 
 def _rules_broken(result: ValidationResult, path: str, values: Mapping[str, Any]) -> Iterator[str]:
