@@ -29,7 +29,6 @@ from danish_asr.reading.index import (
     Partition,
     find_shards,
     read_index,
-    shards_of_split,
     split_names,
 )
 from danish_asr.reading.manifest_index import manifest_splits, read_manifest
@@ -51,7 +50,7 @@ from danish_asr.reading.settings import (
     limits,
     shuffling,
 )
-from danish_asr.reading.subsets import filter_shards, make_row_filter
+from danish_asr.reading.subsets import chosen_shards, make_row_filter
 from danish_asr.reading.targets import Targets, UnknownSymbols, count_unknown
 from danish_asr.reading.waveform import WaveformDecoder
 
@@ -209,8 +208,7 @@ class DanishAsrDataset(AsrDataset):
         """
         if not isinstance(storage_config, MixtureParquetStorageConfig):
             storage_config = MixtureParquetStorageConfig()
-        every = find_shards(self.path, split_key=storage_config.split_column)
-        shards = filter_shards(shards_of_split(every, split), split, storage_config)
+        shards, every = chosen_shards(self.path, split, storage_config)
         return read_index(
             shards,
             split,

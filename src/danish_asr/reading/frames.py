@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 FrameCount = Callable[[int], int]
 """Samples of an utterance to frames of an utterance."""
 
@@ -27,12 +24,6 @@ def frame_count(layers: Sequence[tuple[int, int]] = WAV2VEC2_LAYERS) -> FrameCou
         return samples
 
     return count
-
-
-def frames_of(lengths: NDArray[np.int32], count: FrameCount) -> NDArray[np.int32]:
-    """Frames of every utterance; each distinct length is counted once."""
-    distinct, place = np.unique(lengths, return_inverse=True)
-    return np.array([count(samples) for samples in distinct.tolist()], np.int32)[place]
 
 
 def shortest_input(count: FrameCount) -> int:

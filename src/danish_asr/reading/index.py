@@ -90,8 +90,10 @@ class Index:
         names = [*map(str, chunks[0].dictionary.to_pylist()), "unknown"]
         unknown = len(names) - 1
         codes = np.concatenate([chunk.indices.fill_null(unknown).to_numpy() for chunk in chunks])
-        present, dense = np.unique(codes, return_inverse=True)
-        return dense.astype(np.int32), [names[code] for code in present]
+        present = np.flatnonzero(np.bincount(codes, minlength=len(names)))
+        dense = np.zeros(len(names), np.int32)
+        dense[present] = np.arange(len(present))
+        return dense[codes], [names[code] for code in present]
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Index:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-from danish_asr.reading.frames import WAV2VEC2_LAYERS, frame_count, frames_of, shortest_input
+from danish_asr.reading.frames import WAV2VEC2_LAYERS, frame_count, shortest_input
 
 
 @pytest.mark.parametrize("samples", [1, 399, 400, 401, 719, 720, 16_000, 123_457])
@@ -20,12 +19,6 @@ def test_frames_are_those_of_the_convolutions(samples: int) -> None:
         )
 
     assert frame_count()(samples) == lengths[-1]
-
-
-def test_frames_of_many_utterances_are_counted_one_by_one() -> None:
-    lengths = np.array([720, 16_000, 720, 100], np.int32)
-
-    assert frames_of(lengths, frame_count()).tolist() == [2, 49, 2, 0]
 
 
 @pytest.mark.parametrize("layers", [WAV2VEC2_LAYERS, ((10, 5), (3, 2)), ((1, 1),)])
