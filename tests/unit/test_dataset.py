@@ -15,7 +15,6 @@ from danish_asr.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_da
 from danish_asr.errors import ConfigError, DatasetError
 from tests.builders import build_dataset
 from tests.shards import (
-    char_tokenizer,
     flac,
     ids_of,
     reader,
@@ -35,11 +34,6 @@ COUNTS = {("a", "train"): 30, ("b", "train"): 10, ("a", "test"): 6, ("b", "test"
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("dataset"), COUNTS)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return char_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 def batches_of(steps: Any) -> list[Any]:

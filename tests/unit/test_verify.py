@@ -23,7 +23,6 @@ from tests.spoiled import (
     TSV,
     Spoil,
     build,
-    copied,
     copy,
     every_row,
     faults_of,
@@ -33,16 +32,6 @@ from tests.spoiled import (
     text,
     write_shard,
 )
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("pristine") / "ds")
-
-
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path / "ds")
 
 
 @pytest.mark.parametrize("workers", [1, 2])

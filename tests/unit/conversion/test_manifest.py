@@ -9,26 +9,13 @@ from tests.spoiled import (
     FIRST,
     SECOND,
     Spoil,
-    build,
     content,
-    copied,
     faults_of,
     manifest,
     remove,
     shard,
     text,
 )
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("pristine") / "ds")
-
-
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path / "ds")
-
 
 NUMBERS = "manifest.json: not a manifest of this program .manifest"
 

@@ -14,7 +14,6 @@ from danish_asr.dataset import DanishAsrDataset
 from danish_asr.errors import DatasetError, RunError
 from danish_asr.reading.reader import PlannedReader
 from tests.shards import (
-    char_tokenizer,
     flac,
     ids_of,
     reader,
@@ -34,11 +33,6 @@ COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13, ("b", "test
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("dataset"), COUNTS)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return char_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 def same(left: Seq2SeqBatch, right: Seq2SeqBatch) -> bool:

@@ -11,25 +11,12 @@ from tests.spoiled import (
     MODEL,
     TOKENIZER,
     Spoil,
-    build,
     card,
     content,
-    copied,
     faults_of,
     remove,
     text,
 )
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("pristine") / "ds")
-
-
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path / "ds")
-
 
 FAULTS: list[tuple[Spoil, str]] = [
     (remove(CARD), f"{CARD}: is missing"),

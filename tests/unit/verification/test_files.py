@@ -13,24 +13,12 @@ from tests.spoiled import (
     LEDGER,
     TSV,
     Spoil,
-    build,
     content,
-    copied,
     faults_of,
     read_rows,
     remove,
     text,
 )
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("pristine") / "ds")
-
-
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path / "ds")
 
 
 def ledger(**values: Any) -> Spoil:

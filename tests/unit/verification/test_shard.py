@@ -17,10 +17,8 @@ from tests.spoiled import (
     TEST,
     TRAIN,
     Spoil,
-    build,
     change_manifest,
     content,
-    copied,
     copy,
     every_row,
     faults_of,
@@ -30,16 +28,6 @@ from tests.spoiled import (
     shard,
     write_shard,
 )
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("pristine") / "ds")
-
-
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path / "ds")
 
 
 def many_rows(root: Path) -> None:
