@@ -46,6 +46,8 @@ def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # Nobody reads while a test waits for something else.
+        pipesize=1 << 20,
         start_new_session=True,
     )
 

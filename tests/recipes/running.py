@@ -97,7 +97,7 @@ def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
 
 
 def wait_for(
-    happened: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 90
+    happened: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 300
 ) -> None:
     """Wait until something has happened in a run."""
     deadline = time.monotonic() + seconds

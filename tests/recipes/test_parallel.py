@@ -47,7 +47,7 @@ def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
 ) -> None:
     run = tmp_path / "run"
     process = start(RECIPE, arguments(run, dataset, PLAIN, *overrides), processes=2)
-    output, _ = process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     assert losses(run) == pytest.approx(losses(plain), rel=tolerance)
 
@@ -72,7 +72,7 @@ def test_the_encoder_is_frozen_and_freed_under_ddp(tmp_path: Path, dataset: Path
     run = tmp_path / "run"
     frozen = "trainer.freeze_encoder_for_n_steps=2"
     process = start(RECIPE, arguments(run, dataset, PLAIN, frozen), processes=2)
-    output, _ = process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     assert checkpoint_steps(run)[-1] == 4
 
@@ -101,7 +101,7 @@ def train_in_stages(run: Path, dataset: Path, *stages: tuple[int, int]) -> list[
             [str(noted), *arguments(run, dataset, PLAIN, *own)],
             processes=processes,
         )
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=600)
         assert process.returncode == 0, output
     return [name for file in noted.iterdir() for name in file.read_text().split()]
 

@@ -34,7 +34,7 @@ def test_a_stop_signal_saves_and_exits_with_its_own_status(
     )
     wait_for((run / "metrics" / "train.jsonl").is_file, process)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == STOPPED, output
     (step,) = checkpoint_steps(run)
     assert metrics(run, "train")[-1]["Step"] <= step < 400
@@ -97,7 +97,7 @@ def test_a_stop_breaks_validation_off_and_the_same_command_begins_with_it(
         if "Starting validation after step 2" in line:
             process.send_signal(signal.SIGTERM)
             break
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == STOPPED, output
     assert checkpoint_steps(run) == [2]
     assert metrics(run, "valid") == []

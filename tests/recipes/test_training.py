@@ -223,7 +223,7 @@ def test_two_processes_score_the_same_rows_as_one(
     shutil.copytree(finished_run, two)
     process = start(f"{RECIPE}.eval.recipe", arguments(two, dataset), processes=2)
     assert evaluate(monkeypatch, one, dataset) == 0
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     file = Path("eval", "best", "test", "predictions.jsonl")
     assert (one / file).read_bytes() == (two / file).read_bytes()
