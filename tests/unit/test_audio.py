@@ -59,6 +59,32 @@ def test_every_format_keeps_the_tone(container: str, subtype: str) -> None:
     assert np.abs(wave).max() == pytest.approx(0.3, abs=0.06)
 
 
+@pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_16", "PCM_24"])
+def test_flac_in_memory_and_in_a_file_is_decoded_to_the_same_samples(
+    tmp_path: Path, subtype: str
+) -> None:
+    flac = tone(0.5, rate=48_000, format="FLAC", subtype=subtype)
+    (tmp_path / "tone.flac").write_bytes(flac)
+    in_memory, rate = decode(flac)
+    by_libsndfile, _ = decode(tmp_path / "tone.flac")
+    assert rate == 48_000
+    assert np.array_equal(in_memory, by_libsndfile)
+
+
+def test_no_flipped_bit_of_flac_changes_the_samples_unnoticed() -> None:
+    flac = tone(0.05, format="FLAC")
+    samples, rate = decode(flac)
+    rate_and_length = range(18, 26)  # of the header; nothing else tells what they were
+    for place in set(range(len(flac))) - set(rate_and_length):
+        for bit in range(8):
+            flipped = bytearray(flac)
+            flipped[place] ^= 1 << bit
+            with contextlib.suppress(AudioError):
+                found = decode(bytes(flipped), max_seconds=600)
+                assert found[1] == rate
+                assert np.array_equal(found[0], samples)
+
+
 def test_resampling_removes_what_16_khz_cannot_hold() -> None:
     flac, _ = to_flac(tone(0.5, rate=48_000, hertz=12_000.0))
     wave, _ = read(flac)

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
-from danish_asr.reading.flac import check_form, decode_flac
+from danish_asr.flac import open_flac
+from danish_asr.schema import SAMPLE_RATE
 
 # isort: split
 from fairseq2.data._memory import MemoryBlock
@@ -72,7 +73,7 @@ class WaveformDecoder:
             ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of
                 samples; ``out`` may hold anything then.
         """
-        if not decode_flac(encoded, out):
+        if not _decode_flac(encoded, out):
             self._other(encoded, out)
         if self._normalize:
             waveform = torch.from_numpy(out)
@@ -87,5 +88,25 @@ class WaveformDecoder:
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"the audio cannot be decoded ({error})") from error
         waveform = output["waveform"]
-        check_form(output["sample_rate"], len(waveform), len(out))
+        _check_form(output["sample_rate"], len(waveform), len(out))
         out[:] = (waveform.mean(dim=1) if waveform.ndim == 2 else waveform).numpy()
+
+
+def _decode_flac(encoded: bytes, out: NDArray[np.float32]) -> bool:
+    """Decode what `open_flac` opens straight into the memory of a batch, and say whether it did."""
+    with open_flac(encoded) as flac:
+        if flac is None:
+            return False
+        _check_form(flac.rate, flac.samples, len(out))
+        read = flac.read(out)
+    if read != len(out):
+        raise ValueError(f"the audio is damaged: {read} of {len(out)} samples can be decoded")
+    return True
+
+
+def _check_form(rate: float, samples: int, expected: int) -> None:
+    """Raise ``ValueError`` for audio that is not at 16 kHz or not of the expected length."""
+    if rate != SAMPLE_RATE:
+        raise ValueError(f"expected audio at {SAMPLE_RATE} Hz, found {rate:g} Hz")
+    if samples != expected:
+        raise ValueError(f"audio_size is {expected}, the audio has {samples} samples")
