@@ -1,0 +1,116 @@
+"""The reader of a training split: rows filtered and mixed, and a plan of each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
+
+from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.reading.batches import BatchLoader
+from danish_asr.reading.filters import select_rows
+from danish_asr.reading.fingerprint import digest
+from danish_asr.reading.frames import FrameCount
+from danish_asr.reading.index import Index, Partition
+from danish_asr.reading.mixture import (
+    Mix,
+    epoch_entries,
+    make_mix,
+    natural_hours,
+    read_hours,
+    weights,
+)
+from danish_asr.reading.plan import Plan, Rows, plan_training
+from danish_asr.reading.reader import PlannedReader, Share
+from danish_asr.reading.settings import batch_rule, limits, shuffling
+
+
+def training_reader(
+    load: BatchLoader,
+    share: Share,
+    frames: FrameCount,
+    task: AsrTaskConfig,
+    storage: MixtureParquetStorageConfig | None,
+    *,
+    seed: int,
+) -> PlannedReader:
+    """Read what the filters leave, mixed and shuffled as the sections say.
+
+    Raises:
+        ConfigError: The longest utterance fits no batch.
+        DatasetError: The filters leave nothing, or the table of hours does not fit the dataset.
+    """
+    index = load.index
+    kept, account = select_rows(index, load.targets, limits(task), frames)
+    _check_room(index, kept, task)
+    mix = make_mix(index, kept, None if storage is None else _shares(index, storage))
+    fingerprint = {
+        "utterances": len(kept),
+        "content": digest(index, kept),
+        "seed": seed,
+        "batches": str(batch_rule(task)),
+        "shuffling": str(shuffling(task)),
+        "repeats": ", ".join(f"{row.partition} {row.repeats:.6f}" for row in mix.rows),
+        "drop_remainder": task.drop_remainder,
+        "max_num_batches": task.max_num_batches,
+    }
+    return PlannedReader(
+        load,
+        _plans(index, kept, mix, task, seed),
+        share,
+        seed=seed,
+        fingerprint=fingerprint,
+        account=account,
+        mix=mix,
+    )
+
+
+def _plans(
+    index: Index, kept: Rows, mix: Mix, task: AsrTaskConfig, seed: int
+) -> Callable[[int], Plan]:
+    def make_plan(epoch: int) -> Plan:
+        return plan_training(
+            index.lengths,
+            index.block_of,
+            epoch_entries(index, kept, mix, seed=seed, epoch=epoch),
+            batch_rule(task),
+            shuffling(task),
+            seed=seed,
+            epoch=epoch,
+            drop_remainder=task.drop_remainder,
+            max_batches=task.max_num_batches,
+        )
+
+    return make_plan
+
+
+def _check_room(index: Index, kept: Rows, task: AsrTaskConfig) -> None:
+    if not len(kept):
+        raise DatasetError(
+            f"split '{index.name}': the filters leave none of its {len(index)} utterances; look at "
+            "min_audio_len, max_audio_len and min_samples_per_char in dataset.asr_task_config"
+        )
+    longest, room = int(index.lengths[kept].max()), batch_rule(task).max_elements
+    if room is not None and longest > room:
+        fault = (
+            "dataset.asr_task_config.max_num_elements: expected room for the longest training "
+            f"utterance ({longest} samples), found {room}; raise it, or lower max_audio_len"
+        )
+        raise ConfigError([fault])
+
+
+def _shares(index: Index, storage: MixtureParquetStorageConfig) -> dict[Partition, float] | None:
+    """Shares of an epoch's hours by the betas; None: as much of each as there is."""
+    if storage.beta_corpus is None and storage.beta_language is None:
+        return None
+    if storage.dataset_summary_path is None:
+        hours = natural_hours(index)
+    else:
+        hours = read_hours(Path(storage.dataset_summary_path), index)
+    return weights(
+        hours,
+        beta_corpus=1.0 if storage.beta_corpus is None else storage.beta_corpus,
+        beta_language=1.0 if storage.beta_language is None else storage.beta_language,
+    )
