@@ -74,6 +74,10 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
             "model: no model can be built of this: ",
         ),
         (["tokenizer.path=/nowhere", "tokenizer.family=char_tokenizer"], "tokenizer.path /nowhere"),
+        (
+            ["dataset.speed_factors=[0.9, 3.0]"],
+            "dataset.speed_factors: expected factors from 0.5 to 2, found 3.0",
+        ),
         (["dataset.valid_split=dav"], "split 'dav' has no rows; the dataset has: dev, test, train"),
         (["dataset.train_split=null"], "dataset.train_split must name a split to train on"),
         (["dataset.storage_mode=MANIFEST"], "dataset.storage_mode must be MIXTURE_PARQUET"),

@@ -12,6 +12,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from danish_asr.errors import RunError
 from workflows.recipes.wav2vec2.asr.run_directory import (
+    CONFIG_FILE,
+    check_continuation,
     checkpoint_steps,
     last_validation_seconds,
     resumable_steps,
@@ -105,3 +107,12 @@ def test_a_directory_without_a_run_is_left_alone(tmp_path: Path) -> None:
     tidy(tmp_path / "new")
     assert not list(tmp_path.iterdir())
     assert validation_scores(tmp_path, "wer") == []
+
+
+def test_a_key_that_an_older_version_did_not_have_had_its_default(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2)
+    (run / CONFIG_FILE).write_text("dataset: {name: tiny}\n")
+    usual = {"dataset": {"name": None, "speeds": []}, "optimizer": {"config": {"lr": 1}}}
+    check_continuation(run, {"dataset": {"name": "tiny", "speeds": []}}, usual)
+    with pytest.raises(RunError, match=r"dataset.speeds was \[\] and is now \[0.9\]"):
+        check_continuation(run, {"dataset": {"name": "tiny", "speeds": [0.9]}}, usual)

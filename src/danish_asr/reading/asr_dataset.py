@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import torch
@@ -57,6 +58,7 @@ class AsrDataset(ABC):
         training: bool,
         seed: int,
         text_profile: str = "raw",
+        speed_factors: Sequence[float] = (),
         num_frames: FrameCount | None = None,
         index: Index | None = None,
     ) -> PlannedReader:
@@ -78,6 +80,8 @@ class AsrDataset(ABC):
             training: Whether the split is trained on.
             seed: Fixes all that is random.
             text_profile: Normalisation of the targets' text; ``example["text"]`` stays raw.
+            speed_factors: In training each row gets one of them in each epoch; none: every row as
+                it was recorded.
             num_frames: The model's frames for a number of samples; None: wav2vec2's.
             index: Rows to read instead of all rows of the split, e.g. ``index.take(...)``.
 
@@ -88,7 +92,7 @@ class AsrDataset(ABC):
         storage = (
             storage_config if isinstance(storage_config, MixtureParquetStorageConfig) else None
         )
-        check_settings(task_config, storage, training=training)
+        check_settings(task_config, storage, training=training, speed_factors=speed_factors)
         frames = num_frames or frame_count()
         load = BatchLoader(
             index=self.read_index(split, storage_config) if index is None else index,
@@ -103,7 +107,9 @@ class AsrDataset(ABC):
         )
         share = Share(gangs.dp.rank, gangs.dp.size, num_accumulate)
         if training:
-            return training_reader(load, share, frames, task_config, storage, seed=seed)
+            return training_reader(
+                load, share, frames, task_config, storage, speed_factors=speed_factors, seed=seed
+            )
         plan = plan_evaluation(load.index.lengths, batch_rule(task_config))
         fingerprint = {"utterances": len(load.index), "content": digest(load.index, plan.rows)}
         return PlannedReader(load, lambda _: plan, share, seed=seed, fingerprint=fingerprint)

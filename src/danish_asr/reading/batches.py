@@ -14,6 +14,7 @@ from torch import Tensor
 from danish_asr.errors import DatasetError
 from danish_asr.reading.index import Index
 from danish_asr.reading.plan import Rows
+from danish_asr.reading.speed import Speeds, perturbed_lengths
 from danish_asr.reading.targets import Targets
 from danish_asr.reading.waveform import SpecAugment, WaveformDecoder
 from danish_asr.schema import METADATA_COLUMNS
@@ -29,8 +30,8 @@ class BatchLoader:
     Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
     ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
     so a text that gives none has one pad symbol as its target. ``example`` is a dict of lists, one
-    item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples)
-    and ``target_size`` (tokens; 0 for a text that gives none).
+    item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples
+    as recorded) and ``target_size`` (tokens; 0 for a text that gives none).
 
     Attributes:
         shortest: Waveforms with fewer samples are padded with zeros up to it, so that the model
@@ -50,22 +51,29 @@ class BatchLoader:
     augment: SpecAugment | None = None
     pin_memory: bool = False
 
-    def __call__(self, rows: Rows, *, seed: Sequence[int], first: int) -> Seq2SeqBatch:
+    def __call__(
+        self, rows: Rows, *, seed: Sequence[int], first: int, speeds: Speeds | None = None
+    ) -> Seq2SeqBatch:
         """Load these rows; the seed and their place in the epoch's plan fix what is random.
 
         Args:
             rows: Row numbers of the index.
             seed: The run's and the epoch's.
             first: Place of the first row in the epoch's plan; the others follow it.
+            speeds: Of the epoch; None: every row as it was recorded.
 
         Raises:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
         """
         example = self._metadata(rows)
-        lengths = np.maximum(self.index.lengths[rows], self.shortest)
+        factors = np.ones(len(rows)) if speeds is None else speeds.of(rows)
+        sizes = perturbed_lengths(self.index.lengths[rows], factors)
+        lengths = np.maximum(sizes, self.shortest)
         waveforms = np.empty((len(rows), lengths.max()), np.float32)
-        for number, (row, place) in enumerate(zip(rows.tolist(), waveforms, strict=True)):
-            self._fill(place, row, [*seed, first + number])
+        for number, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
+            waveform = waveforms[number, :size]
+            self._fill(waveform, row, float(factors[number]), [*seed, first + number])
+            waveforms[number, size:] = 0
         if self.truncate:
             lengths[:] = lengths.min()
             waveforms = waveforms[:, : lengths[0]].copy()
@@ -84,17 +92,18 @@ class BatchLoader:
             example=example,
         )
 
-    def _fill(self, place: NDArray[np.float32], row: int, seed: Sequence[int]) -> None:
-        """Decode a row's waveform into its place in the batch, and pad it with zeros."""
-        waveform = place[: self.index.lengths[row]]
+    def _fill(
+        self, waveform: NDArray[np.float32], row: int, speed: float, seed: Sequence[int]
+    ) -> None:
+        """Decode a row's waveform into its place in the batch, and augment it."""
+        samples = int(self.index.lengths[row])
         try:
-            self.decoder(self.index.audio.read(row), waveform)
+            self.decoder(self.index.audio.read(row), waveform, samples=samples, speed=speed)
         except ValueError as error:
             raise self._fault(row, str(error)) from error
         if self.augment is not None:
             augmented = self.augment(torch.from_numpy(waveform), np.random.default_rng(seed))
             waveform[:] = augmented.numpy()
-        place[len(waveform) :] = 0
 
     def _fault(self, row: int, what: str) -> DatasetError:
         return DatasetError(

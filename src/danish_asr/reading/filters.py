@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from danish_asr.reading.frames import FrameCount
 from danish_asr.reading.index import Index
 from danish_asr.reading.plan import Rows
+from danish_asr.reading.speed import perturbed_lengths
 from danish_asr.reading.targets import Targets
 from danish_asr.schema import SAMPLE_RATE
 
@@ -80,24 +81,37 @@ class Account:
 
 
 def select_rows(
-    index: Index, targets: Targets, limits: Limits, frames: FrameCount
+    index: Index,
+    targets: Targets,
+    limits: Limits,
+    frames: FrameCount,
+    *,
+    fastest: float = 1.0,
+    needed: NDArray[np.int32] | None = None,
 ) -> tuple[Rows, Account]:
     """The rows that training uses, ascending, and the account of the others.
+
+    A row stays if it can be trained on as it was recorded, at whatever speed it is played later.
 
     Args:
         index: The split.
         targets: Turns a row's text into what is trained on.
         limits: The filters' settings.
         frames: Frames per utterance of the model that is trained.
+        fastest: The highest factor of speed, at least 1.
+        needed: ``(rows,)``, to be filled with the frames that CTC needs for each row; 0 for a row
+            that certainly has enough at the highest speed too.
     """
-    judge = _Judge(targets, limits, lengths=index.lengths, frames=frames)
+    judge = _Judge(targets, limits, lengths=index.lengths, frames=frames, fastest=fastest)
     dialects, names = index.dialects()
     first = np.empty(len(index), np.int8)
     tally = _Tally(names)
     # A chunk at a time: what is known of millions of rows at once would fill gigabytes.
     for begin, texts in index.texts.chunks():
         rows = slice(begin, begin + len(texts))
-        first[rows] = judge.first_reasons(texts, index.lengths[rows])
+        first[rows], least = judge.first_reasons(texts, index.lengths[rows])
+        if needed is not None:
+            needed[rows] = least
         tally.add(first[rows], dialects[rows], index.lengths[rows])
     return np.flatnonzero(first == len(_REASONS)).astype(np.int32), tally.account()
 
@@ -106,7 +120,13 @@ class _Judge:
     """Finds the first reason, if any, to leave a row out."""
 
     def __init__(
-        self, targets: Targets, limits: Limits, *, lengths: NDArray[np.int32], frames: FrameCount
+        self,
+        targets: Targets,
+        limits: Limits,
+        *,
+        lengths: NDArray[np.int32],
+        frames: FrameCount,
+        fastest: float,
     ) -> None:
         self._targets = targets
         self._limits = limits
@@ -115,9 +135,17 @@ class _Judge:
         # Counted once for each length that occurs; many rows are equally long.
         self._lengths = np.unique(lengths)
         self._frames = np.array([frames(samples) for samples in self._lengths.tolist()], np.int32)
+        self._fewest = self._frames
+        if fastest > 1:
+            shortened = perturbed_lengths(self._lengths, fastest).tolist()
+            self._fewest = np.array([frames(samples) for samples in shortened], np.int32)
 
-    def first_reasons(self, raw: pa.Array, lengths: NDArray[np.int32]) -> NDArray[np.int8]:
-        """The number in :data:`_REASONS` for each row; their count if there is none.
+    def first_reasons(
+        self, raw: pa.Array, lengths: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+        """The number in :data:`_REASONS` for each row, their count if there is none.
+
+        Beside it the frames that CTC needs, 0 where it has enough at any speed.
 
         Args:
             raw: The texts as the corpus has them.
@@ -134,11 +162,13 @@ class _Judge:
         first = np.full(len(lengths), len(_REASONS), np.int8)
         for number in reversed(range(len(quick))):
             first[quick[number]] = number
-        frames = self._frames[np.searchsorted(self._lengths, lengths)]
-        unsure = self._unsure(texts, characters, frames) & (first == len(_REASONS))
+        place = np.searchsorted(self._lengths, lengths)
+        frames, needed = self._frames[place], np.zeros(len(lengths), np.int32)
+        unsure = self._unsure(texts, characters, self._fewest[place]) & (first == len(_REASONS))
         for row in np.flatnonzero(unsure).tolist():
-            first[row] = len(quick) + self._by_tokens(raw[row].as_py(), int(frames[row]))
-        return first
+            reason, needed[row] = self._by_tokens(raw[row].as_py(), int(frames[row]))
+            first[row] = len(quick) + reason
+        return first, needed
 
     def _unsure(
         self, texts: pa.Array, characters: NDArray[Any], frames: NDArray[np.int32]
@@ -153,19 +183,20 @@ class _Judge:
             unsure |= most > self._limits.filter_long_text_threshold
         return unsure
 
-    def _by_tokens(self, text: str, frames: int) -> int:
-        """The first of the last three reasons, counted from 0; 3 if none holds."""
+    def _by_tokens(self, text: str, frames: int) -> tuple[int, int]:
+        """The first of the last three reasons, counted from 0, 3 if none holds; frames needed."""
         limits, unknown = self._limits, self._targets.unknown
         tokens = np.asarray(self._targets(text).numpy(), np.int64)
         known = tokens if unknown is None else tokens[tokens != unknown]
         # Upstream compares before it removes unknown symbols.
         threshold = limits.filter_long_text_threshold
+        needed = ctc_frames(known if limits.remove_unknown else tokens)
         reasons = (
             threshold is not None and len(tokens) > threshold,
             not len(known),
-            ctc_frames(known if limits.remove_unknown else tokens) > frames,
+            needed > frames,
         )
-        return reasons.index(True) if any(reasons) else len(reasons)
+        return (reasons.index(True) if any(reasons) else len(reasons)), needed
 
 
 def ctc_frames(tokens: NDArray[np.int64]) -> int:

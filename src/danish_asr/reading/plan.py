@@ -8,11 +8,13 @@ another number of processes where it stopped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from danish_asr.reading.speed import Speeds
 
 Rows = NDArray[np.int32]
 
@@ -64,10 +66,12 @@ class Plan:
     Attributes:
         rows: ``(entries,)`` int32; a row that weights repeat stands in it several times.
         offsets: ``(batches + 1,)`` int64, rising from 0 to the number of entries.
+        speeds: How fast each row is played; None: as it was recorded.
     """
 
     rows: Rows
     offsets: NDArray[np.int64]
+    speeds: Speeds | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -94,9 +98,10 @@ class Plan:
             return self
         sizes = [len(batch) for batch in batches]
         begins = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        return Plan(
-            np.concatenate([*batches, self.rows]).astype(np.int32),
-            np.concatenate([begins, self.offsets + sum(sizes)]),
+        return replace(
+            self,
+            rows=np.concatenate([*batches, self.rows]).astype(np.int32),
+            offsets=np.concatenate([begins, self.offsets + sum(sizes)]),
         )
 
 

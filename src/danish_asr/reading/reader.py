@@ -15,6 +15,7 @@ from danish_asr.reading.batches import BatchLoader
 from danish_asr.reading.filters import Account
 from danish_asr.reading.mixture import Mix
 from danish_asr.reading.plan import Plan, Rows, Step, deal, left_over
+from danish_asr.reading.speed import perturbed_lengths
 
 # isort: split
 from fairseq2.data.data_pipeline import read_sequence
@@ -89,7 +90,10 @@ class PlannedReader(DataReader[Seq2SeqBatch]):
     @property
     def padding(self) -> float:
         """Share of the current epoch's padded samples that is padding."""
-        return self.plan.padding(self._load.index.lengths)
+        lengths, speeds = self._load.index.lengths, self.plan.speeds
+        if speeds is not None:
+            lengths = perturbed_lengths(lengths, speeds.of(slice(None)))
+        return self.plan.padding(lengths)
 
     @property
     @override
@@ -127,6 +131,10 @@ class PlannedReader(DataReader[Seq2SeqBatch]):
         carried = left_over(
             self.plan, position=self._position, world=share.world, accumulate=share.accumulate
         )
+        if self.plan.speeds is not None:
+            # The next epoch plays these rows, fewer than processes, at other speeds, at which they
+            # might not fit a batch together.
+            carried = [row for batch in carried for row in np.split(batch, len(batch))]
         self._begin_epoch(self._epoch + 1, 0, carried)
 
     @override
@@ -191,7 +199,8 @@ class PlannedReader(DataReader[Seq2SeqBatch]):
         def load(number: int) -> Seq2SeqBatch | DanishAsrError:
             begin, end = spans[number]
             try:
-                return load_rows(plan.rows[begin:end], seed=seed, first=begin)
+                rows = plan.rows[begin:end]
+                return load_rows(rows, seed=seed, first=begin, speeds=plan.speeds)
             except DanishAsrError as error:
                 return error  # an exception would lose its place in the order of the batches
 

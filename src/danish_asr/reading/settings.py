@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
@@ -11,6 +12,7 @@ from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from danish_asr.errors import ConfigError
 from danish_asr.reading.filters import Limits
 from danish_asr.reading.plan import BatchRule, Shuffling
+from danish_asr.reading.speed import MOST_FACTORS
 from danish_asr.reading.waveform import SpecAugment
 
 _TASK: Final = "dataset.asr_task_config"
@@ -74,14 +76,18 @@ _LEAST: Final = {
 
 
 def check_settings(
-    task: AsrTaskConfig, storage: MixtureParquetStorageConfig | None, *, training: bool
+    task: AsrTaskConfig,
+    storage: MixtureParquetStorageConfig | None,
+    *,
+    training: bool,
+    speed_factors: Sequence[float] = (),
 ) -> None:
     """Refuse what cannot be obeyed, all faults at once.
 
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = _task_faults(task, training=training)
+    faults = _task_faults(task, training=training) + _speed_faults(speed_factors)
     if storage is not None:
         faults += _storage_faults(storage)
     if faults:
@@ -105,6 +111,20 @@ def _task_faults(task: AsrTaskConfig, *, training: bool) -> list[str]:
         )
     if task.no_padding and task.batching_strategy is BatchingStrategy.STATIC:
         faults.append(f"{_TASK}.no_padding: expected false with batching_strategy STATIC")
+    return faults
+
+
+def _speed_faults(factors: Sequence[float]) -> list[str]:
+    key = "dataset.speed_factors"
+    faults = [
+        f"{key}: expected factors from 0.5 to 2, found {factor}"
+        for factor in factors
+        if not 0.5 <= factor <= 2
+    ]
+    if len(set(factors)) < len(factors):
+        faults.append(f"{key}: expected each factor once, found {list(factors)}")
+    if len(factors) > MOST_FACTORS:
+        faults.append(f"{key}: expected at most {MOST_FACTORS} factors, found {len(factors)}")
     return faults
 
 

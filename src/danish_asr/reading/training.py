@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
@@ -25,6 +27,7 @@ from danish_asr.reading.mixture import (
 from danish_asr.reading.plan import Plan, Rows, plan_training
 from danish_asr.reading.reader import PlannedReader, Share
 from danish_asr.reading.settings import batch_rule, limits, shuffling
+from danish_asr.reading.speed import SpeedPerturbation, perturbed_lengths
 
 
 def training_reader(
@@ -34,6 +37,7 @@ def training_reader(
     task: AsrTaskConfig,
     storage: MixtureParquetStorageConfig | None,
     *,
+    speed_factors: Sequence[float],
     seed: int,
 ) -> PlannedReader:
     """Read what the filters leave, mixed and shuffled as the sections say.
@@ -43,8 +47,26 @@ def training_reader(
         DatasetError: The filters leave nothing, or the table of hours does not fit the dataset.
     """
     index = load.index
-    kept, account = select_rows(index, load.targets, limits(task), frames)
+    needed = np.zeros(len(index), np.int32) if speed_factors else None
+    kept, account = select_rows(
+        index,
+        load.targets,
+        limits(task),
+        frames,
+        fastest=max([1.0, *speed_factors]),
+        needed=needed,
+    )
     _check_room(index, kept, task)
+    perturbation = None
+    if needed is not None:
+        perturbation = SpeedPerturbation.within(
+            speed_factors,
+            index.lengths,
+            least=task.min_audio_len,
+            most=min(task.max_audio_len, batch_rule(task).max_elements or task.max_audio_len),
+            needed=needed,
+            frames=frames,
+        )
     mix = make_mix(index, kept, None if storage is None else _shares(index, storage))
     fingerprint = {
         "utterances": len(kept),
@@ -56,9 +78,11 @@ def training_reader(
         "drop_remainder": task.drop_remainder,
         "max_num_batches": task.max_num_batches,
     }
+    if speed_factors:
+        fingerprint["speed_factors"] = ", ".join(map(str, speed_factors))
     return PlannedReader(
         load,
-        _plans(index, kept, mix, task, seed),
+        _plans(index, kept, mix, task, perturbation=perturbation, seed=seed),
         share,
         seed=seed,
         fingerprint=fingerprint,
@@ -68,11 +92,21 @@ def training_reader(
 
 
 def _plans(
-    index: Index, kept: Rows, mix: Mix, task: AsrTaskConfig, seed: int
+    index: Index,
+    kept: Rows,
+    mix: Mix,
+    task: AsrTaskConfig,
+    *,
+    perturbation: SpeedPerturbation | None,
+    seed: int,
 ) -> Callable[[int], Plan]:
     def make_plan(epoch: int) -> Plan:
-        return plan_training(
-            index.lengths,
+        lengths, speeds = index.lengths, None
+        if perturbation is not None:
+            speeds = perturbation.draw(seed=seed, epoch=epoch)
+            lengths = perturbed_lengths(lengths, speeds.of(slice(None)))
+        plan = plan_training(
+            lengths,
             index.block_of,
             epoch_entries(index, kept, mix, seed=seed, epoch=epoch),
             batch_rule(task),
@@ -82,6 +116,7 @@ def _plans(
             drop_remainder=task.drop_remainder,
             max_batches=task.max_num_batches,
         )
+        return replace(plan, speeds=speeds)
 
     return make_plan
 

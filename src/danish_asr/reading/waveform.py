@@ -12,6 +12,7 @@ from torch.nn.functional import layer_norm
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.flac import open_flac
+from danish_asr.reading.speed import change_speed
 from danish_asr.schema import SAMPLE_RATE
 
 # isort: split
@@ -66,20 +67,36 @@ class WaveformDecoder:
         self._decode_other = AudioDecoder(dtype=torch.float32)
         self._normalize = normalize
 
-    def __call__(self, encoded: bytes, out: NDArray[np.float32]) -> None:
-        """Fill ``out``, ``(samples,)`` and contiguous.
+    def __call__(
+        self, encoded: bytes, out: NDArray[np.float32], *, samples: int, speed: float = 1.0
+    ) -> None:
+        """Fill ``out``, contiguous, with the waveform.
+
+        Args:
+            encoded: The audio.
+            out: ``(samples,)``, or as many as :func:`perturbed_lengths` says for ``speed``.
+            samples: Of the audio as it was recorded.
+            speed: Play the audio faster by this factor.
 
         Raises:
             ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of
                 samples; ``out`` may hold anything then.
         """
-        if not _decode_flac(encoded, out):
-            self._other(encoded, out)
+        if speed == 1:
+            self._decode(encoded, out)
+        else:
+            recorded = np.empty(samples, np.float32)
+            self._decode(encoded, recorded)
+            change_speed(recorded, speed, out)
         if self._normalize:
             waveform = torch.from_numpy(out)
             # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads
             # then spin: three times the processor time for the whole reader.
             out[:] = layer_norm(waveform, waveform.shape).numpy()
+
+    def _decode(self, encoded: bytes, out: NDArray[np.float32]) -> None:
+        if not _decode_flac(encoded, out):
+            self._other(encoded, out)
 
     def _other(self, encoded: bytes, out: NDArray[np.float32]) -> None:
         """What is not FLAC, or has channels to average, through libsndfile."""

@@ -20,7 +20,7 @@ def rng() -> np.random.Generator:
 
 def decode(encoded: bytes, samples: int, *, normalize: bool = False) -> NDArray[np.float32]:
     out = np.full(samples, np.nan, np.float32)
-    WaveformDecoder(normalize=normalize)(encoded, out)
+    WaveformDecoder(normalize=normalize)(encoded, out, samples=samples)
     return out
 
 

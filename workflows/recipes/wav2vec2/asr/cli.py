@@ -65,7 +65,7 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
         rank, world_size = standing(config.common.cluster)
         if rank == 0:
             check_output_dir(args.output_dir)
-            check_continuation(args.output_dir, unstructure(config))
+            check_continuation(args.output_dir, unstructure(config), defaults(AsrConfig))
             tidy(args.output_dir)
             fit_to_world(args.output_dir, world_size)
             write_environment(args.output_dir)

@@ -152,6 +152,7 @@ def _reader(
         training=training,
         seed=config.common.seed,
         text_profile=section.text_profile,
+        speed_factors=section.speed_factors,
         num_frames=model_frames(context),
         index=index,
     )

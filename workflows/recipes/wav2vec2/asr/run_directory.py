@@ -166,10 +166,13 @@ def last_validation_seconds(output_dir: Path) -> float:
     return float(next((row["Lapse Time"] for row in reversed(_validations(output_dir))), 0.0))
 
 
-def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
+def check_continuation(
+    output_dir: Path, config: Mapping[str, Any], usual: Mapping[str, Any]
+) -> None:
     """Refuse to continue a run with a configuration that did not make it.
 
-    A directory without a checkpoint can be begun anew; nothing is lost.
+    A directory without a checkpoint can be begun anew; nothing is lost. A key that the run's
+    version did not have had, in effect, its default, which ``usual`` has.
 
     Raises:
         RunError: ``output_dir`` holds checkpoints of another configuration. The message names each
@@ -179,7 +182,9 @@ def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
     steps = resumable_steps(output_dir)
     if not file.is_file() or not steps:
         return
-    then, now = dict(flatten(read_yaml(file))), dict(flatten(config))
+    now = dict(flatten(config))
+    new = {key: value for key, value in flatten(usual) if key in now}
+    then = new | dict(flatten(read_yaml(file)))
     changed = [
         f"  - {key} was {then.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(then.keys() | now.keys())

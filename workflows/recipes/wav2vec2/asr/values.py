@@ -90,4 +90,4 @@ def _describe(hint: Any) -> str:
 def _describe_list(part: Any) -> str:
     if is_dataclass(part):
         return "a list of mappings with " + ", ".join(field.name for field in fields(part))
-    return "a list"
+    return "a list of numbers" if part is float else "a list"
