@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from danish_asr.dataset import DanishAsrDataset
 from tests.recipes.running import metrics, train, weights
+from workflows.recipes.wav2vec2.asr.reading import stratified
 
 SPEEDS = "dataset.speed_factors=[0.9, 1.0, 1.1]"
 
@@ -38,3 +41,39 @@ def test_a_run_may_not_continue_with_other_speeds(
     shutil.copytree(finished_run, run)
     assert train(run, dataset, SPEEDS) == 2
     assert "dataset.speed_factors was [] and is now [0.9, 1.0, 1.1]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [1, 7, 11, 30, 47])
+def test_a_larger_training_subset_holds_the_smaller_ones(dataset: Path, size: int) -> None:
+    index = DanishAsrDataset(dataset).read_index("train")
+    codes, _ = index.dialects()
+    rows = stratified(index, size, nested=True)
+    assert sorted(set(rows.tolist())) == rows.tolist()
+    assert set(codes[rows]) == set(codes)
+    for larger in range(size, len(index) + 2):
+        assert set(rows.tolist()) <= set(stratified(index, larger, nested=True).tolist())
+
+
+def test_a_training_subset_has_the_dialects_and_corpora_in_their_shares(dataset: Path) -> None:
+    index = DanishAsrDataset(dataset).read_index("train")
+    # 48 rows become 9,600, in the order of their shards.
+    index = index.take(np.repeat(np.arange(len(index)), 200))
+    rows = stratified(index, 960, nested=True)
+    assert len(rows) == 960
+    for kind in (index.dialects()[0], index.partition_of):
+        whole, part = np.bincount(kind), np.bincount(kind[rows])
+        assert part == pytest.approx(whole / 10, abs=4)
+
+
+def test_training_reads_its_subset_and_may_not_continue_with_another(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, subset = tmp_path / "run", "dataset.train_subset=10"
+    rows = len(stratified(DanishAsrDataset(dataset).read_index("train"), 10, nested=True))
+    every = ["dataset.asr_task_config.max_audio_len=640000", "regime.num_steps=2"]
+    assert train(run, dataset, subset, *every) == 0
+    (line,) = [text for text in capsys.readouterr().err.splitlines() if "for training" in text]
+    used, gone = (int(word) for word in line.replace(",", "").split() if word.isdigit())
+    assert used + gone == rows < 15
+    assert train(run, dataset, "dataset.train_subset=20", *every) == 2
+    assert "dataset.train_subset was 10 and is now 20" in capsys.readouterr().err

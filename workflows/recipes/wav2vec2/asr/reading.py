@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from danish_asr.reading.reader import PlannedReader
 from .config import AsrConfig, AsrEvalConfig
 from .sections import names_of_splits
 
+_GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
+
 
 def model_frames(context: RecipeContext) -> FrameCount:
     """Frames that the run's model makes of a number of samples."""
@@ -35,6 +37,8 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
     """Index the training split, and hold its text against the tokenizer; needs no model."""
     split = cast(str, config.dataset.train_split)
     index = context.default_dataset.as_(AsrDataset).read_index(split, config.dataset.storage_config)
+    if config.dataset.train_subset is not None:
+        index = index.take(stratified(index, config.dataset.train_subset, nested=True))
     check_symbols(
         count_unknown(index, context.default_tokenizer, config.dataset.text_profile), config
     )
@@ -95,11 +99,16 @@ def splits_reader(
     )
 
 
-def stratified(index: Index, size: int) -> NDArray[np.int64]:
+def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.int64]:
     """Choose about ``size`` rows with the dialects in their shares, at least one of each.
 
     The rows of a dialect are taken at even distances, so that every validation of every run sees
     the same ones. All rows are chosen if there are no more than ``size``.
+
+    Args:
+        index: The split.
+        size: Rows to choose.
+        nested: Choose rows that a larger size chooses too; their distances are less even.
     """
     if size >= len(index):
         return np.arange(len(index))
@@ -108,7 +117,12 @@ def stratified(index: Index, size: int) -> NDArray[np.int64]:
     for code in np.unique(codes):
         rows = np.flatnonzero(codes == code)
         count = max(round(len(rows) * size / len(index)), 1)
-        chosen.append(rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)])
+        if nested:
+            # Multiples of the golden ratio, modulo 1, are spread evenly however many there are.
+            place = np.argsort(np.arange(len(rows)) * _GOLDEN_RATIO % 1, kind="stable")[:count]
+        else:
+            place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+        chosen.append(rows[place])
     return np.sort(np.concatenate(chosen))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -53,6 +53,11 @@ class AsrDatasetSection(DatasetSection):
     """Validate on so many rows of each split, always the same ones, with the dialects in the
     split's shares and none left out. Null: all rows. Evaluation always scores all."""
 
+    train_subset: int | None = None
+    """Train on so many rows of the split, before the filters, with the dialects in the split's
+    shares and none left out: for learning curves, and for training in stages. A larger subset holds
+    the smaller ones. Null: all rows."""
+
     train_split: str | None = "train"
     """The split to train on."""
 
@@ -96,8 +101,9 @@ class AsrDatasetSection(DatasetSection):
         result = super().validate()
         if self.train_split is None and self.valid_split is None:
             result.add_error("`train_split` or `valid_split` must name a split, both are null.")
-        if self.valid_subset == 0:
-            result.add_error("`valid_subset` must be at least 1, but is 0.")
+        for name in ("train_subset", "valid_subset"):
+            if getattr(self, name) == 0:
+                result.add_error(f"`{name}` must be at least 1, but is 0.")
         if len(names := names_of_splits(self.valid_split)) > len(set(names)):
             result.add_error(
                 f"`valid_split` must name each split once, but is '{self.valid_split}'."
@@ -109,24 +115,30 @@ class AsrDatasetSection(DatasetSection):
         if self.text_profile not in PROFILES:
             known = ", ".join(PROFILES)
             result.add_error(f"`text_profile` must be one of {known}, but is {self.text_profile}.")
-        task = self.asr_task_config
-        by_length = task.batching_strategy is BatchingStrategy.LENGTH
-        if by_length and task.max_num_elements < task.max_audio_len:
-            result.add_error(
-                f"`asr_task_config.max_num_elements` must hold the longest utterance "
-                f"(`max_audio_len`, {task.max_audio_len}), but is {task.max_num_elements}."
-            )
+        for fault in self._batch_faults():
+            result.add_error(fault)
         parquet = (
             self.mixture_parquet_storage_config
             if self.storage_mode is StorageMode.MIXTURE_PARQUET
             else None
         )
         try:
-            check_settings(task, parquet, training=True, speed_factors=self.speed_factors)
+            check_settings(
+                self.asr_task_config, parquet, training=True, speed_factors=self.speed_factors
+            )
         except ConfigError as error:
             for fault in error.faults:
                 result.add_error(fault)
         return result
+
+    def _batch_faults(self) -> Iterator[str]:
+        task = self.asr_task_config
+        by_length = task.batching_strategy is BatchingStrategy.LENGTH
+        if by_length and task.max_num_elements < task.max_audio_len:
+            yield (
+                f"`asr_task_config.max_num_elements` must hold the longest utterance "
+                f"(`max_audio_len`, {task.max_audio_len}), but is {task.max_num_elements}."
+            )
 
     @property
     def storage_config(self) -> MixtureParquetStorageConfig | ManifestStorageConfig:
