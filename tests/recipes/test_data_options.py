@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from danish_asr.dataset import DanishAsrDataset
-from tests.recipes.running import metrics, train, weights
+from danish_asr.predictions import Prediction, read_predictions
+from tests.recipes.running import evaluate, metrics, train, weights
 from workflows.recipes.wav2vec2.asr.reading import stratified
 
 SPEEDS = "dataset.speed_factors=[0.9, 1.0, 1.1]"
@@ -77,3 +78,26 @@ def test_training_reads_its_subset_and_may_not_continue_with_another(
     assert used + gone == rows < 15
     assert train(run, dataset, "dataset.train_subset=20", *every) == 2
     assert "dataset.train_subset was 10 and is now 20" in capsys.readouterr().err
+
+
+def predictions_of(run: Path) -> list[Prediction]:
+    return list(read_predictions(run / "eval" / "best" / "test" / "predictions.jsonl"))
+
+
+def test_scores_do_not_depend_on_the_size_of_evaluations_batches(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for size in (1, 10_000_000):
+        run = tmp_path / str(size)
+        shutil.copytree(finished_run, run)
+        override = f"dataset.valid_max_num_elements={size}"
+        assert train(run, dataset, "regime.num_steps=6", override) == 0
+        row = metrics(run, "valid")[-1]
+        found.append((row["Batch Size"], row["CTC Loss"], row["Word Error Rate (WER)"]))
+        assert losses(run)[:4] == losses(finished_run)
+        assert evaluate(monkeypatch, run, dataset, override) == 0
+    (alone, *one), (together, *all_) = found
+    assert (alone, together) == (1, 12)
+    assert one == pytest.approx(all_, rel=1e-5)
+    assert predictions_of(tmp_path / "1") == predictions_of(tmp_path / "10000000")

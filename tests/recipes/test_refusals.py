@@ -79,6 +79,17 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
             "dataset.speed_factors: expected factors from 0.5 to 2, found 3.0",
         ),
         (["dataset.train_subset=0"], "dataset.train_subset must be at least 1, but is 0"),
+        (
+            ["dataset.valid_max_num_elements=0"],
+            "dataset.valid_max_num_elements must be at least 1, but is 0",
+        ),
+        (
+            [
+                "dataset.asr_task_config.batching_strategy=STATIC",
+                "dataset.valid_max_num_elements=9",
+            ],
+            "dataset.valid_max_num_elements must be null with asr_task_config.batching_strategy",
+        ),
         (["dataset.valid_split=dav"], "split 'dav' has no rows; the dataset has: dev, test, train"),
         (["dataset.train_split=null"], "dataset.train_split must name a split to train on"),
         (["dataset.storage_mode=MANIFEST"], "dataset.storage_mode must be MIXTURE_PARQUET"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast, final
 
 import numpy as np
@@ -155,6 +156,9 @@ def _reader(
     index: Index,
 ) -> PlannedReader:
     section = config.dataset
+    task = section.asr_task_config
+    if not training and section.valid_max_num_elements is not None:
+        task = replace(task, max_num_elements=section.valid_max_num_elements)
     return context.default_dataset.as_(AsrDataset).create_reader(
         split,
         tokenizer=context.default_tokenizer,
@@ -162,7 +166,7 @@ def _reader(
         dtype=waveform_dtype(context.gangs, config),
         num_accumulate=num_accumulate,
         storage_config=section.storage_config,
-        task_config=section.asr_task_config,
+        task_config=task,
         training=training,
         seed=config.common.seed,
         text_profile=section.text_profile,

@@ -34,6 +34,7 @@ MAY_CHANGE: Final = (
     "evaluator.",
     "common.",
     "dataset.valid_split",
+    "dataset.valid_max_num_elements",
     "trainer.max_wall_minutes",
     # A step of two processes takes what one takes in two batches.
     "trainer.grad_accumulation.",

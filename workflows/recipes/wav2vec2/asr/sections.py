@@ -53,6 +53,10 @@ class AsrDatasetSection(DatasetSection):
     """Validate on so many rows of each split, always the same ones, with the dialects in the
     split's shares and none left out. Null: all rows. Evaluation always scores all."""
 
+    valid_max_num_elements: int | None = None
+    """``asr_task_config.max_num_elements`` of validation and evaluation, which need no gradients:
+    three times training's is safe. Scores do not depend on it. Null: as training."""
+
     train_subset: int | None = None
     """Train on so many rows of the split, before the filters, with the dialects in the split's
     shares and none left out: for learning curves, and for training in stages. A larger subset holds
@@ -101,7 +105,7 @@ class AsrDatasetSection(DatasetSection):
         result = super().validate()
         if self.train_split is None and self.valid_split is None:
             result.add_error("`train_split` or `valid_split` must name a split, both are null.")
-        for name in ("train_subset", "valid_subset"):
+        for name in ("train_subset", "valid_subset", "valid_max_num_elements"):
             if getattr(self, name) == 0:
                 result.add_error(f"`{name}` must be at least 1, but is 0.")
         if len(names := names_of_splits(self.valid_split)) > len(set(names)):
@@ -138,6 +142,11 @@ class AsrDatasetSection(DatasetSection):
             yield (
                 f"`asr_task_config.max_num_elements` must hold the longest utterance "
                 f"(`max_audio_len`, {task.max_audio_len}), but is {task.max_num_elements}."
+            )
+        if not by_length and self.valid_max_num_elements is not None:
+            yield (
+                "`valid_max_num_elements` must be null with asr_task_config.batching_strategy "
+                f"STATIC, which counts rows, but is {self.valid_max_num_elements}."
             )
 
     @property
