@@ -26,6 +26,7 @@ def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> 
     message = fail(OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB."))
     assert "Tried to allocate 2.50 GiB" in message
     assert "dataset.asr_task_config.max_num_elements" in message
+    assert "dataset.valid_max_num_elements" in message
     assert "trainer.grad_accumulation.num_batches" in message
 
 

@@ -14,13 +14,12 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from danish_asr.audio import RESAMPLING_QUALITY
 from danish_asr.reading.frames import FrameCount
 from danish_asr.schema import SAMPLE_RATE
 
 MOST_FACTORS: Final = 255
 """A row's factor is kept as one byte, of which 0 is the speed as it was recorded."""
-
-_QUALITY: Final = "HQ"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +102,7 @@ def perturbed_lengths(
 
 def change_speed(waveform: NDArray[np.float32], factor: float, out: NDArray[np.float32]) -> None:
     """Play a waveform faster, into ``out``; soxr's odd sample is cut, or a zero stands for it."""
-    played = soxr.resample(waveform, SAMPLE_RATE * factor, SAMPLE_RATE, quality=_QUALITY)
+    played = soxr.resample(waveform, SAMPLE_RATE * factor, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
     count = min(len(played), len(out))
     out[:count] = played[:count]
     out[count:] = 0

@@ -35,7 +35,8 @@ _MENDS: Final[dict[type[Exception], str]] = {
     OutOfMemoryError: (
         "the GPU's memory is too small for a batch. In a new OUTDIR, lower "
         "dataset.asr_task_config.max_num_elements, raise trainer.grad_accumulation.num_batches by "
-        "the same factor, or set trainer.activation_checkpointing.mode=layerwise"
+        "the same factor, or set trainer.activation_checkpointing.mode=layerwise. If it "
+        "ran out in validation, lower dataset.valid_max_num_elements: the same OUTDIR continues"
     ),
     ModelCheckpointError: (
         "the weights do not belong to the model that is described: look at model.arch, "
