@@ -12,7 +12,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.reading.batches import BatchLoader
-from danish_asr.reading.filters import select_rows
+from danish_asr.reading.filters import Account, select_rows
 from danish_asr.reading.fingerprint import digest
 from danish_asr.reading.frames import FrameCount
 from danish_asr.reading.index import Index, Partition
@@ -47,26 +47,8 @@ def training_reader(
         DatasetError: The filters leave nothing, or the table of hours does not fit the dataset.
     """
     index = load.index
-    needed = np.zeros(len(index), np.int32) if speed_factors else None
-    kept, account = select_rows(
-        index,
-        load.targets,
-        limits(task),
-        frames,
-        fastest=max([1.0, *speed_factors]),
-        needed=needed,
-    )
+    kept, account, perturbation = _select(load, task, frames, speed_factors)
     _check_room(index, kept, task)
-    perturbation = None
-    if needed is not None:
-        perturbation = SpeedPerturbation.within(
-            speed_factors,
-            index.lengths,
-            least=task.min_audio_len,
-            most=min(task.max_audio_len, batch_rule(task).max_elements or task.max_audio_len),
-            needed=needed,
-            frames=frames,
-        )
     mix = make_mix(index, kept, None if storage is None else _shares(index, storage))
     fingerprint = {
         "utterances": len(kept),
@@ -89,6 +71,29 @@ def training_reader(
         account=account,
         mix=mix,
     )
+
+
+def _select(
+    load: BatchLoader, task: AsrTaskConfig, frames: FrameCount, speed_factors: Sequence[float]
+) -> tuple[Rows, Account, SpeedPerturbation | None]:
+    """The rows that the filters leave, the account of the others, and what may change speeds."""
+    lengths, bounds = load.index.lengths, limits(task)
+    if not speed_factors:
+        return *select_rows(load.index, load.targets, bounds, frames), None
+    needed = np.zeros(len(lengths), np.int32)
+    fastest = max(1.0, *speed_factors)
+    kept, account = select_rows(
+        load.index, load.targets, bounds, frames, fastest=fastest, needed=needed
+    )
+    perturbation = SpeedPerturbation.within(
+        speed_factors,
+        lengths,
+        least=bounds.min_audio_len,
+        most=min(bounds.max_audio_len, batch_rule(task).max_elements or bounds.max_audio_len),
+        needed=needed,
+        frames=frames,
+    )
+    return kept, account, perturbation
 
 
 def _plans(
