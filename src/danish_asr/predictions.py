@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -53,6 +54,22 @@ _OPTIONAL_KEYS: Final = ("speaker_id", "dialect", "age_group", "gender")
 KEYS: Final = tuple(f.name for f in fields(Prediction) if f.name != "extra")
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class _RepeatedKeyError(Exception):
+    """An object of JSON has a key twice."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object of JSON; of two values of a key Python would drop the first in silence."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        times = Counter(key for key, _ in pairs)
+        raise _RepeatedKeyError(_shown(times.most_common(1)[0][0]))
+    return row
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
@@ -104,11 +121,15 @@ def _row(prediction: Prediction) -> dict[str, Any]:
 
 def _parse(line: bytes, where: str) -> Prediction:
     try:
-        row = json.loads(line.decode("utf-8"))
+        row = _DECODER.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise PredictionsError(f"{where}: not UTF-8 (byte {error.start})") from None
     except json.JSONDecodeError as error:
         raise PredictionsError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+    except _RepeatedKeyError as error:
+        raise PredictionsError(
+            f"{where}: the key {error} stands there twice; keep one of them"
+        ) from None
     except (ValueError, RecursionError):
         # Python refuses integers of thousands of digits and gives up on deep nesting.
         raise PredictionsError(f"{where}: a number too long or a nesting too deep") from None

@@ -50,6 +50,11 @@ def test_numbers_and_flags_beyond_the_contract_become_labels(tmp_path: Path) -> 
         ("[" * 100_000, r"p.jsonl:2: a number too long or a nesting too deep"),
         ("", r"p.jsonl:2: not JSON"),
         ([1], r"p.jsonl:2: expected a JSON object, found list"),
+        (
+            json.dumps({**ROW, "id": "b"}).replace("}", ', "hypothesis": "så"}'),
+            r'p.jsonl:2: the key "hypothesis" stands there twice; keep one of them',
+        ),
+        ('{"id": "b", "a": {"x": 1, "x": 2}}', r'p.jsonl:2: the key "x" stands there twice'),
         ({"id": "b"}, r"p.jsonl:2: missing corpus, split, reference, hypothesis, duration"),
         (ROW, r"p.jsonl:2: id 'a' stands in line 1 already"),
         ({**ROW, "hypothesis": None}, r'p.jsonl:2: hypothesis must be a string, found null.*""'),
