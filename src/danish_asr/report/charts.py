@@ -92,7 +92,7 @@ def training_chart(
 
     Dashed lines stand at ``marks``, where another job began.
     """
-    with figure(WIDTH, 2.8, name) as drawn:
+    with figure(WIDTH, 3.1, name) as drawn:
         axes = drawn.add_subplot()
         for curve, colour in zip(curves, (ACCENT, SECOND, MUTED), strict=False):
             marker = "o" if len(curve.steps) < 40 else ""
@@ -105,7 +105,8 @@ def training_chart(
         axes.set_xlabel(f"{along} (dashed: another job)" if marks else along)
         axes.set_ylabel(unit)
         axes.grid(visible=True, axis="y", linewidth=0.6)
-        axes.legend(fontsize=9, labelcolor=INK)
+        # Above the axes, for any place inside may be a curve's.
+        drawn.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=INK)
         told = [
             f"{curve.name}: {curve.values[0]:.4g} at {along} {curve.steps[0]:.4g}, lowest "
             f"{min(curve.values):.4g}, highest {max(curve.values):.4g}, {curve.values[-1]:.4g} at "

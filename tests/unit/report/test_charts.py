@@ -53,6 +53,21 @@ def test_curves_have_their_names() -> None:
     assert ">CER<" in chart
 
 
+def test_the_names_of_curves_stand_above_all_that_is_drawn() -> None:
+    names = ("WER", "CER", "WER of the worst dialect")
+    curves = [Curve(name, (1, 2, 3), (99.0, 100.0, 99.0)) for name in names]
+    root = ET.fromstring(training_chart("training", "Rates", "%", curves))  # noqa: S314
+    places = {node.text: node.attrib for node in root.iter(f"{SVG}text")}
+    drawn = [
+        float(y)
+        for path in root.iter(f"{SVG}path")
+        if "clip-path" in path.attrib
+        for y in re.findall(r"[ML] \S+ (\S+)", path.attrib["d"])
+    ]
+    assert len(drawn) >= 9
+    assert all(float(places[name]["y"]) < min(drawn) for name in names)
+
+
 def test_a_chart_along_hours_tells_where_another_job_began() -> None:
     curve = Curve("computing", (0.0, 0.5, 2.25), (20.0, 96.0, 90.0))
     chart = training_chart("usage", "GPUs", "%", [curve], along="hour", marks=(0.5, 1.75))
