@@ -220,5 +220,5 @@ def _line(name: str, group: GroupScore) -> dict[str, Any]:
         line[measure] = estimate.value
         line[f"{measure}_low"] = bounds.get("low")
         line[f"{measure}_high"] = bounds.get("high")
-    line["not_resolvable"] = group.wer.interval.to_dict().get("not_resolvable")
+        line[f"{measure}_not_resolvable"] = bounds.get("not_resolvable")
     return line

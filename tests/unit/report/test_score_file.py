@@ -85,6 +85,18 @@ def test_csv_and_json_tell_the_same(predictions: Path) -> None:
     assert float(lines[0]["wer"]) == scores.to_dict()["overall"]["wer"]["value"]
 
 
+def test_the_csv_tells_of_each_rate_why_it_has_no_interval(tmp_path: Path) -> None:
+    predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
+    rows = [
+        prediction(str(n), f"ja {'o' * n}", "ja", speaker_id=f"speaker {n}") for n in range(1, 10)
+    ]
+    write_predictions(predictions, rows)
+    score_file(predictions, csv_path=path, console=_console())
+    line = next(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    assert line["wer_not_resolvable"] == "every speaker has the same value"
+    assert (line["cer_not_resolvable"], line["cer_low"] < line["cer_high"]) == ("", True)
+
+
 def test_a_partial_file_is_scored_with_a_warning(predictions: Path) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 5}})
     console = _console()
