@@ -62,7 +62,8 @@ def compare_files(
     console.print(f"A: {a}\nB: {b}", soft_wrap=True, markup=False, highlight=False)
     print_comparison(comparison, console)
     if json_path:
-        publish_text(json_path, to_json(comparison.to_dict()))
+        compared = {"files": {"a": str(a), "b": str(b)}}
+        publish_text(json_path, to_json(comparison.to_dict() | compared))
         console.print(f"wrote {json_path}", soft_wrap=True, markup=False, highlight=False)
     return comparison
 

@@ -49,6 +49,7 @@ def test_the_table_names_the_better_run(tmp_path: Path) -> None:
     assert "A is better" in _compare(tmp_path, b, a)
     document = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
     assert document["overall"]["wer"]["difference"]["low"] > 0
+    assert document["files"] == {"a": str(tmp_path / "a.jsonl"), "b": str(tmp_path / "b.jsonl")}
 
 
 def test_runs_that_differ_by_chance_are_not_told_apart(tmp_path: Path) -> None:
