@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from danish_asr.report.wording import (
     INTERVAL_NOTE,
@@ -19,6 +20,10 @@ from danish_asr.report.wording import (
 )
 from danish_asr.scoring.scores import GroupScore, Scores
 
+_BEGINS_FORMULA: Final = ("=", "+", "-", "@")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+"""A group that is called by a number, -1 say, is no formula."""
+
 
 def to_json(document: dict[str, Any]) -> str:
     """Return indented JSON that keeps Danish letters."""
@@ -26,13 +31,23 @@ def to_json(document: dict[str, Any]) -> str:
 
 
 def to_csv(scores: Scores) -> str:
-    """Return one line per group; rates are fractions."""
-    lines = scores.lines()
+    """Return one line per group; rates are fractions.
+
+    A text that a spreadsheet would run as a formula has an apostrophe before it (CWE-1236).
+    """
+    lines = [{key: _plain(value) for key, value in line.items()} for line in scores.lines()]
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fieldnames=list(lines[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return stream.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """Keep a text, a group's name in foreign data say, from being run as a formula."""
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if value.startswith(_BEGINS_FORMULA) else value
 
 
 def to_markdown(scores: Scores) -> str:

@@ -85,6 +85,26 @@ def test_csv_and_json_tell_the_same(predictions: Path) -> None:
     assert float(lines[0]["wer"]) == scores.to_dict()["overall"]["wer"]["value"]
 
 
+@pytest.mark.parametrize(
+    ("dialect", "cell"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-1+cmd|x", "'-1+cmd|x"),
+        ("+45 dansk", "'+45 dansk"),
+        ("-1.5", "-1.5"),
+        ("vest=jysk", "vest=jysk"),
+    ],
+)
+def test_no_name_in_the_csv_is_a_formula(tmp_path: Path, dialect: str, cell: str) -> None:
+    predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
+    write_predictions(predictions, [prediction("a", "ja", "nej", dialect=dialect)])
+    scores = score_file(predictions, by=["dialect"], csv_path=path, console=_console())
+    lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    assert lines[1]["group"] == cell
+    assert scores.lines()[1]["group"] == dialect
+
+
 def test_the_csv_tells_of_each_rate_why_it_has_no_interval(tmp_path: Path) -> None:
     predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
     rows = [
