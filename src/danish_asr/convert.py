@@ -10,10 +10,11 @@ shares the work out with `Part`, and a last call finishes::
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -213,7 +214,7 @@ def _finish(
             f"{out}: {manifest.rows} rows written and {manifest.dropped_rows} in the ledger do not "
             f"make up the {plan.rows} rows of the source; the source must have changed meanwhile"
         )
-    _write_ledger(out / LEDGER_FILE, records)
+    manifest = replace(manifest, ledger_sha256=_write_ledger(out / LEDGER_FILE, records))
     train = [
         (unit.corpus, record)
         for unit, record in zip(plan.units, records, strict=True)
@@ -237,10 +238,15 @@ def _hours(samples: Mapping[str, int]) -> dict[str, float]:
     return {corpus: seconds(count) / 3600 for corpus, count in samples.items()}
 
 
-def _write_ledger(path: Path, records: Sequence[Record]) -> None:
+def _write_ledger(path: Path, records: Sequence[Record]) -> str:
+    """Write the ledger; returns its sha256."""
     rows = [asdict(row) for record in records for row in record.dropped]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, LEDGER_SCHEMA), sink)
+    content = sink.getvalue()
     with publish(path) as stream:
-        pq.write_table(pa.Table.from_pylist(rows, LEDGER_SCHEMA), stream)
+        stream.write(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _manifest(name: str, source: Source, plan: WorkPlan, records: Sequence[Record]) -> Manifest:

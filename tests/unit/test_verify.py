@@ -90,7 +90,7 @@ def test_all_faults_are_told_in_one_list_with_status_1(
         run(lambda: verify_command(root, sample=None, workers=1, allow_shared=()))
     assert stop.value.code == 1
     told = capsys.readouterr().err
-    assert f"{root} has 4 faults:" in told
+    assert f"{root} has 5 faults:" in told
     for name in (SECOND, LEDGER, TSV, CARD):
         assert f"  - {name}: " in told
 

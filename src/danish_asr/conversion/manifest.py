@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -80,6 +80,7 @@ class Manifest:
         unmapped_dialects: Dialect names that no dialect is known for, and their rows.
         files: The source files.
         shards: The shards, in the order of the plan.
+        ledger_sha256: Digest of the ledger; None where an earlier build did not tell it.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Manifest:
     unmapped_dialects: dict[str, int]
     files: tuple[FileEntry, ...]
     shards: tuple[ShardEntry, ...]
+    ledger_sha256: str | None = None
 
     @property
     def rows(self) -> int:
@@ -141,12 +143,10 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     Raises:
         ValueError: It does not fit.
     """
-    fields, items = _fields(kind), get_args(kind)
-    if fields and isinstance(value, dict):
-        if fields.keys() == value.keys():
-            return kind(
-                **{key: _build(fields[key], value[key], f"{where}.{key}") for key in fields}
-            )
+    types, items = _fields(kind), get_args(kind)
+    if types and isinstance(value, dict):
+        if types.keys() >= value.keys() >= _needed(kind):
+            return kind(**{key: _build(types[key], value[key], f"{where}.{key}") for key in value})
     elif get_origin(kind) is tuple and isinstance(value, list):
         return tuple(_build(items[0], item, f"{where}[{at}]") for at, item in enumerate(value))
     elif get_origin(kind) is dict and isinstance(value, dict):
@@ -157,7 +157,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
             return value
     elif get_origin(kind) in {None, UnionType} and isinstance(value, kind):
         return value
-    expected = f"an object with {', '.join(fields)}" if fields else _JSON[get_origin(kind) or kind]
+    expected = f"an object with {', '.join(types)}" if types else _JSON[get_origin(kind) or kind]
     raise ValueError(f"{where}: expected {expected}, found {json.dumps(value)[:_LONGEST]}")
 
 
@@ -165,6 +165,12 @@ def _build(kind: Any, value: Any, where: str) -> Any:
 def _fields(kind: Any) -> dict[str, Any]:
     """The types of a dataclass's fields; of any other type it has none."""
     return get_type_hints(kind) if is_dataclass(kind) else {}
+
+
+@cache
+def _needed(kind: Any) -> set[str]:
+    """The fields of a dataclass that have no default."""
+    return {field.name for field in fields(kind) if field.default is MISSING}
 
 
 def count_drops(drops: Sequence[tuple[str, str | None]]) -> tuple[DropEntry, ...]:

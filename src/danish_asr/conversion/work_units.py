@@ -23,7 +23,7 @@ from danish_asr.corpora.base import Source, SourceFile
 from danish_asr.schema import SPLITS, partition_dir
 
 FORMAT: Final = 2
-"""Raised when the same source and options give other bytes than before."""
+"""Raised when the same source and options give other shards or another ledger than before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

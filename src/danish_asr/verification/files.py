@@ -21,6 +21,7 @@ from danish_asr.schema import (
     STATISTICS_FILE,
     VERSION_DIR,
 )
+from danish_asr.verification.shard import sha256_of
 
 _COLUMNS: Final = ["corpus", "language", "hours"]
 _ROUNDING: Final = 1e-6
@@ -60,6 +61,9 @@ def ledger_faults(
     root: Path, manifest: Manifest | None, positions: dict[str, NDArray[np.int64]]
 ) -> Iterator[str]:
     """Check the ledger; what it says is put into ``positions``: rows by source file."""
+    told = manifest.ledger_sha256 if manifest is not None else None
+    if told is not None and sha256_of(root / LEDGER_FILE) != told:
+        yield f"{LEDGER_FILE}: its sha256 is not that of the manifest"
     with pq.ParquetFile(root / LEDGER_FILE) as ledger:
         rows = ledger.metadata.num_rows
         if manifest is not None and manifest.rows + rows != manifest.source_rows:

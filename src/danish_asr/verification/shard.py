@@ -103,6 +103,15 @@ def digest(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file."""
+    content = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            content.update(block)
+    return content.hexdigest()
+
+
 def few(names: Iterable[str], count: int) -> str:
     """The first of ``count`` names, and how many more there are."""
     more = f" and {count - NAMED:,} more" if count > NAMED else ""
@@ -116,7 +125,7 @@ def _check_file(
     found: ShardFindings,
     faulty: dict[str, list[str]],
 ) -> Iterator[str]:
-    if entry is not None and _sha256(path) != entry.sha256:
+    if entry is not None and sha256_of(path) != entry.sha256:
         yield f"{found.path}: its sha256 is not that of the manifest"
     with pq.ParquetFile(path) as parquet:
         rows = parquet.metadata.num_rows
@@ -195,11 +204,3 @@ def _collect(row: Mapping[str, Any], found: ShardFindings) -> None:
         found.characters.update(row["text"], spoken)
     if row["source_id"] is not None and (position := source_position(row["source_id"])):
         found.sources.setdefault(position[0], _positions()).append(position[1])
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

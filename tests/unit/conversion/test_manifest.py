@@ -37,6 +37,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (manifest(shards=None), rf"{NUMBERS}.shards: expected a list, found null"),
     (manifest(dropped=[{"reason": 1, "dialect": 2, "rows": 3}]), r"dropped\[0\].reason: expected"),
     (manifest(unmapped_dialects={"x": 1.5}), "unmapped_dialects.x: expected a whole number"),
+    (manifest(ledger_sha256=3), "ledger_sha256: expected a text or null, found 3"),
     (text("manifest.json", '{"name": "x"}'), "manifest: expected an object with name, source, "),
     (text("manifest.json", "{"), "manifest.json: not a manifest of this program .Expecting"),
     (text("manifest.json", "[" * 100_000), "manifest.json: not a manifest of .*recursion"),

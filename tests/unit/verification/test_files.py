@@ -13,6 +13,7 @@ from tests.spoiled import (
     LEDGER,
     TSV,
     Spoil,
+    change_manifest,
     content,
     faults_of,
     read_rows,
@@ -53,6 +54,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (ledger(reason="lost"), "rows of Fynsk with reason 'empty text': 0, and 1 in the manifest"),
     (ledger(dialect=None), "rows of no dialect with reason 'empty text': 1, and 0 in the manifest"),
     (ledger(reason=" "), "has rows without a reason"),
+    (ledger(id="rec_train_9"), f"{LEDGER}: its sha256 is not that of the manifest"),
     (remove(TSV), f"{TSV}: is missing"),
     (text(TSV, ""), f"{TSV}: its columns are ''; expected 'corpus, language, hours'"),
     (text(TSV, "corpus\thours\nx\t1\n"), f"{TSV}: its columns are 'corpus, hours'"),
@@ -74,3 +76,10 @@ def test_every_fault_beside_the_shards_is_found(root: Path, spoil: Spoil, fault:
     spoil(root)
     told = faults_of(root)
     assert re.search(fault, told, re.MULTILINE), told
+
+
+def test_a_manifest_of_an_earlier_build_tells_no_checksum_of_the_ledger(root: Path) -> None:
+    change_manifest(root, lambda manifest: manifest.pop("ledger_sha256"))
+    assert faults_of(root) == ""
+    ledger(id="rec_train_9")(root)
+    assert faults_of(root) == ""
