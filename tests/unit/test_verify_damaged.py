@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -119,3 +121,29 @@ def test_flipped_bytes_are_survived(root: Path, name: str) -> None:
             faults_but_one(root)
     finally:
         (root / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize("whole", [(), ("manifest.json",)])
+def test_pipes_and_devices_in_the_place_of_files_are_named_and_not_opened(
+    tmp_path: Path, whole: tuple[str, ...]
+) -> None:
+    """Opening a pipe would block for ever, so it is tried in a process that can be ended."""
+    root = build(tmp_path / "ds")
+    files = [name for name in (*FILES, SECOND) if name not in whole]
+    for number, name in enumerate(files):
+        (root / name).unlink()
+        if number % 2:
+            (root / name).symlink_to("/dev/zero")
+        else:
+            os.mkfifo(root / name)
+    program = "from danish_asr.cli import main; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", program, "verify", root, "--workers", "1"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert told.returncode == 1
+    for name in files:
+        assert f"  - {name}: cannot be read (it is no regular file)" in told.stderr

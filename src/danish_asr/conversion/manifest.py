@@ -17,6 +17,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from danish_asr.errors import DatasetError
 from danish_asr.files import publish_text
+from danish_asr.regular_file import regular_file
 from danish_asr.schema import MANIFEST_FILE, SAMPLE_RATE
 
 _MOST: Final = 1 << 53
@@ -124,7 +125,8 @@ def read_manifest(root: Path) -> Manifest:
     """
     path = root / MANIFEST_FILE
     try:
-        manifest: Manifest = _build(Manifest, json.loads(path.read_bytes().decode()), "manifest")
+        document = json.loads(regular_file(path).read_bytes().decode())
+        manifest: Manifest = _build(Manifest, document, "manifest")
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(
             f"{root}: no finished dataset, {MANIFEST_FILE} is missing; `danish-asr convert` begins "

@@ -10,6 +10,7 @@ from typing import Any
 import sentencepiece
 
 from danish_asr.conversion.char_tokenizer import SPECIAL_SYMBOLS
+from danish_asr.regular_file import regular_file
 from danish_asr.schema import CARDS_DIR, VERSION_DIR
 from danish_asr.stats import dataset_card, tokenizer_card
 from danish_asr.verification.damage import guarded
@@ -44,7 +45,7 @@ def card_faults(root: Path, name: str, characters: AbstractSet[str] | None) -> I
 
 
 def _card_faults(root: Path, place: str, ours: Mapping[str, Any]) -> Iterator[str]:
-    card = from_yaml((root / place).read_text(encoding="utf-8"))
+    card = from_yaml(regular_file(root / place).read_text(encoding="utf-8"))
     if not isinstance(card, dict):
         yield f"{place}: expected a mapping, found {type(card).__name__}"
         return
@@ -66,7 +67,7 @@ def _place_faults(root: Path, place: str, config: object) -> Iterator[str]:
 
 
 def _model_faults(root: Path, place: str, characters: AbstractSet[str]) -> Iterator[str]:
-    content = (root / place).read_bytes()
+    content = regular_file(root / place).read_bytes()
     model = sentencepiece.SentencePieceProcessor()
     try:
         model.LoadFromSerializedProto(content)

@@ -16,6 +16,7 @@ from rich.progress import Progress
 
 from danish_asr.conversion.manifest import Manifest, ShardEntry
 from danish_asr.conversion.workers import run_in_processes
+from danish_asr.regular_file import regular_file
 from danish_asr.schema import VERSION_DIR
 from danish_asr.verification.damage import DAMAGE
 from danish_asr.verification.shard import ShardFindings, check_shard
@@ -94,7 +95,7 @@ def _call(check: partial[ShardFindings]) -> ShardFindings:
 
 def _rows_on_disk(path: Path) -> int:
     try:
-        rows: int = pq.read_metadata(path).num_rows
+        rows: int = pq.read_metadata(regular_file(path)).num_rows
     except DAMAGE:
         return 0
     return rows

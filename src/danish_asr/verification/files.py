@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from danish_asr.conversion.manifest import Manifest
+from danish_asr.regular_file import regular_file
 from danish_asr.schema import (
     LANGUAGE,
     LEDGER_FILE,
@@ -61,10 +62,11 @@ def ledger_faults(
     root: Path, manifest: Manifest | None, positions: dict[str, NDArray[np.int64]]
 ) -> Iterator[str]:
     """Check the ledger; what it says is put into ``positions``: rows by source file."""
+    path = regular_file(root / LEDGER_FILE)
     told = manifest.ledger_sha256 if manifest is not None else None
-    if told is not None and sha256_of(root / LEDGER_FILE) != told:
+    if told is not None and sha256_of(path) != told:
         yield f"{LEDGER_FILE}: its sha256 is not that of the manifest"
-    with pq.ParquetFile(root / LEDGER_FILE) as ledger:
+    with pq.ParquetFile(path) as ledger:
         rows = ledger.metadata.num_rows
         if manifest is not None and manifest.rows + rows != manifest.source_rows:
             yield (
@@ -101,7 +103,8 @@ def _drop_faults(table: pa.Table, manifest: Manifest | None) -> Iterator[str]:
 
 def statistics_faults(root: Path, hours: Mapping[str, float]) -> Iterator[str]:
     """Check the statistics against the hours of training audio of all corpora that have any."""
-    header, *lines = (root / STATISTICS_FILE).read_text(encoding="utf-8").split("\n")
+    text = regular_file(root / STATISTICS_FILE).read_text(encoding="utf-8")
+    header, *lines = text.split("\n")
     if header.split("\t") != _COLUMNS:
         found = ", ".join(header.split("\t"))
         yield f"{STATISTICS_FILE}: its columns are '{found}'; expected '{', '.join(_COLUMNS)}'"

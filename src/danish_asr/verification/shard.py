@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from danish_asr.conversion.manifest import ShardEntry, seconds
+from danish_asr.regular_file import regular_file
 from danish_asr.schema import (
     LANGUAGE,
     ROW_GROUP_BYTES,
@@ -125,6 +126,7 @@ def _check_file(
     found: ShardFindings,
     faulty: dict[str, list[str]],
 ) -> Iterator[str]:
+    regular_file(path)
     if entry is not None and sha256_of(path) != entry.sha256:
         yield f"{found.path}: its sha256 is not that of the manifest"
     with pq.ParquetFile(path) as parquet:
