@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from danish_asr.errors import PredictionsError
 from danish_asr.files import publish_text
 from danish_asr.predictions import read_predictions
 from danish_asr.report.clips import CLIPS, MAX_BYTES, audio_urls
@@ -44,12 +45,13 @@ def score_file(
     few utterances.
 
     Raises:
-        PredictionsError: The file breaks its contract, or has more rows than its split.
+        PredictionsError: The file breaks its contract, is a pipe, or has more rows than its split.
         ConfigError: There is no such column, or an output would overwrite what is read.
         RunError: ``run_dir`` is no run's directory.
         DatasetError: ``dataset`` is no built dataset.
     """
     console = console or Console()
+    _refuse_pipe(path)
     check_outputs(
         [json_path, csv_path, markdown_path, html_path],
         inputs=[path, evaluation_file(path)],
@@ -91,6 +93,15 @@ def score_file(
         publish_text(target, text)
         console.print(f"wrote {target}", soft_wrap=True, markup=False, highlight=False)
     return scores
+
+
+def _refuse_pipe(path: Path) -> None:
+    """The page reads the predictions once more, and a pipe is empty by then."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise PredictionsError(
+            f"{path}: is no regular file, and it is read twice; write what it gives to a file and "
+            "score that, say `zcat predictions.jsonl.gz > predictions.jsonl`"
+        )
 
 
 def _page(

@@ -117,6 +117,17 @@ def test_the_csv_tells_of_each_rate_why_it_has_no_interval(tmp_path: Path) -> No
     assert (line["cer_not_resolvable"], line["cer_low"] < line["cer_high"]) == ("", True)
 
 
+def test_a_pipe_is_refused_before_it_is_read(predictions: Path) -> None:
+    reads, writes = os.pipe()
+    os.write(writes, predictions.read_bytes())
+    os.close(writes)
+    page = predictions.with_name("report.html")
+    with pytest.raises(PredictionsError, match=r"is read twice; write what it gives to a file"):
+        score_file(Path(f"/dev/fd/{reads}"), html_path=page, console=_console())
+    assert os.read(reads, 1 << 20) == predictions.read_bytes()
+    os.close(reads)
+
+
 def test_a_partial_file_is_scored_with_a_warning(predictions: Path) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 5}})
     console = _console()
