@@ -114,3 +114,21 @@ def test_keys_that_mean_nothing_here_are_named_once(
     assert train(tmp_path / "run", dataset, *overrides) == 2
     (note,) = notes(capsys)
     assert set(note.split(", ")) == {cache, threads}
+
+
+@pytest.mark.parametrize("task", [1, 2])
+def test_of_the_processes_that_blaunch_starts_the_first_names_them(
+    task: int,
+    tmp_path: Path,
+    dataset: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    job = {"LSB_JOBID": "7", "LSB_HOSTS": "n-1 n-2", "LSF_PM_TASKID": str(task)}
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    overrides = ["dataset.train_split=none", "dataset.asr_task_config.npc=3"]
+    assert train(tmp_path / "run", dataset, *overrides) == 2
+    assert len(notes(capsys)) == (task == 1)

@@ -22,6 +22,7 @@ from rich.console import Console
 from danish_asr.cluster import standing
 from danish_asr.dataset import NO_EFFECT
 from danish_asr.errors import ConfigError, DanishAsrError, RunFailedError
+from danish_asr.launch.hosts import ClusterError
 from danish_asr.yaml_text import to_yaml
 
 from .assets import resolve, tokenizer_card
@@ -167,8 +168,16 @@ def _name_ineffective(tree: Tree) -> None:
     idle = [f"dataset.{key}" for key in given if key.startswith(NO_EFFECT)]
     # A run's own config.yaml has every key there is, and means nothing by these.
     whole = {key for key, _ in flatten(defaults(AsrConfig)["dataset"])} <= set(given)
-    if idle and not whole and os.environ.get("RANK", "0") == "0":
+    if idle and not whole and _is_first(tree):
         print(f"note: no effect here: {', '.join(idle)}", file=sys.stderr)  # noqa: T201
+
+
+def _is_first(tree: Tree) -> bool:
+    """Whether this is the first process of its job, asked before the configuration is checked."""
+    try:
+        return standing(str(dict(flatten(tree)).get("common.cluster", "auto"))).rank == 0
+    except ClusterError:  # told where it stands in the way
+        return True
 
 
 def _dump(config: object) -> None:
