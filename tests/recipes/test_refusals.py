@@ -167,3 +167,13 @@ def test_an_output_directory_that_is_a_file_is_refused(
     assert f"OUTDIR {file}: {file} is a file; name a directory" in capsys.readouterr().err
     assert train(file / "below", dataset) == 2
     assert f"{file} is a file" in capsys.readouterr().err
+
+
+def test_lengths_that_no_training_utterance_has_are_told_before_the_model_is_built(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = [f"dataset.asr_task_config.{name}" for name in ("min_audio_len", "max_audio_len")]
+    assert train(tmp_path / "run", dataset, f"{limits[0]}=150000", f"{limits[1]}=160000") == 2
+    told = capsys.readouterr().err
+    assert "from min_audio_len (150000) to max_audio_len (160000); split 'train' has 48, of" in told
+    assert "(final_proj): Linear" not in told

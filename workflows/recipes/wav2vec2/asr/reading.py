@@ -35,11 +35,12 @@ def model_frames(context: RecipeContext) -> FrameCount:
 
 
 def training_index(context: RecipeContext, config: AsrConfig) -> Index:
-    """Index the training split, and hold its text against the tokenizer; needs no model."""
+    """Index the training split, and look at what needs no model: its lengths and its text."""
     split = cast(str, config.dataset.train_split)
     index = context.default_dataset.as_(AsrDataset).read_index(split, config.dataset.storage_config)
     if config.dataset.train_subset is not None:
         index = index.take(stratified(index, config.dataset.train_subset, nested=True))
+    check_lengths(index, config)
     check_symbols(
         count_unknown(index, context.default_tokenizer, config.dataset.text_profile), config
     )
@@ -125,6 +126,20 @@ def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.i
             place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
         chosen.append(rows[place])
     return np.sort(np.concatenate(chosen))
+
+
+def check_lengths(index: Index, config: AsrConfig) -> None:
+    """Refuse lengths that no training utterance has; the other filters need the model's frames."""
+    task = config.dataset.asr_task_config
+    shortest, longest = int(index.lengths.min()), int(index.lengths.max())
+    fits = (index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)
+    if not fits.any():
+        fault = (
+            "dataset.asr_task_config: expected a training utterance from min_audio_len "
+            f"({task.min_audio_len}) to max_audio_len ({task.max_audio_len}); split "
+            f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
+        )
+        raise ConfigError([fault])
 
 
 def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
