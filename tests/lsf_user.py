@@ -12,13 +12,13 @@ from tests.builders import build_source
 from tests.lsf_stand_in import Lsf
 
 ROOT = Path(__file__).parents[1]
-STEPS = 40
+STEPS = 20
 """How long the tiny model is trained."""
 
 
 def lsf_user(root: Path) -> Lsf:
     """Everything stands below ``root``, the checkout and the scratch disk too."""
-    build_source(root / "source", train=24, dev=6, test=8)
+    build_source(root / "source", train=12, dev=6, test=8)
     every: Any = {"validate": STEPS // 2, "checkpoint": STEPS // 2, "publish_metrics": 1}
     config = from_yaml((ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8"))
     encoder = {"num_encoder_layers": 1, "model_dim": 32}
