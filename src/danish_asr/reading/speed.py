@@ -1,7 +1,7 @@
 """Speed perturbation: in each epoch a row is played at one of several speeds.
 
 Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is resampled,
-so that a factor of 1.1 takes a tenth off its length and raises its pitch as much.
+so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class AsrDatasetSection(DatasetSection):
 
     speed_factors: Sequence[float] = ()
     """In training each row is played, in each epoch, at one of these speeds, drawn evenly: 1.1 is a
-    tenth shorter and higher. A row that would then break the rules on lengths keeps its own speed.
+    tenth faster and higher. A row that would then break the rules on lengths keeps its own speed.
     An empty list: every row as it was recorded."""
 
     max_unknown_share: float = 0.02
