@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,8 @@ def test_curves_hold_each_step_once(tmp_path: Path) -> None:
         for step in steps:
             writer.add_scalar("loss", step, step)  # type: ignore[no-untyped-call]
         writer.close()  # type: ignore[no-untyped-call]
+        # Files of one second and one process are ordered by a number without leading zeros.
+        time.sleep(1)
     curves = EventAccumulator(str(folder))
     curves.Reload()
     assert [event.step for event in curves.Scalars("loss")] == [1, 2, 3, 4]
