@@ -89,10 +89,22 @@ def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def losses(run: Path) -> list[float]:
+    """The training loss of each step."""
+    return [row["CTC Loss"] for row in metrics(run, "train")]
+
+
 def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
     """The weights that a run saved at a step."""
     file = run / "checkpoints" / f"step_{step}" / "model" / "pp_00" / "tp_00" / "sdp_00.pt"
     state: dict[str, torch.Tensor] = torch.load(file, weights_only=True)
+    return state
+
+
+def optimizer_state(run: Path, step: int) -> dict[int, dict[str, Any]]:
+    """What the optimizer of a run's first process saved, by the number of the parameter."""
+    file = run / "checkpoints" / f"step_{step}" / "optimizer" / "pp_00" / "tp_00" / "sdp_00.pt"
+    state: dict[int, dict[str, Any]] = torch.load(file, weights_only=False)["state"]
     return state
 
 

@@ -71,8 +71,8 @@ def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> N
     huge = nn.Linear(10**6, 10**7, device="meta")
     regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
     with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
-        check_free_space(tmp_path, huge, regime)
-    check_free_space(tmp_path, nn.Linear(2, 2), regime)
+        check_free_space(tmp_path, huge, regime, state_bytes=8)
+    check_free_space(tmp_path, nn.Linear(2, 2), regime, state_bytes=8)
 
 
 def test_a_run_that_continues_needs_no_room_for_what_it_has(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_run_that_continues_needs_no_room_for_what_it_has(tmp_path: Path) -> N
     for step in (1, 2, 3):
         (tmp_path / "checkpoints" / f"step_{step}").mkdir(parents=True)
     with pytest.raises(RunError, match="1 more checkpoint"):
-        check_free_space(tmp_path, huge, regime)
+        check_free_space(tmp_path, huge, regime, state_bytes=8)
 
 
 def config(limit: float) -> AsrConfig:

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.recipes.running import RECIPE, arguments, metrics, start, train
+from tests.recipes.running import RECIPE, arguments, losses, start, train
 from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps
 
 # Dropout is drawn per process; without it runs can be compared.
 SMALL = "num_encoder_layers: 1, model_dim: 32, dropout_p: 0.0"
 PLAIN = f"model.config_overrides={{encoder_config: {{{SMALL}}}}}"
-
-
-def losses(run: Path) -> list[float]:
-    return [row["CTC Loss"] for row in metrics(run, "train")]
 
 
 @pytest.fixture(scope="module")

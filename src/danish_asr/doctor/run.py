@@ -20,8 +20,8 @@ from danish_asr.verification.shard import check_shard
 if TYPE_CHECKING:
     from workflows.recipes.wav2vec2.asr.config import AsrConfig
 
-BYTES_PER_PARAMETER: Final = 4 + 8
-"""Weights in fp32 and AdamW's two moments, as a checkpoint holds them."""
+BYTES_OF_A_WEIGHT: Final = 4
+"""Weights are saved in float32, whatever is computed in."""
 
 DECODED_ROWS: Final = 5
 """Rows of one shard of each split whose audio is decoded; `danish-asr verify` decodes all."""
@@ -110,6 +110,7 @@ def bytes_of_checkpoints(config: AsrConfig, run: Path) -> int | None:
     That is weights and optimizer of the best and the newest ones, if the regime limits them, else
     of all, and of the one that is being written; without those that the run has already.
     """
+    from workflows.recipes.wav2vec2.asr.optimizers import STATE_BYTES  # noqa: PLC0415
     from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps  # noqa: PLC0415
 
     parameters = _parameters(config)
@@ -122,7 +123,10 @@ def bytes_of_checkpoints(config: AsrConfig, run: Path) -> int | None:
         kept = (regime.num_steps or every) // every
     else:
         kept = (best or 0) + (last or 0)
-    return parameters * BYTES_PER_PARAMETER * max(kept + 1 - len(checkpoint_steps(run)), 1)
+    # An optimizer that is not known is told beside this.
+    state = STATE_BYTES.get(config.optimizer.name, max(STATE_BYTES.values()))
+    size = parameters * (BYTES_OF_A_WEIGHT + state)
+    return round(size) * max(kept + 1 - len(checkpoint_steps(run)), 1)
 
 
 def wants_bf16(config: AsrConfig) -> bool:

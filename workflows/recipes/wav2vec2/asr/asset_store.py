@@ -20,7 +20,7 @@ from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
 from fairseq2.recipe.config import DatasetSection, ModelSection, TokenizerSection
 from fairseq2.runtime.dependency import DependencyContainer
 
@@ -147,6 +147,24 @@ class Assets:
         """Return the number of symbols of a CTC model's head; None for other models."""
         family = self.model_family(card.field("model_family").as_(str))
         return getattr(family.get_model_config(card), HEAD_SIZE, None) if family else None
+
+    def encoder_layers(self, section: ModelSection, card: AssetCard | None) -> int | None:
+        """Return the number of layers of the model's encoder; None if that cannot be known."""
+        if card is not None:
+            family = self.model_family(card.field("model_family").as_(str))
+            config = family.get_model_config(card) if family else None
+        else:
+            family = self.model_family(section.family or "")
+            config = family.maybe_get_arch_config(section.arch or "") if family else None
+            try:
+                config = config and overridden(config, section.config_overrides, "model")
+            except ConfigError:  # which is told where the model is built
+                return None
+        return (
+            config.encoder_config.num_encoder_layers
+            if isinstance(config, Wav2Vec2AsrConfig)
+            else None
+        )
 
     def tokenizer_card(self, name: str) -> AssetCard:
         """Return the card of a tokenizer, or the one that a model's card refers to."""

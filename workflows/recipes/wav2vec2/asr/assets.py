@@ -20,6 +20,7 @@ from danish_asr.schema import CARDS_DIR
 from .asset_store import HEAD_SIZE, OPENS, Assets, overridden
 from .config import AsrConfig
 from .dataset_checks import dataset_faults
+from .optimizers import optimizer_faults
 from .run_directory import CHECKPOINTS, MODEL_CARD, checkpoint_steps
 
 __all__ = ["Assets", "resolve", "tokenizer_card"]
@@ -48,6 +49,9 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
         config = replace(config, tokenizer=replace(config.tokenizer, name=name))
     size = _vocabulary_size(assets, config, all_faults)
     config = replace(config, model=_with_head(assets, config.model, model, size, all_faults))
+    _check_frozen_layers(assets, config, model, all_faults)
+    if config.optimizer is not None:  # as it is in an evaluation
+        all_faults.extend(optimizer_faults(config.optimizer.name))
     if all_faults:
         raise ConfigError(all_faults, where=where)
     return config
@@ -92,6 +96,18 @@ def _check_encoder(assets: Assets, name: str | None, faults: list[str]) -> None:
         faults.append(
             f"pretrained_encoder.name '{name}' is of the family {family}; it must be an encoder, "
             "such as omniASR_W2V_300M. A whole model is named in model.name"
+        )
+
+
+def _check_frozen_layers(
+    assets: Assets, config: AsrConfig, card: AssetCard | None, faults: list[str]
+) -> None:
+    asked = config.trainer.freeze_encoder_layers
+    layers = assets.encoder_layers(config.model, card) if asked else None
+    if layers is not None and asked > layers:
+        faults.append(
+            f"trainer.freeze_encoder_layers must be at most {layers}, the number of layers that "
+            f"the encoder of {config.model.name or config.model.arch} has, but is {asked}"
         )
 
 

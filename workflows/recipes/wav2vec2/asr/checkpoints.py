@@ -13,20 +13,25 @@ from danish_asr.errors import RunError
 
 from .run_directory import CHECKPOINTS, checkpoint_steps, resumable_steps
 
-_ADAM_BYTES = 8
-"""Two float32 moments for each parameter that learns."""
 
-
-def check_free_space(output_dir: Path, module: Module, regime: RegimeSection) -> None:
+def check_free_space(
+    output_dir: Path, module: Module, regime: RegimeSection, *, state_bytes: float
+) -> None:
     """Refuse a run whose checkpoints cannot all be written.
 
     A full disk or quota ends a run without a word, hours after it began.
+
+    Args:
+        output_dir: Where they will stand.
+        module: The model.
+        regime: Says how many are kept.
+        state_bytes: What the optimizer keeps of each parameter that learns.
 
     Raises:
         RunError: There is less room than the checkpoints that are kept at one time will take.
     """
     size = sum(
-        p.numel() * (p.element_size() + (_ADAM_BYTES if p.requires_grad else 0))
+        int(p.numel() * (p.element_size() + (state_bytes if p.requires_grad else 0)))
         for p in module.parameters()
     )
     # What a run that continues has already, it need not find room for.

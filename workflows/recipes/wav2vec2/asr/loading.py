@@ -43,6 +43,7 @@ from fairseq2.utils.validation import StandardObjectValidator, ValidationError, 
 from danish_asr.errors import ConfigError
 from danish_asr.yaml_text import YAMLError, from_yaml
 
+from .optimizers import ADAMW_8BIT_OPTIMIZER, AdamW8bitConfig
 from .values import value_fault
 
 ConfigT = TypeVar("ConfigT")
@@ -51,7 +52,11 @@ Tree = dict[str, Any]
 """A configuration as YAML has it: nested mappings of plain values."""
 
 COMPONENTS: Mapping[str, Mapping[str, type]] = {
-    "optimizer": {ADAMW_OPTIMIZER: AdamWConfig, ADAFACTOR_OPTIMIZER: AdafactorConfig},
+    "optimizer": {
+        ADAMW_OPTIMIZER: AdamWConfig,
+        ADAMW_8BIT_OPTIMIZER: AdamW8bitConfig,
+        ADAFACTOR_OPTIMIZER: AdafactorConfig,
+    },
     "lr_scheduler": {
         TRI_STAGE_LR: TriStageLRConfig,
         COSINE_ANNEALING_LR: CosineAnnealingLRConfig,

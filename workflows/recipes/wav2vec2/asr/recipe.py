@@ -9,7 +9,7 @@ from fairseq2.metrics import format_as_float
 from fairseq2.metrics.recorders import MetricDescriptor
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
-from fairseq2.nn.utils.module import freeze_parameters, share_parameters, to_device
+from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.trainer import Trainer
@@ -22,6 +22,8 @@ from .checkpoints import check_free_space
 from .config import AsrConfig
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
+from .freezing import Freezing
+from .optimizers import STATE_BYTES, register_optimizers
 from .reading import SplitsReader, model_frames, training_index, training_reader, validation_reader
 from .run_directory import SCORE_TITLES, complete_model_card
 from .trainer import create_trainer
@@ -45,6 +47,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
+        register_optimizers(container)
 
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
@@ -56,10 +59,10 @@ class AsrRecipe(TrainRecipe):
             # A new head beside pretrained weights may still be on the meta device.
             to_device(module, context.gangs.root.device)
         context.gangs.root.barrier()
-        if _freezes_feature_extractor(config):
-            freeze_parameters(module.encoder_frontend.feature_extractor)
+        Freezing.of(config).freeze_for_good(module)
         if context.gangs.root.rank == 0:
-            check_free_space(context.output_dir, module, config.regime)
+            state = STATE_BYTES[config.optimizer.name]
+            check_free_space(context.output_dir, module, config.regime, state_bytes=state)
             complete_model_card(context.output_dir, config.tokenizer.name)
         return model
 
@@ -72,8 +75,7 @@ class AsrRecipe(TrainRecipe):
         reader = training_reader(context, config, index)
         unit = AsrTrainUnit(
             criterion,
-            freeze_encoder_for_n_steps=config.trainer.freeze_encoder_for_n_steps,
-            freeze_feature_extractor=_freezes_feature_extractor(config),
+            freezing=Freezing.of(config),
             num_frames=model_frames(context),
             vocabulary=context.default_tokenizer.vocab_info.size,
         )
@@ -113,9 +115,3 @@ def _take_encoder(context: RecipeContext, module: Wav2Vec2AsrModel) -> None:
     share_parameters(encoder.encoder, module.encoder)
     if module.masker is not None:
         share_parameters(encoder.masker, module.masker)
-
-
-def _freezes_feature_extractor(config: AsrConfig) -> bool:
-    if config.trainer.freeze_feature_extractor is not None:
-        return config.trainer.freeze_feature_extractor
-    return bool(config.model.name or config.model.path or config.pretrained_encoder.name)

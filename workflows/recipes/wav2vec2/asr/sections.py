@@ -175,6 +175,11 @@ class AsrTrainerSection(TrainerSection):
     freeze_encoder_for_n_steps: int = 0
     """The encoder learns nothing in the first n steps, while the new head settles."""
 
+    freeze_encoder_layers: int = 0
+    """The lowest n layers of the encoder, and all below them, learn nothing in the whole run: they
+    need neither gradients nor optimizer states. As many as there are: only the head and the final
+    normalisation learn."""
+
     freeze_feature_extractor: bool | None = None
     """Whether the convolutions below the encoder stay as they are. Null: exactly when their weights
     are pretrained; a model from scratch that cannot train them learns little."""
@@ -188,6 +193,11 @@ class AsrTrainerSection(TrainerSection):
         for name in ("max_grad_norm", "max_wall_minutes"):
             if getattr(self, name) == 0:
                 result.add_error(f"`{name}` must be above 0, or null, but is 0.")
+        if self.freeze_encoder_layers and self.freeze_feature_extractor is False:
+            result.add_error(
+                "`freeze_feature_extractor` must be true or null where `freeze_encoder_layers` is "
+                f"{self.freeze_encoder_layers}: the convolutions lie below them."
+            )
         return result
 
 

@@ -9,7 +9,6 @@ from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.logging import log
 from fairseq2.metrics import MetricBag
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
-from fairseq2.nn.utils.module import freeze_parameters
 from fairseq2.recipe.evaluator import EvalUnit
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.trainer import TrainUnit
@@ -22,6 +21,7 @@ from .checks import FIRST_STEPS, loss_above_chance
 from .criterion import CtcCriterion
 from .decoding import GreedyDecoder
 from .error_rates import ALL, ErrorRates, publish, table
+from .freezing import Freezing
 
 
 @final
@@ -30,8 +30,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
 
     Args:
         criterion: The loss.
-        freeze_encoder_for_n_steps: The encoder and its frontend learn nothing in so many steps.
-        freeze_feature_extractor: Whether the convolutions never learn.
+        freezing: What learns nothing, and for how long.
         num_frames: Frames that the model makes of a number of samples.
         vocabulary: Symbols of the head, blank included.
     """
@@ -40,14 +39,12 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         self,
         criterion: CtcCriterion,
         *,
-        freeze_encoder_for_n_steps: int,
-        freeze_feature_extractor: bool,
+        freezing: Freezing,
         num_frames: FrameCount,
         vocabulary: int,
     ) -> None:
         self._criterion = criterion
-        self._frozen_steps = freeze_encoder_for_n_steps
-        self._freeze_feature_extractor = freeze_feature_extractor
+        self._freezing = freezing
         self._encoder_frozen: bool | None = None
         self._num_frames = num_frames
         self._vocabulary = vocabulary
@@ -56,20 +53,15 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     @override
     def set_step_nr(self, step_nr: int) -> None:
         self._step = step_nr
-        frozen = step_nr <= self._frozen_steps
+        frozen = step_nr <= self._freezing.encoder_steps
         if frozen == self._encoder_frozen:
             return
         if frozen:
-            log.info("The encoder is frozen until step {}.", self._frozen_steps)
+            log.info("The encoder is frozen until step {}.", self._freezing.encoder_steps)
         elif self._encoder_frozen is not None:
             log.info("The encoder learns from step {} on.", step_nr)
         model = cast(Wav2Vec2AsrModel, self._criterion.model.base_module)
-        freeze_parameters(model.encoder_frontend, frozen)
-        freeze_parameters(model.encoder, frozen)
-        if model.masker is not None:
-            freeze_parameters(model.masker, frozen)
-        if self._freeze_feature_extractor:
-            freeze_parameters(model.encoder_frontend.feature_extractor)
+        self._freezing.freeze_encoder(model, frozen=frozen)
         self._encoder_frozen = frozen
 
     @override

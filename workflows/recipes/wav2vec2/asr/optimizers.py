@@ -1,0 +1,81 @@
+"""The optimizer that this recipe has beside fairseq2's: AdamW with moments of 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Final
+
+from fairseq2.recipe.component import register_component
+from fairseq2.recipe.config import ADAFACTOR_OPTIMIZER, ADAMW_OPTIMIZER, AdamWGroupConfig
+from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.optim import prepare_parameter_groups
+from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
+from torch.optim import Optimizer
+
+from danish_asr.errors import MissingExtraError
+
+ADAMW_8BIT_OPTIMIZER: Final = "adamw_8bit"
+
+EXTRA: Final = "bitsandbytes"
+"""The optional dependency that has the optimizer, which is the library's name as well."""
+
+STATE_BYTES: Final[Mapping[str, float]] = {
+    ADAMW_OPTIMIZER: 8,
+    # Two codes, and for each block of 256 two scales in float32.
+    ADAMW_8BIT_OPTIMIZER: 2 + 2 * 4 / 256,
+    # Of a vector; of a matrix far less.
+    ADAFACTOR_OPTIMIZER: 4,
+}
+"""What an optimizer keeps of a parameter that learns, in a tensor of some size."""
+
+
+@dataclass(kw_only=True)
+class AdamW8bitConfig:
+    """The keys that it shares with AdamW, with the values that AdamW has in this recipe."""
+
+    lr: float = 5e-05
+    """The learning rate."""
+
+    betas: tuple[float, float] = (0.9, 0.98)
+    """How much of the averages of the gradient and its square a step keeps."""
+
+    eps: float = 1e-08
+    """Added to the denominator."""
+
+    weight_decay: float = 0.0
+    """The weight decay coefficient."""
+
+    groups: Sequence[AdamWGroupConfig] = field(default_factory=list)
+    """Parameters with values of their own, as for AdamW."""
+
+
+def register_optimizers(container: DependencyContainer) -> None:
+    """Register the optimizer in fairseq2's container."""
+    register_component(
+        container,
+        Optimizer,
+        ADAMW_8BIT_OPTIMIZER,
+        config_kls=AdamW8bitConfig,
+        factory=_create_adamw_8bit,
+    )
+
+
+def optimizer_faults(name: str) -> list[str]:
+    """What keeps the optimizer ``optimizer.name`` from being used here."""
+    if name != ADAMW_8BIT_OPTIMIZER or find_spec(EXTRA) is not None:
+        return []
+    return [f"optimizer.name: {MissingExtraError(name, EXTRA)}"]
+
+
+def _create_adamw_8bit(resolver: DependencyResolver, config: AdamW8bitConfig) -> Optimizer:
+    from .adamw_8bit import AdamW8bit  # noqa: PLC0415 - an optional dependency
+
+    return AdamW8bit(  # type: ignore[no-untyped-call]
+        prepare_parameter_groups(resolver.resolve(RecipeModel), config.groups),
+        lr=config.lr,
+        betas=config.betas,
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+    )
