@@ -364,6 +364,13 @@ def test_the_room_for_checkpoints_follows_the_model_and_the_regime(
     assert sizes[1] * 4 == sizes[0] * 7
     # 300M parameters, 12 bytes each, in four checkpoints
     assert sizes[2] == pytest.approx(4 * 12 * 315e6, rel=0.05)
+    # Moments of 8 bits take a quarter of the room.
+    tree["optimizer"] = {"name": "adamw_8bit"}
+    file.write_text(to_yaml(tree), encoding="utf-8")
+    of_8_bits, *_ = of_run.read_config([file])
+    assert of_run.bytes_of_checkpoints(of_8_bits, tmp_path) == pytest.approx(
+        4 * 6.03 * 315e6, rel=0.05
+    )
     # A run that continues has some of them already.
     for step in (10, 20, 30):
         (tmp_path / "checkpoints" / f"step_{step}" / "model").mkdir(parents=True)

@@ -22,7 +22,7 @@ from bitsandbytes.optim import adamw  # noqa: E402
 
 @final
 class AdamW8bit(adamw.AdamW8bit):
-    """Updates of a parameter that FSDP2 has sharded the part that this process holds.
+    """Of a parameter that FSDP2 has sharded, it updates the part that this process holds.
 
     Tensors of fewer than 4096 elements keep moments in float32.
     """

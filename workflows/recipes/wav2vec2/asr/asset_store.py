@@ -160,11 +160,9 @@ class Assets:
                 config = config and overridden(config, section.config_overrides, "model")
             except ConfigError:  # which is told where the model is built
                 return None
-        return (
-            config.encoder_config.num_encoder_layers
-            if isinstance(config, Wav2Vec2AsrConfig)
-            else None
-        )
+        if not isinstance(config, Wav2Vec2AsrConfig):
+            return None
+        return config.encoder_config.num_encoder_layers
 
     def tokenizer_card(self, name: str) -> AssetCard:
         """Return the card of a tokenizer, or the one that a model's card refers to."""

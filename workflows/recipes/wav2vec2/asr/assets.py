@@ -50,7 +50,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     size = _vocabulary_size(assets, config, all_faults)
     config = replace(config, model=_with_head(assets, config.model, model, size, all_faults))
     _check_frozen_layers(assets, config, model, all_faults)
-    if config.optimizer is not None:  # as it is in an evaluation
+    if config.optimizer is not None:  # an evaluation has none
         all_faults.extend(optimizer_faults(config.optimizer.name))
     if all_faults:
         raise ConfigError(all_faults, where=where)
