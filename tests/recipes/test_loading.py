@@ -148,6 +148,14 @@ def test_another_component_starts_from_its_own_defaults() -> None:
     assert dict(flatten(unstructure(config)))["optimizer.config.lr"] == 1e-2
 
 
+@pytest.mark.parametrize("section", ["optimizer", "lr_scheduler"])
+def test_the_usual_component_named_is_the_usual_component(section: str) -> None:
+    usual = defaults(AsrConfig)
+    named = merge(SOUND, {section: {"name": usual[section]["name"]}})
+    config = unstructure(structure(AsrConfig, named, where="test.yaml"))
+    assert config[section] == usual[section]
+
+
 def test_a_window_of_zero_is_a_value() -> None:
     """TRAPS, data reading: 0 is upstream's documented default and is asserted away there."""
     task = {"example_shuffle_window": 0, "batch_shuffle_window": 0}

@@ -135,7 +135,8 @@ def inspect(
     What is faulty has its default in the configuration that is returned, so that more can be looked
     at in the same pass. ``path`` is the dotted key at which the mapping stands.
     """
-    full = merge(defaults(kls), _component_defaults(tree), tree)
+    usual = defaults(kls)
+    full = merge(usual, _component_defaults(tree, usual), tree)
     faults: list[str] = []
     sound = _sound_part(kls, full, path, faults)
     config = _converter.structure(sound, kls)
@@ -159,16 +160,19 @@ def inspect(
     return typed, faults
 
 
-def _component_defaults(tree: Mapping[str, Any]) -> Tree:
-    """The defaults of each component that ``tree`` chooses in place of the default one."""
+def _component_defaults(tree: Mapping[str, Any], usual: Mapping[str, Any]) -> Tree:
+    """The defaults of each component that ``tree`` chooses in place of the usual one."""
     chosen: Tree = {}
     for section, choices in COMPONENTS.items():
-        part = tree.get(section)
-        name = str(part.get("name")) if isinstance(part, Mapping) else ""
-        if name in choices:
+        name, before = (_name_of(part.get(section)) for part in (tree, usual))
+        if name in choices and name != before:
             own = defaults(choices[name]) if is_dataclass(choices[name]) else None
             chosen[section] = {"_set_": {"config": own}}
     return chosen
+
+
+def _name_of(section: object) -> str:
+    return str(section.get("name")) if isinstance(section, Mapping) else ""
 
 
 def _sound_part(kls: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -> Tree:
