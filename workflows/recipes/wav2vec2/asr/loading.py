@@ -43,7 +43,7 @@ from fairseq2.utils.validation import StandardObjectValidator, ValidationError, 
 from danish_asr.errors import ConfigError
 from danish_asr.yaml_text import YAMLError, from_yaml
 
-from .optimizers import ADAMW_8BIT_OPTIMIZER, AdamW8bitConfig
+from .optimizers import ADAMW_8BIT_OPTIMIZER, ADAMW_OFFLOAD_OPTIMIZER, LeanAdamWConfig
 from .values import value_fault
 
 ConfigT = TypeVar("ConfigT")
@@ -54,7 +54,8 @@ Tree = dict[str, Any]
 COMPONENTS: Mapping[str, Mapping[str, type]] = {
     "optimizer": {
         ADAMW_OPTIMIZER: AdamWConfig,
-        ADAMW_8BIT_OPTIMIZER: AdamW8bitConfig,
+        ADAMW_8BIT_OPTIMIZER: LeanAdamWConfig,
+        ADAMW_OFFLOAD_OPTIMIZER: LeanAdamWConfig,
         ADAFACTOR_OPTIMIZER: AdafactorConfig,
     },
     "lr_scheduler": {

@@ -1,8 +1,8 @@
-"""The optimizer that this recipe has beside fairseq2's: AdamW with moments of 8 bits."""
+"""The optimizers that this recipe has beside fairseq2's: AdamW for GPUs with little memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
@@ -16,13 +16,17 @@ from torch.optim import Optimizer
 
 from danish_asr.errors import MissingExtraError
 
+from .adamw_offload import OffloadedAdamW
+
 ADAMW_8BIT_OPTIMIZER: Final = "adamw_8bit"
+ADAMW_OFFLOAD_OPTIMIZER: Final = "adamw_offload"
 
 EXTRA: Final = "bitsandbytes"
-"""The optional dependency that has the optimizer, which is the library's name as well."""
+"""The optional dependency that has the one of 8 bits, which is the library's name as well."""
 
 STATE_BYTES: Final[Mapping[str, float]] = {
     ADAMW_OPTIMIZER: 8,
+    ADAMW_OFFLOAD_OPTIMIZER: 8,
     # Two codes, and for each block of 256 two scales in float32.
     ADAMW_8BIT_OPTIMIZER: 2 + 2 * 4 / 256,
     # Of a vector; of a matrix far less.
@@ -32,8 +36,8 @@ STATE_BYTES: Final[Mapping[str, float]] = {
 
 
 @dataclass(kw_only=True)
-class AdamW8bitConfig:
-    """The keys that it shares with AdamW, with the values that AdamW has in this recipe."""
+class LeanAdamWConfig:
+    """The keys that they share with AdamW, with the values that AdamW has in this recipe."""
 
     lr: float = 5e-05
     """The learning rate."""
@@ -52,14 +56,13 @@ class AdamW8bitConfig:
 
 
 def register_optimizers(container: DependencyContainer) -> None:
-    """Register the optimizer in fairseq2's container."""
-    register_component(
-        container,
-        Optimizer,
-        ADAMW_8BIT_OPTIMIZER,
-        config_kls=AdamW8bitConfig,
-        factory=_create_adamw_8bit,
-    )
+    """Register the optimizers in fairseq2's container."""
+    factories = {
+        ADAMW_8BIT_OPTIMIZER: _create_adamw_8bit,
+        ADAMW_OFFLOAD_OPTIMIZER: _create_adamw_offload,
+    }
+    for name, factory in factories.items():
+        register_component(container, Optimizer, name, config_kls=LeanAdamWConfig, factory=factory)
 
 
 def optimizer_faults(name: str) -> list[str]:
@@ -69,10 +72,20 @@ def optimizer_faults(name: str) -> list[str]:
     return [f"optimizer.name: {MissingExtraError(name, EXTRA)}"]
 
 
-def _create_adamw_8bit(resolver: DependencyResolver, config: AdamW8bitConfig) -> Optimizer:
+def _create_adamw_8bit(resolver: DependencyResolver, config: LeanAdamWConfig) -> Optimizer:
     from .adamw_8bit import AdamW8bit  # noqa: PLC0415 - an optional dependency
 
-    return AdamW8bit(  # type: ignore[no-untyped-call]
+    return _create(AdamW8bit, resolver, config)
+
+
+def _create_adamw_offload(resolver: DependencyResolver, config: LeanAdamWConfig) -> Optimizer:
+    return _create(OffloadedAdamW, resolver, config)
+
+
+def _create(
+    kls: Callable[..., Optimizer], resolver: DependencyResolver, config: LeanAdamWConfig
+) -> Optimizer:
+    return kls(
         prepare_parameter_groups(resolver.resolve(RecipeModel), config.groups),
         lr=config.lr,
         betas=config.betas,
