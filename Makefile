@@ -22,8 +22,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/danish-asr demo
 
+# Two at a time, a file on one of them: many tests wait for processes of their own.
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .
