@@ -9,6 +9,7 @@ installed package.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,9 +43,21 @@ def register(container: DependencyContainer) -> None:
 def card_directories() -> list[Path]:
     """Return the directories that are searched for cards, each once."""
     named = os.environ.get(ASSETS_VARIABLE, "").split(os.pathsep)
-    candidates = [DEFAULT_CARDS, *(Path(name) for name in named if name)]
-    # fairseq2 refuses an asset that two sources define, so one directory must not count twice.
-    return list({path.expanduser().resolve(): None for path in candidates})
+    return searched_once([DEFAULT_CARDS, *(Path(name) for name in named if name)])
+
+
+def searched_once(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
+    """Leave out what another of the paths, or of those already searched, holds as well.
+
+    fairseq2 searches directories to their ground, and refuses an asset that it meets twice.
+    """
+    places = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
+    return [
+        place
+        for place in places
+        if not any(place.is_relative_to(other) for other in searched)
+        and not any(place.is_relative_to(other) for other in places if other != place)
+    ]
 
 
 def tiny() -> Wav2Vec2AsrConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,29 @@ def test_a_directory_of_cards_that_is_not_there_is_told(
     wrong = f"common.assets.extra_paths=[{tmp_path}/crads]"
     assert train(tmp_path / "run", dataset, wrong) == 2
     assert f"{tmp_path}/crads (which is no directory)" in faults(capsys)[0]
+
+
+def test_a_directory_of_cards_may_be_named_twice(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(dataset / "cards")
+    monkeypatch.setenv("DANISH_ASR_ASSETS", f"{dataset}/cards:{tmp_path}/link:{dataset}")
+    again = (
+        f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/link, {dataset}/cards/tiny.yaml]"
+    )
+    assert train(tmp_path / "run", dataset, again) == 0
+
+
+def test_two_cards_of_one_name_are_told(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(dataset / "cards", tmp_path / "copy")
+    twice = f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/copy]"
+    assert train(tmp_path / "run", dataset, twice, "regime.num_stpes=1") == 2
+    told = faults(capsys)
+    assert told[0].startswith("regime.num_stpes is no key")
+    assert "exists in both" in told[1]
+    assert f"{tmp_path}/copy" in told[1]
 
 
 def test_an_evaluation_is_refused_in_one_pass_too(

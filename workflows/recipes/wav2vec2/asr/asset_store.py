@@ -6,7 +6,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-from fairseq2.assets import AssetCard, AssetCardError, AssetDownloadError, AssetStore
+from fairseq2.assets import (
+    AssetCard,
+    AssetCardError,
+    AssetDownloadError,
+    AssetMetadataError,
+    AssetStore,
+)
 from fairseq2.composition import _register_library, register_dataset_family
 from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
 from fairseq2.data.tokenizers import (
@@ -33,7 +39,7 @@ from danish_asr.dataset import (
     open_manifest,
 )
 from danish_asr.errors import ConfigError, RunError
-from danish_asr.extension import card_directories
+from danish_asr.extension import card_directories, searched_once
 
 from .config import AsrConfig
 from .loading import ConfigT, inspect, merge, unstructure
@@ -60,20 +66,35 @@ def register_datasets(container: DependencyContainer) -> None:
 
 
 class Assets:
-    """fairseq2's asset store as the given configuration sees it."""
+    """fairseq2's asset store as the given configuration sees it.
+
+    Attributes:
+        extra_paths: The configuration's, without those that are searched anyway.
+
+    Raises:
+        ConfigError: A card is broken, or two have one name.
+    """
 
     def __init__(self, config: AsrConfig) -> None:
         container = DependencyContainer()
         _register_library(container)
         register_datasets(container)
-        section = config.common.assets
-        for path in section.extra_paths:
-            register_file_assets(container, Path(path), not_exist_ok=True)
+        section, usual = config.common.assets, card_directories()
+        self.extra_paths = searched_once(map(Path, section.extra_paths), usual)
+        for path in self.extra_paths:
+            register_file_assets(container, path, not_exist_ok=True)
         if section.prev_checkpoint_dir is not None:
             register_checkpoint_models(container, section.prev_checkpoint_dir)
         self._container = container
-        self._store = container.resolve(AssetStore)
-        self._looked_in = [*card_directories(), *map(Path, section.extra_paths)]
+        try:
+            self._store = container.resolve(AssetStore)
+        except AssetMetadataError as error:
+            fault = (
+                f"{error} Mend or rename one of the cards, or leave its place out of "
+                "common.assets.extra_paths and $DANISH_ASR_ASSETS."
+            )
+            raise ConfigError([fault]) from error
+        self._looked_in = [*usual, *self.extra_paths]
         self._told_where = False
 
     def find(self, key: str, name: str, kind: str, faults: list[str]) -> AssetCard | None:

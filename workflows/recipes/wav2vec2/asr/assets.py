@@ -40,7 +40,12 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     """
     all_faults = list(faults)
     config = _name_own_model(config, all_faults)
-    assets = Assets(config)
+    try:
+        assets = Assets(config)
+    except ConfigError as error:
+        raise ConfigError([*all_faults, *error.faults], where=where) from None
+    searched = replace(config.common.assets, extra_paths=assets.extra_paths)
+    config = replace(config, common=replace(config.common, assets=searched))
     dataset = _dataset_card(assets, config, all_faults)
     model = _model_card(assets, config, all_faults)
     _check_encoder(assets, config.pretrained_encoder.name, all_faults)
