@@ -6,13 +6,14 @@ written for upstream's datasets keep working.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from typing_extensions import override
 
+from danish_asr.errors import DatasetError
 from danish_asr.reading.asr_dataset import AsrDataset, StorageConfig
 from danish_asr.reading.index import Index, find_shards, read_index, split_names
 from danish_asr.reading.manifest_index import manifest_splits, read_manifest
@@ -45,18 +46,30 @@ MANIFEST_FAMILY: Final = "manifest_asr_dataset"
 class DanishAsrDatasetConfig:
     """The ``dataset_config`` of a dataset card, as upstream's."""
 
-    data: Path = field(default_factory=Path)
+    data: Path | None = None
     """A built dataset's ROOT or its ``version=0`` directory, or a directory of manifests."""
+
+    def directory(self) -> Path:
+        """Return ``data``; without it, whatever lies below the working directory would be read.
+
+        Raises:
+            DatasetError: It is not given.
+        """
+        if self.data is None:
+            raise DatasetError(
+                "data must name a dataset's directory; nothing else says where it is"
+            )
+        return self.data
 
 
 def open_dataset(config: DanishAsrDatasetConfig) -> DanishAsrDataset:
     """What fairseq2 calls to open the built dataset that a card describes."""
-    return DanishAsrDataset(config.data)
+    return DanishAsrDataset(config.directory())
 
 
 def open_manifest(config: DanishAsrDatasetConfig) -> ManifestDataset:
     """What fairseq2 calls to open the manifests that a card describes."""
-    return ManifestDataset(config.data)
+    return ManifestDataset(config.directory())
 
 
 class DanishAsrDataset(AsrDataset):

@@ -106,11 +106,8 @@ def digest(text: str) -> int:
 
 def sha256_of(path: Path) -> str:
     """The sha256 of a file."""
-    content = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            content.update(block)
-    return content.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def few(names: Iterable[str], count: int) -> str:

@@ -73,11 +73,6 @@ def _dataset_card(assets: Assets, config: AsrConfig, faults: list[str]) -> Asset
             known = ", ".join(OPENS)
             faults.append(f"dataset.family must be one of {known}, but is '{section.family}'")
         return None
-    elif not (isinstance(section.config_overrides, Mapping) and "data" in section.config_overrides):
-        faults.append(
-            "dataset.config_overrides: data must name a dataset's root, or dataset.name a card"
-        )
-        return None
     try:
         faults.extend(dataset_faults(assets.open_dataset(section, card), config))
     except ConfigError as error:
