@@ -28,10 +28,10 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.audio import to_flac
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.conversion.convert import convert
 from danish_asr.conversion.work_units import ConvertOptions
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
-from danish_asr.cpus import usable_cpus
+from danish_asr.sources import open_source
 
 SECONDS = 5.0
 RATE = 48_000

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from danish_asr.schema import ROW_GROUP_SIZE, SAMPLE_RATE, UTTERANCE_SCHEMA, partition_dir
 
 if TYPE_CHECKING:
-    from danish_asr.reading.index import Index
-    from danish_asr.reading.targets import Targets
+    from danish_asr.data.index import Index
+    from danish_asr.data.targets import Targets
 
 ROWS_PER_SHARD = 50_000
 CHARACTERS_PER_SECOND = 14
@@ -98,8 +98,8 @@ def make_rows(corpus: str, numbers: range, rng: np.random.Generator) -> pa.Table
 
 def measure(root: Path) -> None:
     """Index and plan without torch in the process, then what needs it."""
-    from danish_asr.reading import index as indexing  # noqa: PLC0415 - not in the process that builds
-    from danish_asr.reading import plan as planning  # noqa: PLC0415
+    from danish_asr.data import index as indexing  # noqa: PLC0415 - not in the process that builds
+    from danish_asr.data import plan as planning  # noqa: PLC0415
 
     shards = indexing.find_shards(root)
     known = frozenset(shard.partition for shard in shards)
@@ -128,10 +128,10 @@ def measure_texts(index: Index, targets: Targets) -> None:
     """Filters, fingerprint and the count of unknown symbols, which look at the texts."""
     from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
-    from danish_asr.reading.filters import select_rows  # noqa: PLC0415
-    from danish_asr.reading.frames import frame_count  # noqa: PLC0415
-    from danish_asr.reading.settings import limits  # noqa: PLC0415
-    from danish_asr.reading.targets import unknown_symbols  # noqa: PLC0415
+    from danish_asr.data.filters import select_rows  # noqa: PLC0415
+    from danish_asr.data.frames import frame_count  # noqa: PLC0415
+    from danish_asr.data.settings import limits  # noqa: PLC0415
+    from danish_asr.data.targets import unknown_symbols  # noqa: PLC0415
 
     rule = limits(AsrTaskConfig())
     kept, _ = timed("filters", lambda: select_rows(index, targets, rule, frame_count()))
@@ -143,7 +143,7 @@ def make_targets() -> Targets:
     """A tokenizer of the texts' characters, but for one."""
     from danish_asr import native  # noqa: F401, PLC0415 - libsndfile before fairseq2
     from danish_asr.conversion.char_tokenizer import build_char_tokenizer  # noqa: PLC0415
-    from danish_asr.reading.targets import Targets  # noqa: PLC0415
+    from danish_asr.data.targets import Targets  # noqa: PLC0415
 
     # isort: split
     from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415

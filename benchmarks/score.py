@@ -24,13 +24,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.report import compare_files, score_file
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.intervals import resampled_sums
+from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
-from danish_asr.text import PROFILES
+from danish_asr.text.profiles import PROFILES
 
 ROWS = 20_000
 SPEAKERS = 150

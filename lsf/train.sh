@@ -29,7 +29,7 @@ begin_on_gpus train train.sh "$ASR_WALL" "$@"
 say "training in $ASR_RUN, try ${ASR_TRY:-1} of $ASR_TRIES"
 # The budget stands in for a warning that does not come.
 budget=$(($(minutes "$ASR_WALL") - ASR_WARN / 2))
-work python -m danish_asr.launch --processes "$ASR_GPUS" --trace "$ASR_RUN/trace" \
+work python -m danish_asr.cluster --processes "$ASR_GPUS" --trace "$ASR_RUN/trace" \
   workflows.recipes.wav2vec2.asr "$ASR_RUN" \
   "${recipe_arguments[@]}" "trainer.max_wall_minutes=$budget" "$@"
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 
+from danish_asr.conversion.convert import convert
 from danish_asr.conversion.manifest import Manifest
 from danish_asr.conversion.work_units import ConvertOptions
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
+from danish_asr.sources import open_source
 
 TEXTS = (
     "Anna køber 21 æbler i Århus",

@@ -29,8 +29,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from danish_asr.cluster.processes import descendants
 from danish_asr.files import publish_text
-from danish_asr.launch.processes import descendants
 from tests.lsf_options import (
     dependencies,
     indices_of,

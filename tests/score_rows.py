@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from danish_asr.predictions import Prediction
+from danish_asr.scoring.predictions import Prediction
 
 WORDS = (
     *("jeg", "det", "er", "en", "et", "på", "at", "og", "til", "med", "har", "ikke", "som", "der"),

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from danish_asr.conversion.convert import convert
+from danish_asr.conversion.verify.command import verify
 from danish_asr.conversion.work_units import ConvertOptions
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
 from danish_asr.schema import UTTERANCE_SCHEMA
-from danish_asr.verify import verify
+from danish_asr.sources import open_source
 from danish_asr.yaml_text import from_yaml, to_yaml
 from tests.builders import coral_row, write_parquet
 

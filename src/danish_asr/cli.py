@@ -13,7 +13,7 @@ import typer
 from danish_asr.errors import DanishAsrError
 
 if TYPE_CHECKING:
-    from danish_asr.metrics import Denominator
+    from danish_asr.scoring.counts import Denominator
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as shells have it."""
@@ -143,8 +143,8 @@ def synthesize(
     workers: Annotated[int | None, typer.Option(help="Processes; default: all CPUs.")] = None,
 ) -> None:
     """Make synthetic Danish speech in CoRal's shape."""
-    from danish_asr.corpora.synthetic import SyntheticSize, synthesise  # noqa: PLC0415
-    from danish_asr.cpus import usable_cpus  # noqa: PLC0415
+    from danish_asr.cluster.cpus import usable_cpus  # noqa: PLC0415
+    from danish_asr.sources.synthetic import SyntheticSize, synthesise  # noqa: PLC0415
 
     size = SyntheticSize(train=train, dev=dev, test=test)
     synthesise(folder, size=size, seed=seed, workers=workers or usable_cpus())
@@ -179,7 +179,7 @@ def convert(
     """Convert a corpus to 16 kHz FLAC in Parquet, with ledger, manifest and cards."""
     from danish_asr.conversion import command  # noqa: PLC0415 - only this command
     from danish_asr.conversion.work_units import ConvertOptions  # noqa: PLC0415
-    from danish_asr.corpora import SourceOptions  # noqa: PLC0415
+    from danish_asr.sources import SourceOptions  # noqa: PLC0415
 
     if list_:
         command.print_readers()
@@ -214,8 +214,8 @@ def verify(
     workers: Annotated[int | None, typer.Option(help="Processes; default: all CPUs.")] = None,
 ) -> None:
     """Read a built dataset back and report all its faults at once."""
-    from danish_asr.cpus import usable_cpus  # noqa: PLC0415 - only this command
-    from danish_asr.verify import verify_command  # noqa: PLC0415
+    from danish_asr.cluster.cpus import usable_cpus  # noqa: PLC0415 - only this command
+    from danish_asr.conversion.verify.command import verify_command  # noqa: PLC0415
 
     verify_command(
         root, sample=sample, workers=workers or usable_cpus(), allow_shared=allow_shared or ()

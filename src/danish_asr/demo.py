@@ -17,18 +17,18 @@ from typing import Final
 
 from rich.console import Console
 
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
-from danish_asr.corpora.synthetic import SyntheticSize, synthesise
-from danish_asr.cpus import usable_cpus
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.conversion.convert import convert
 from danish_asr.errors import RunError
 from danish_asr.report import score_file
 from danish_asr.schema import CARDS_DIR
+from danish_asr.sources import open_source
+from danish_asr.sources.synthetic import SyntheticSize, synthesise
 
 DATASET: Final = "danish_asr_demo"
 """The name of the dataset's card; ``configs/demo.yaml`` trains on it."""
 
-RECIPE: Final = "workflows.recipes.wav2vec2.asr"
+RECIPE: Final = "danish_asr.recipe"
 
 STOPPED: Final = 75
 """The recipe's exit status for a run that is saved and not done."""
@@ -63,7 +63,7 @@ def run_demo(
     console.rule("3/5  Training a tiny CTC model from scratch")
     _recipe(RECIPE, run, dataset, overrides)
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")
-    _recipe(f"{RECIPE}.eval.recipe", run, dataset, overrides)
+    _recipe(f"{RECIPE}.evaluation", run, dataset, overrides)
     console.rule("5/5  Scores")
     results = run / "eval" / "best" / "test"
     score_file(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.predictions import read_predictions
-from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps
+from danish_asr.recipe.run_directory import checkpoint_steps
+from danish_asr.scoring.predictions import read_predictions
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ import signal
 import sys
 from pathlib import Path
 from danish_asr import cli, demo
-from danish_asr.corpora.synthetic import SyntheticSize
+from danish_asr.sources.synthetic import SyntheticSize
 
 if __name__ == "__main__":
     # Where tests are started in the background, their children would ignore Ctrl-C.

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from danish_asr.launch.worker import STOPPED
-from danish_asr.predictions import read_predictions
+from danish_asr.cluster.worker import STOPPED
+from danish_asr.recipe.run_directory import checkpoint_steps
+from danish_asr.scoring.predictions import read_predictions
 from tests.builders import tree
 from tests.lsf_stand_in import Lsf
 from tests.lsf_user import STEPS, launcher, lsf_user
-from tests.recipes.running import RECIPE, metrics, weights
-from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps
+from tests.recipe.running import RECIPE, metrics, weights
 
 pytestmark = pytest.mark.slow
 

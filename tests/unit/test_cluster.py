@@ -9,8 +9,7 @@ from typing import NamedTuple
 import pytest
 from fairseq2.cluster import ClusterResolver
 
-from danish_asr.cluster import READ, LsfHandler, Place, place, standing
-from danish_asr.launch.hosts import (
+from danish_asr.cluster.hosts import (
     LOCAL_PORTS,
     ClusterError,
     hosts,
@@ -18,6 +17,7 @@ from danish_asr.launch.hosts import (
     node_of,
     slots,
 )
+from danish_asr.cluster.lsf import READ, LsfHandler, Place, place, standing
 from tests.fairseq2_context import fairseq2_context
 
 JOB = {"LSB_JOBID": "4711"}

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from danish_asr.conversion.convert import Part, convert, convert_part, finish
 from danish_asr.conversion.manifest import read_manifest
 from danish_asr.conversion.shard import Job, finished
 from danish_asr.conversion.work_units import ConvertOptions, plan_work
-from danish_asr.convert import Part, convert, convert_part, finish
-from danish_asr.corpora import SourceOptions, open_source
 from danish_asr.errors import DanishAsrError, DatasetError, SourceError
 from danish_asr.schema import LEDGER_SCHEMA, UTTERANCE_SCHEMA
+from danish_asr.sources import SourceOptions, open_source
 from tests.builders import (
     CONVERSATION_SCHEMA,
     build_dataset,

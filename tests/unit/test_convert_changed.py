@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from danish_asr.conversion.convert import Part, convert, convert_part, finish
 from danish_asr.conversion.shard import Job, Record
 from danish_asr.conversion.work_units import ConvertOptions, Unit
-from danish_asr.convert import Part, convert, convert_part, finish
-from danish_asr.corpora import SourceOptions, open_source
-from danish_asr.corpora.base import Source
 from danish_asr.errors import DatasetError, SourceError
+from danish_asr.sources import SourceOptions, open_source
+from danish_asr.sources.base import Source
 from tests.builders import READ_ALOUD_SCHEMA, coral_row, tone, tree
 
 OPTIONS = ConvertOptions(shard_rows=8)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.conversion.convert import convert
 from danish_asr.conversion.work_units import ConvertOptions
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
+from danish_asr.sources import open_source
 from tests.builders import build_source, tree
 
 SHARD_ROWS = 5

@@ -14,17 +14,17 @@ from tests.builders import coral_row, encode, write_parquet
 CONVERT = """
 import sys
 from pathlib import Path
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
+from danish_asr.conversion.convert import convert
+from danish_asr.sources import open_source
 convert(open_source(sys.argv[1]), Path(sys.argv[2]), name="x")
 """
 READ_ELSEWHERE = """
 import sys
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from danish_asr.corpora.columns import Columns
-from danish_asr.corpora.location import Location
-from danish_asr.corpora.parquet import open_parquet_files
+from danish_asr.sources.columns import Columns
+from danish_asr.sources.location import Location
+from danish_asr.sources.parquet import open_parquet_files
 location = Location(fs=DirFileSystem(sys.argv[1], LocalFileSystem()), root="")
 source = open_parquet_files(
     "there", location, corpus_of={"train.parquet": "a"}, columns={"a": Columns()}

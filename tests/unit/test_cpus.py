@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from danish_asr.cpus import usable_cpus
-from danish_asr.launch.hosts import HOST_VARIABLES
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.cluster.hosts import HOST_VARIABLES
 
 
 @pytest.mark.parametrize(("processes", "share"), [("1", 1), ("2", 2), ("1000", None), ("x", 1)])

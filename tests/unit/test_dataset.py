@@ -11,7 +11,7 @@ import torch
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
+from danish_asr.data.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
 from danish_asr.errors import ConfigError, DatasetError
 from tests.builders import build_dataset
 from tests.shards import (

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from danish_asr.cluster.hosts import HOST_VARIABLES
 from danish_asr.doctor import disk, doctor, gpu, machine, scripts, stack
 from danish_asr.doctor import run as of_run
 from danish_asr.doctor.finding import Finding, Level
-from danish_asr.launch.hosts import HOST_VARIABLES
 from danish_asr.yaml_text import from_yaml, to_yaml
 from tests.builders import build_dataset
 

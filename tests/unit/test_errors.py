@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from danish_asr.cluster.hosts import ClusterError
 from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError
-from danish_asr.launch.hosts import ClusterError
 
 MADE_WITH: dict[type[DanishAsrError], tuple[Any, ...]] = {
     ConfigError: (["a.b: above 0; found -1", "c: unknown"],),

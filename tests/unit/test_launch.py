@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.launch.hosts import HOST_VARIABLES
-from danish_asr.launch.job import ENDS, main
-from danish_asr.launch.processes import WARNINGS, catches, descendants, resident_bytes
-from danish_asr.launch.trace import gpus
-from danish_asr.launch.worker import status_of
+from danish_asr.cluster.hosts import HOST_VARIABLES
+from danish_asr.cluster.job import ENDS, main
+from danish_asr.cluster.processes import WARNINGS, catches, descendants, resident_bytes
+from danish_asr.cluster.trace import gpus
+from danish_asr.cluster.worker import status_of
 from tests.lsf_stand_in import Lsf
 
 LISTENER = "import signal, time; signal.signal(signal.SIGUSR2, print); time.sleep(60)"

@@ -34,7 +34,7 @@ def test_libsndfile_comes_from_the_wheel_also_inside_conda(prefix: str | None) -
     assert result.stdout.strip() == str(prefix)
 
 
-@pytest.mark.parametrize("module", ["danish_asr", "danish_asr.metrics", "danish_asr.text"])
+@pytest.mark.parametrize("module", ["danish_asr", "danish_asr.metrics", "danish_asr.text.profiles"])
 def test_the_pure_half_loads_neither_torch_nor_fairseq2(module: str) -> None:
     probe = f"import sys, {module}; print([m for m in ('torch', 'fairseq2') if m in sys.modules])"
     result = subprocess.run(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.number_words import read_number_words
-from danish_asr.numerals import spell_integer, spell_numerals
+from danish_asr.text.number_words import read_number_words
+from danish_asr.text.numerals import spell_integer, spell_numerals
 
 
 @given(st.integers(min_value=2, max_value=999_999_999))

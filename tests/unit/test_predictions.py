@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from danish_asr.errors import PredictionsError
-from danish_asr.predictions import Prediction, read_predictions, write_predictions
+from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 
 ROW = {
     "id": "a",

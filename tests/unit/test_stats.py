@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
-from danish_asr.dataset import DanishAsrDataset
-from danish_asr.reading.mixture import read_hours
+from danish_asr.conversion.cards import write_cards, write_statistics
+from danish_asr.conversion.convert import convert
+from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.data.mixture import read_hours
 from danish_asr.schema import STATISTICS_FILE
-from danish_asr.stats import write_cards, write_statistics
+from danish_asr.sources import open_source
 from danish_asr.yaml_text import from_yaml
 from tests.builders import build_dataset
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from danish_asr.cli import run
+from danish_asr.conversion.verify.command import verify, verify_command
 from danish_asr.errors import DanishAsrError, DatasetError
 from danish_asr.schema import UTTERANCE_SCHEMA
-from danish_asr.verify import verify, verify_command
 from tests.builders import tone
 from tests.spoiled import (
     CARD,

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from danish_asr.verify import verify
+from danish_asr.conversion.verify.command import verify
 from tests.spoiled import (
     CARD,
     FIRST,

@@ -12,13 +12,13 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.conversion.convert import Engine, Part, convert, convert_part, finish
 from danish_asr.conversion.engines import run_on_ray
 from danish_asr.conversion.progress import print_summary
 from danish_asr.conversion.work_units import ConvertOptions
-from danish_asr.convert import Engine, Part, convert, convert_part, finish
-from danish_asr.corpora import READERS, SourceOptions, open_source
-from danish_asr.cpus import usable_cpus
 from danish_asr.errors import ConfigError
+from danish_asr.sources import READERS, SourceOptions, open_source
 
 ENGINES: Final = ("processes", "ray")
 

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from danish_asr.conversion.shard import Job, Record
 from danish_asr.conversion.work_units import Unit
-from danish_asr.conversion.workers import run_in_processes
 from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError
+from danish_asr.workers import run_in_processes
 
 Result = TypeVar("Result")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from typing_extensions import Self
 
 from danish_asr.conversion.manifest import Manifest, seconds
 from danish_asr.conversion.shard import Record

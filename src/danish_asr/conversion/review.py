@@ -25,9 +25,9 @@ from danish_asr.conversion.engines import run_units
 from danish_asr.conversion.manifest import Manifest
 from danish_asr.conversion.shard import Job, Record
 from danish_asr.conversion.work_units import Unit
-from danish_asr.corpora.stamps import touched_since
 from danish_asr.errors import DatasetError
 from danish_asr.schema import LEDGER_FILE, LEDGER_SCHEMA, MANIFEST_FILE
+from danish_asr.sources.stamps import touched_since
 
 
 def date_manifest(root: Path, begun: int) -> None:

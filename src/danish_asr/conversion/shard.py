@@ -21,11 +21,11 @@ from typing import IO, Final
 from danish_asr.audio import AudioError, to_flac
 from danish_asr.conversion.shard_writer import ShardWriter
 from danish_asr.conversion.work_units import ConvertOptions, Piece, Unit
-from danish_asr.corpora.base import Source, Utterance
-from danish_asr.corpora.metadata import DIALECTS
-from danish_asr.corpora.stamps import Stamp, check_stamp, stamp
 from danish_asr.errors import SourceError
 from danish_asr.files import publish, publish_text
+from danish_asr.sources.base import Source, Utterance
+from danish_asr.sources.metadata import DIALECTS
+from danish_asr.sources.stamps import Stamp, check_stamp, stamp
 
 WORK_DIR: Final = ".convert"
 """Holds the plan and the records of an unfinished conversion, below the dataset's root."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from typing_extensions import Self
 
 from danish_asr.schema import ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
-from danish_asr.text import normalize
+from danish_asr.text.profiles import normalize
 
 _REPEATING: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"}

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from danish_asr.corpora.base import Source, SourceFile
 from danish_asr.schema import SPLITS, partition_dir
+from danish_asr.sources.base import Source, SourceFile
 
 FORMAT: Final = 2
 """Raised when the same source and options give other shards or another ledger than before."""

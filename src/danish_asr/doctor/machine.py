@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from danish_asr.cpus import usable_cpus
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.cluster.hosts import slots_here
 from danish_asr.doctor.finding import Finding, error, ok, warning
-from danish_asr.launch.hosts import slots_here
 
 GIB: Final = 2**30
 ENOUGH_CPUS: Final = 2

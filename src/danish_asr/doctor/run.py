@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 
 from danish_asr import native  # noqa: F401 - before fairseq2
 from danish_asr.conversion.manifest import Manifest, ShardEntry, read_manifest
+from danish_asr.conversion.verify.damage import guarded
+from danish_asr.conversion.verify.shard import check_shard
 from danish_asr.doctor.finding import Finding, error, ok
 from danish_asr.errors import ConfigError, DanishAsrError
 from danish_asr.schema import CARDS_DIR, STATISTICS_FILE
-from danish_asr.verification.damage import guarded
-from danish_asr.verification.shard import check_shard
 
 if TYPE_CHECKING:
-    from workflows.recipes.wav2vec2.asr.config import AsrConfig
+    from danish_asr.recipe.config import AsrConfig
 
 BYTES_OF_A_WEIGHT: Final = 4
 """Weights are saved in float32, whatever is computed in."""
@@ -46,8 +46,8 @@ def read_config(
     Raises:
         ConfigError: A file cannot be read, or is no mapping in YAML.
     """
-    from workflows.recipes.wav2vec2.asr.config import AsrConfig  # noqa: PLC0415 - slow
-    from workflows.recipes.wav2vec2.asr.loading import inspect, merge, read_yaml  # noqa: PLC0415
+    from danish_asr.recipe.config import AsrConfig  # noqa: PLC0415 - slow
+    from danish_asr.recipe.loading import inspect, merge, read_yaml  # noqa: PLC0415
 
     trees = [read_yaml(file) for file in files]
     where = " with ".join(map(str, files))
@@ -63,7 +63,7 @@ def read_config(
 
 def check_names(config: AsrConfig, *, where: str) -> Iterator[Finding]:
     """Model, dataset and tokenizer have cards, and the model's head fits the tokenizer."""
-    from workflows.recipes.wav2vec2.asr.assets import resolve  # noqa: PLC0415 - slow
+    from danish_asr.recipe.assets import resolve  # noqa: PLC0415 - slow
 
     unknown = (
         "name one that is known; danish-asr convert writes the card of a dataset, and "
@@ -110,8 +110,8 @@ def bytes_of_checkpoints(config: AsrConfig, run: Path) -> int | None:
     That is weights and optimizer of the best and the newest ones, if the regime limits them, else
     of all, and of the one that is being written; without those that the run has already.
     """
-    from workflows.recipes.wav2vec2.asr.optimizers import STATE_BYTES  # noqa: PLC0415
-    from workflows.recipes.wav2vec2.asr.run_directory import checkpoint_steps  # noqa: PLC0415
+    from danish_asr.recipe.optimizers import STATE_BYTES  # noqa: PLC0415
+    from danish_asr.recipe.run_directory import checkpoint_steps  # noqa: PLC0415
 
     parameters = _parameters(config)
     if parameters is None:
@@ -141,7 +141,7 @@ def wants_bf16(config: AsrConfig) -> bool:
 
 def _dataset_root(config: AsrConfig) -> Path | None:
     """The built dataset that the configuration names; None if it has no card or is a manifest."""
-    from workflows.recipes.wav2vec2.asr.assets import Assets  # noqa: PLC0415 - slow
+    from danish_asr.recipe.assets import Assets  # noqa: PLC0415 - slow
 
     card = config.dataset.name and Assets(config).find("", config.dataset.name, "dataset", [])
     if not card or config.dataset.storage_mode.value != "MIXTURE_PARQUET":
@@ -177,7 +177,7 @@ def _parameters(config: AsrConfig) -> int | None:
     from fairseq2.gang import create_fake_gangs  # noqa: PLC0415
     from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig  # noqa: PLC0415
 
-    from workflows.recipes.wav2vec2.asr.assets import Assets  # noqa: PLC0415
+    from danish_asr.recipe.assets import Assets  # noqa: PLC0415
 
     assets, section = Assets(config), config.model
     if section.name:

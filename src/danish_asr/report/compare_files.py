@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.files import publish_text
-from danish_asr.predictions import read_predictions
 from danish_asr.report.evaluation import evaluation_file, read_evaluation, require_rows_of_split
 from danish_asr.report.exports import to_json
 from danish_asr.report.outputs import check_outputs
@@ -26,6 +25,7 @@ from danish_asr.report.wording import (
 )
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, PairedRate, compare_predictions
 from danish_asr.scoring.intervals import Interval
+from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import DEFAULT_BY
 from danish_asr.scoring.settings import Settings
 

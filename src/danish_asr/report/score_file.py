@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from danish_asr.errors import PredictionsError
 from danish_asr.files import publish_text
-from danish_asr.predictions import read_predictions
 from danish_asr.report.clips import CLIPS, MAX_BYTES, audio_urls
 from danish_asr.report.evaluation import evaluation_file, read_evaluation, require_rows_of_split
 from danish_asr.report.exports import to_csv, to_json, to_markdown
@@ -20,6 +19,7 @@ from danish_asr.report.terminal import print_scores, warn
 from danish_asr.report.training import Panel, training_panels
 from danish_asr.report.usage import usage_panels
 from danish_asr.scoring.error_analysis import analyse_errors
+from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scored_rows import BANDS
 from danish_asr.scoring.scores import DEFAULT_BY, Scores, score_predictions
 from danish_asr.scoring.settings import Settings

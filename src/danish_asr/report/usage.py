@@ -1,4 +1,4 @@
-"""What a run's jobs used, from the trace that `danish_asr.launch` keeps of GPUs and memory."""
+"""What a run's jobs used, from the trace that `danish_asr.cluster` keeps of GPUs and memory."""
 
 from __future__ import annotations
 

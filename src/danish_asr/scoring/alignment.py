@@ -23,8 +23,8 @@ class AlignedWord:
 def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedWord]:
     """Return an alignment with the fewest errors, in which like words stand against like words.
 
-    Several alignments have the fewest errors, and `danish_asr.metrics.align_counts` counts one of
-    them. For people the one is taken whose substituted words have the most letters in common, so
+    Several alignments have the fewest errors, and `scoring.counts.align_counts` counts one of them.
+    For people the one is taken whose substituted words have the most letters in common, so
     substitutions, deletions and insertions have the same sum as there, and may be split otherwise.
     """
     begin, end = _same_ends(reference, hypothesis)

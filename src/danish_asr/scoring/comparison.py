@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from danish_asr.metrics import ErrorCounts
-from danish_asr.predictions import Prediction
+from danish_asr.scoring.counts import ErrorCounts
 from danish_asr.scoring.estimates import Estimate, group_label
 from danish_asr.scoring.intervals import (
     NotResolvable,
@@ -33,6 +32,7 @@ from danish_asr.scoring.intervals import (
     why_not_resolvable,
 )
 from danish_asr.scoring.pairing import pair_rows, require_one_split
+from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.row_filters import RowsUsed
 from danish_asr.scoring.scored_rows import (
     COUNT_COLUMNS,

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from danish_asr.metrics import align_counts, split_words
-from danish_asr.number_words import read_number_words
 from danish_asr.scoring.compounds import errors_without_compounds
+from danish_asr.scoring.counts import align_counts, split_words
+from danish_asr.text.number_words import read_number_words
 
 Effect = Callable[[str, str], int]
 """Takes the normalised reference and hypothesis, and returns the word errors without the effect."""

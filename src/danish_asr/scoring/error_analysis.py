@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.metrics import split_words
-from danish_asr.predictions import Prediction
 from danish_asr.scoring.alignment import AlignedWord, align_words
+from danish_asr.scoring.counts import split_words
 from danish_asr.scoring.effects import EFFECTS, word_errors
+from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.row_filters import row_filter_reason
 from danish_asr.scoring.settings import Settings
-from danish_asr.text import normalizer
+from danish_asr.text.profiles import normalizer
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from danish_asr.errors import ConfigError
-from danish_asr.predictions import Prediction
+from danish_asr.scoring.predictions import Prediction
 
 Reason = Callable[[Prediction], str | None]
 """Returns why a row is left out, or None for a row that is scored."""

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from danish_asr.errors import ConfigError, PredictionsError
-from danish_asr.metrics import Denominator, ErrorCounts, count_errors
-from danish_asr.predictions import Prediction
+from danish_asr.scoring.counts import Denominator, ErrorCounts, count_errors
+from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.row_filters import RowsUsed, row_filter_reason
-from danish_asr.text import normalizer
+from danish_asr.text.profiles import normalizer
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

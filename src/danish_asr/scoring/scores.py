@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from danish_asr.errors import PredictionsError
-from danish_asr.metrics import ErrorCounts
-from danish_asr.predictions import Prediction
+from danish_asr.scoring.counts import ErrorCounts
 from danish_asr.scoring.estimates import Estimate, estimate_gap, estimate_rates, group_label
+from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.row_filters import RowsUsed
 from danish_asr.scoring.scored_rows import GroupKey, GroupSums, score_rows
 from danish_asr.scoring.settings import Settings

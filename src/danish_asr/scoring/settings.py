@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from danish_asr.errors import ConfigError
-from danish_asr.metrics import Denominator, denominator_named
+from danish_asr.scoring.counts import Denominator, denominator_named
 from danish_asr.scoring.intervals import RESAMPLES
 from danish_asr.scoring.row_filters import row_filter_reason
-from danish_asr.text import PROFILE_VERSIONS, normalizer
+from danish_asr.text.profiles import PROFILE_VERSIONS, normalizer
 
 _RESAMPLES: Final = range(100, 1_000_001)
 
@@ -20,10 +20,10 @@ class Settings:
     """How rows are scored; every score carries all of it.
 
     Attributes:
-        profile: How texts are normalised, see `danish_asr.text`.
+        profile: How texts are normalised, see `danish_asr.text.profiles`.
         remove_fillers: The option of profile ``rye``.
         row_filter: Which rows are scored, see `danish_asr.scoring.row_filters`.
-        denominator: What errors are divided by, see `danish_asr.metrics`.
+        denominator: What errors are divided by, see `danish_asr.scoring.counts`.
         resamples: Bootstrap resamples behind an interval.
         seed: Of the resampling.
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from danish_asr.conversion.claim import claim
+from danish_asr.conversion.convert import convert, finish
 from danish_asr.conversion.work_units import ConvertOptions, WorkPlan, plan_work
-from danish_asr.convert import convert, finish
-from danish_asr.corpora import open_source
 from danish_asr.errors import DatasetError
+from danish_asr.sources import open_source
 from tests.builders import build_source, tree
 
 OPTIONS = ConvertOptions(shard_rows=4)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.conversion.convert import convert
 from danish_asr.conversion.engines import run_on_ray
 from danish_asr.conversion.shard import Job, Record
 from danish_asr.conversion.work_units import ConvertOptions, Unit, plan_work
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
 from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError, SourceError
+from danish_asr.sources import open_source
 from tests.builders import build_source, tree
 
 OPTIONS = ConvertOptions(shard_rows=8)

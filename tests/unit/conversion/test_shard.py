@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.conversion import shard_writer
-from danish_asr.convert import convert
-from danish_asr.corpora import open_source
+from danish_asr.conversion.convert import convert
+from danish_asr.sources import open_source
 from tests.builders import coral_row, tone, write_parquet
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.conversion.work_units import ConvertOptions, find_duplicates, plan_work
-from danish_asr.corpora import open_source
-from danish_asr.corpora.base import SourceFile, Utterance
+from danish_asr.sources import open_source
+from danish_asr.sources.base import SourceFile, Utterance
 from tests.builders import build_source
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.predictions import write_predictions
+from danish_asr.scoring.predictions import write_predictions
 from tests.score_rows import four_rows
 
 

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from danish_asr.errors import PredictionsError
-from danish_asr.predictions import Prediction, write_predictions
 from danish_asr.report import compare_files
+from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from danish_asr.predictions import Prediction, write_predictions
 from danish_asr.report import score_file
 from danish_asr.report.page import PageData, render_page
 from danish_asr.report.training import training_panels
 from danish_asr.report.usage import usage_panels
 from danish_asr.scoring.error_analysis import analyse_errors
+from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import Page, browser_path, chromium
 from tests.score_rows import heard_rows, prediction

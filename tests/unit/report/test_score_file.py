@@ -17,9 +17,9 @@ from rich.console import Console
 
 from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.metrics import Denominator
-from danish_asr.predictions import write_predictions
 from danish_asr.report import score_file
 from danish_asr.schema import partition_dir
+from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction
 

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.predictions import Prediction, write_predictions
 from danish_asr.report.terminal import print_table
+from danish_asr.scoring.predictions import Prediction, write_predictions
 
 
 def write_rows(file: Path, heard: str) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from danish_asr.cluster.trace import Trace
 from danish_asr.errors import RunError
-from danish_asr.launch.trace import Trace
 from danish_asr.report.training import Curve
 from danish_asr.report.usage import usage_panels
 

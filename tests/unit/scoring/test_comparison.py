@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.errors import PredictionsError
-from danish_asr.predictions import Prediction
 from danish_asr.scoring.comparison import compare_predictions, holm
 from danish_asr.scoring.intervals import Interval, NotResolvable
+from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction

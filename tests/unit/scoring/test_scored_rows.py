@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.scored_rows import BANDS, rates, score_rows
-from danish_asr.text import normalize
+from danish_asr.text.profiles import normalize
 from tests.score_rows import four_rows, heard_rows, prediction
 
 

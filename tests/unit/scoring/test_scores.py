@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.metrics import ErrorCounts
-from danish_asr.predictions import Prediction
 from danish_asr.scoring.intervals import Interval, NotResolvable
+from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, heard_rows, prediction

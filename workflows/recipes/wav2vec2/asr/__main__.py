@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .cli import train_main
-from .recipe import AsrRecipe
+from danish_asr.recipe.training import main
 
 if __name__ == "__main__":
-    train_main(AsrRecipe())
+    main()

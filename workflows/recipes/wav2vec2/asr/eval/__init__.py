@@ -1,1 +1,1 @@
-"""The evaluation recipe: every row of a split, once, into ``predictions.jsonl``."""
+"""Entry points of the evaluation recipe under upstream's module names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .recipe import main
+from danish_asr.recipe.evaluation import main
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,202 @@
+"""Weighted mixing: how often an epoch shows each corpus and language.
+
+A partition's weight is ``(corpus share) ** beta_corpus``, normalised over corpora, times ``(share
+in its corpus) ** beta_language``, normalised within the corpus; shares are of training hours, as in
+upstream's ``get_partition_weights_from_betas``. Here a weight is a share of the epoch's *hours*,
+and the epoch is as long as it must be to show every row at least once: the partition that its
+weight favours least is read once, the others more often. Betas of 1 leave everything as it is.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from danish_asr.data.index import Index, Partition
+from danish_asr.data.plan import Rows
+from danish_asr.errors import DatasetError
+from danish_asr.schema import SAMPLE_RATE
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True)
+class MixRow:
+    """One partition's part in an epoch.
+
+    Attributes:
+        rows: Rows that training uses.
+        hours: Duration of these rows.
+        share: Of the epoch's hours; all shares add up to 1.
+        repeats: How often the epoch shows a row, on average; at least 1.
+    """
+
+    partition: Partition
+    rows: int
+    hours: float
+    share: float
+    repeats: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The effective mix of an epoch, one row per partition."""
+
+    rows: tuple[MixRow, ...]
+
+    @property
+    def epoch_hours(self) -> float:
+        """Duration of an epoch, repeats counted."""
+        return math.fsum(row.hours * row.repeats for row in self.rows)
+
+    def lines(self) -> list[str]:
+        """A plain table."""
+        head = f"{'corpus/language':32} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"
+        return [
+            head,
+            *(
+                f"{row.partition!s:32} {row.rows:>10,} {row.hours:>10,.2f} "
+                f"{row.share:>7.1%} {row.repeats:>8.2f}"
+                for row in self.rows
+            ),
+        ]
+
+
+def read_hours(path: Path, index: Index) -> dict[Partition, float]:
+    """Training hours per partition of an index, see :func:`hours_of`."""
+    return hours_of(path, needed=index.partitions, known=index.known_partitions)
+
+
+def hours_of(
+    path: Path, *, needed: Collection[Partition], known: Collection[Partition]
+) -> dict[Partition, float]:
+    """Training hours per partition from a ``language_distribution`` TSV.
+
+    Args:
+        path: The file.
+        needed: The partitions that are trained on.
+        known: All partitions of the dataset.
+
+    Raises:
+        DatasetError: The file is missing or malformed, a partition stands in it twice, a row
+            matches none that is known, or one that is needed has no row.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream, delimiter="\t"))
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error
+    hours: dict[Partition, float] = {}
+    for number, row in enumerate(rows, start=2):
+        partition, value = _parse(row, f"{path}:{number}")
+        if partition in hours:
+            raise DatasetError(
+                f"{path}:{number}: {partition} has a row already; expected one row per corpus and "
+                "language, with training hours only (rows per split would change the weights)"
+            )
+        hours[partition] = value
+    exist = ", ".join(map(str, sorted(known)))
+    if strangers := sorted(set(hours) - set(known)):
+        names = ", ".join(map(str, strangers))
+        raise DatasetError(f"{path}: {names} matches no partition of the dataset; it has: {exist}")
+    if missing := sorted(set(needed) - set(hours)):
+        names = ", ".join(map(str, missing))
+        raise DatasetError(
+            f"{path}: no row for {names}, which would be left out of training; add a row, or leave "
+            "it out on purpose with fragment_streaming.partition_filters"
+        )
+    return hours
+
+
+def natural_hours(index: Index) -> dict[Partition, float]:
+    """Hours per partition as the index has them, where no TSV states them."""
+    samples = np.bincount(index.partition_of, index.lengths, minlength=len(index.partitions))
+    hours = (samples / SAMPLE_RATE / 3600).tolist()
+    return {part: value for part, value in zip(index.partitions, hours, strict=True) if value}
+
+
+def _parse(row: Mapping[str, str | None], where: str) -> tuple[Partition, float]:
+    corpus, language, text = row.get("corpus"), row.get("language"), row.get("hours")
+    if corpus is None or language is None or text is None:
+        raise DatasetError(f"{where}: expected the columns corpus, language and hours")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise DatasetError(f"{where}: hours must be a number above 0, found '{text}'")
+    return Partition(corpus, language), value
+
+
+def weights(
+    hours: Mapping[Partition, float], *, beta_corpus: float, beta_language: float
+) -> dict[Partition, float]:
+    """Share of an epoch's hours per partition; they add up to 1."""
+    by_corpus: dict[str, dict[Partition, float]] = defaultdict(dict)
+    for partition, value in hours.items():
+        by_corpus[partition.corpus][partition] = value
+    corpora = _flattened(
+        {c: math.fsum(part.values()) for c, part in by_corpus.items()}, beta_corpus
+    )
+    return {
+        partition: corpora[corpus] * weight
+        for corpus, part in by_corpus.items()
+        for partition, weight in _flattened(part, beta_language).items()
+    }
+
+
+def _flattened(hours: Mapping[_Key, float], beta: float) -> dict[_Key, float]:
+    total = math.fsum(hours.values())
+    powers = {key: (value / total) ** beta for key, value in hours.items()}
+    norm = math.fsum(powers.values())
+    return {key: value / norm for key, value in powers.items()}
+
+
+def make_mix(index: Index, kept: Rows, shares: Mapping[Partition, float] | None) -> Mix:
+    """The mix over the rows that training uses; without shares every row comes once."""
+    codes = index.partition_of[kept]
+    count = np.bincount(codes, minlength=len(index.partitions))
+    samples = np.bincount(codes, index.lengths[kept], minlength=len(index.partitions))
+    hours = samples / SAMPLE_RATE / 3600
+    present = [code for code in range(len(index.partitions)) if count[code]]
+    wanted = {code: shares[index.partitions[code]] if shares else hours[code] for code in present}
+    least = min(wanted[code] / hours[code] for code in present)
+    repeats = {code: float(wanted[code] / hours[code] / least) for code in present}
+    total = math.fsum(hours[code] * repeats[code] for code in present)
+    return Mix(
+        tuple(
+            MixRow(
+                partition=index.partitions[code],
+                rows=int(count[code]),
+                hours=float(hours[code]),
+                share=float(hours[code] * repeats[code] / total),
+                repeats=repeats[code],
+            )
+            for code in present
+        )
+    )
+
+
+def epoch_entries(index: Index, kept: Rows, mix: Mix, *, seed: int, epoch: int) -> Rows:
+    """The rows of an epoch in ascending order, repeated rows several times.
+
+    A partition with 1.37 repeats shows every row once and 37 % of them, drawn anew in each epoch,
+    a second time.
+    """
+    rng = np.random.default_rng([seed, epoch, 2])
+    times = np.ones(len(kept), np.int64)
+    codes: NDArray[np.int16] = index.partition_of[kept]
+    for row in mix.rows:
+        whole, part = divmod(row.repeats, 1)
+        own = np.flatnonzero(codes == index.partitions.index(row.partition))
+        times[own] = int(whole)
+        times[rng.choice(own, round(part * len(own)), replace=False)] += 1
+    return np.repeat(kept, times)

@@ -1,0 +1,186 @@
+"""Upstream's dataset sections as this reader understands them; no section is ever modified."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
+from omnilingual_asr.datasets.utils.batching import BatchingStrategy
+
+from danish_asr.data.filters import Limits
+from danish_asr.data.plan import BatchRule, Shuffling
+from danish_asr.data.speed import MOST_FACTORS
+from danish_asr.data.waveform import SpecAugment
+from danish_asr.errors import ConfigError
+
+_TASK: Final = "dataset.asr_task_config"
+_STORAGE: Final = "dataset.mixture_parquet_storage_config"
+
+_STORAGE_NO_EFFECT: Final = (
+    "sync_batches",
+    "sync_mode",
+    "pa_cpu_count",
+    "max_workers",
+    "num_prefetch",
+    "parquet_path_name",
+    "sampling_seed",
+    "fragment_streaming.parquet_path",
+    "fragment_streaming.name",
+    "fragment_streaming.weight",
+    "fragment_streaming.split_to_row_groups",
+    "fragment_streaming.seed",
+    "fragment_streaming.fragment_shuffle_window",
+    "fragment_streaming.files_circular_shift",
+    "fragment_streaming.nb_epochs",
+    "fragment_loading.columns",
+    "fragment_loading.rename_columns",
+    "fragment_loading.add_fragment_traces",
+    "fragment_loading.drop_null",
+    "fragment_loading.min_batch_size",
+    "fragment_loading.non_deterministic_read",
+    "fragment_loading.use_threads",
+    "fragment_loading.nb_prefetch",
+    "fragment_loading.num_parallel_fragments",
+    "fragment_loading.cache",
+    "fragment_loading.cache_dir",
+)
+
+NO_EFFECT: Final = (
+    *(f"mixture_parquet_storage_config.{key}" for key in _STORAGE_NO_EFFECT),
+    "manifest_storage_config.sync_batches",
+    "manifest_storage_config.sync_mode",
+    "manifest_storage_config.read_text",
+    "manifest_storage_config.cached_fd_count",
+    "asr_task_config.unified_audio_feature_keys",
+    "asr_task_config.npc",
+    "asr_task_config.num_prefetch",
+    "asr_task_config.seed",
+)
+"""Keys below ``dataset`` that upstream has and that mean nothing to this reader."""
+
+_LEAST: Final = {
+    "batch_size": 1,
+    "num_seqs_multiple_of": 1,
+    "max_num_elements": 1,
+    "max_bucket_size": 1,
+    "max_num_batches": 1,
+    "filter_long_text_threshold": 1,
+    "min_samples_per_char": 0,
+    "example_shuffle_window": 0,
+    "batch_shuffle_window": 0,
+    "spec_aug_freq_mask_param": 0,
+    "spec_aug_time_mask_param": 0,
+}
+
+
+def check_settings(
+    task: AsrTaskConfig,
+    storage: MixtureParquetStorageConfig | None,
+    *,
+    training: bool,
+    speed_factors: Sequence[float] = (),
+) -> None:
+    """Refuse what cannot be obeyed, all faults at once.
+
+    Raises:
+        ConfigError: At least one setting is impossible.
+    """
+    faults = _task_faults(task, training=training) + _speed_faults(speed_factors)
+    if storage is not None:
+        faults += _storage_faults(storage)
+    if faults:
+        raise ConfigError(faults)
+
+
+def _task_faults(task: AsrTaskConfig, *, training: bool) -> list[str]:
+    faults = [
+        f"{_TASK}.{name}: expected {least} or more, found {value}"
+        for name, least in _LEAST.items()
+        if (value := getattr(task, name)) is not None and value < least
+    ]
+    if task.use_fbank:
+        faults.append(f"{_TASK}.use_fbank: expected false (the models hear waveforms), found true")
+    if task.spec_aug_p is not None and not 0 <= task.spec_aug_p <= 1:
+        faults.append(f"{_TASK}.spec_aug_p: expected 0 to 1, found {task.spec_aug_p}")
+    if training and task.min_audio_len > task.max_audio_len:
+        faults.append(
+            f"{_TASK}.min_audio_len: expected at most max_audio_len ({task.max_audio_len}), "
+            f"found {task.min_audio_len}"
+        )
+    if task.no_padding and task.batching_strategy is BatchingStrategy.STATIC:
+        faults.append(f"{_TASK}.no_padding: expected false with batching_strategy STATIC")
+    return faults
+
+
+def _speed_faults(factors: Sequence[float]) -> list[str]:
+    key = "dataset.speed_factors"
+    faults = [
+        f"{key}: expected factors from 0.5 to 2, found {factor}"
+        for factor in factors
+        if not 0.5 <= factor <= 2
+    ]
+    if len(set(factors)) < len(factors):
+        faults.append(f"{key}: expected each factor once, found {list(factors)}")
+    if len(factors) > MOST_FACTORS:
+        faults.append(f"{key}: expected at most {MOST_FACTORS} factors, found {len(factors)}")
+    return faults
+
+
+def _storage_faults(storage: MixtureParquetStorageConfig) -> list[str]:
+    streaming = f"{_STORAGE}.fragment_streaming"
+    limit = storage.fragment_streaming.limit
+    faults = [
+        f"{streaming}.limit.{name}: expected none (asr_task_config.max_num_batches shortens an "
+        f"epoch), found {value}"
+        for name, value in (vars(limit) if limit is not None else {}).items()
+        if value is not None
+    ]
+    faults += [
+        f"{_STORAGE}.{name}: expected 0 (all alike) to 1 (as much of each as there is), "
+        f"found {beta}"
+        for name in ("beta_corpus", "beta_language")
+        if (beta := getattr(storage, name)) is not None and not 0 <= beta <= 1
+    ]
+    if storage.fragment_streaming.filesystem is not None:
+        faults.append(f"{streaming}.filesystem: expected none (datasets are read from local paths)")
+    return faults
+
+
+def batch_rule(task: AsrTaskConfig) -> BatchRule:
+    """How large a batch may be."""
+    if task.batching_strategy is BatchingStrategy.STATIC:
+        return BatchRule(max_elements=None, max_rows=task.batch_size)
+    return BatchRule(
+        max_elements=task.max_num_elements,
+        max_rows=task.max_bucket_size,
+        multiple_of=task.num_seqs_multiple_of,
+    )
+
+
+def shuffling(task: AsrTaskConfig) -> Shuffling:
+    """The windows of the two shuffles."""
+    return Shuffling(task.example_shuffle_window, task.batch_shuffle_window)
+
+
+def limits(task: AsrTaskConfig) -> Limits:
+    """The filters' settings."""
+    return Limits(
+        min_audio_len=task.min_audio_len,
+        max_audio_len=task.max_audio_len,
+        min_samples_per_char=task.min_samples_per_char,
+        filter_long_text_threshold=task.filter_long_text_threshold,
+        remove_unknown=task.remove_unknown,
+    )
+
+
+def augmentation(task: AsrTaskConfig) -> SpecAugment | None:
+    """SpecAugment, if it has a probability."""
+    if not task.spec_aug_p:
+        return None
+    return SpecAugment(
+        probability=task.spec_aug_p,
+        max_frequency=task.spec_aug_freq_mask_param,
+        max_time=task.spec_aug_time_mask_param,
+    )

@@ -1,0 +1,1 @@
+"""Decoders: from a model's log-probabilities to text."""

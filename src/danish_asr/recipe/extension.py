@@ -1,0 +1,94 @@
+"""What this package adds to every program that uses fairseq2: cards, a small model, LSF.
+
+Built datasets and finished runs describe themselves in asset cards. They are found in
+``data/parquet/cards`` below the working directory and in the directories that
+``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``). Nothing is ever written into an
+installed package.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from fairseq2.composition.assets import register_file_assets
+from fairseq2.models.transformer import TransformerNormOrder
+from fairseq2.models.wav2vec2 import Wav2Vec2EncoderConfig
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.runtime.config_registry import ConfigRegistrar
+from fairseq2.runtime.dependency import DependencyContainer
+
+from danish_asr.cluster.lsf import register_lsf
+from danish_asr.local_paths import read_any_local_path
+from danish_asr.schema import CARDS_DIR
+
+ASSETS_VARIABLE: Final = "DANISH_ASR_ASSETS"
+DEFAULT_CARDS: Final = Path("data", "parquet", CARDS_DIR)
+
+
+def register(container: DependencyContainer) -> None:
+    """Register card directories, the ``tiny`` architecture and the cluster LSF with fairseq2."""
+    for directory in card_directories():
+        register_file_assets(container, directory, not_exist_ok=True)
+
+    architecture = ConfigRegistrar(container, Wav2Vec2AsrConfig)
+    architecture("tiny")(tiny)
+
+    register_lsf(container)
+    read_any_local_path()
+
+
+def card_directories() -> list[Path]:
+    """Return the directories that are searched for cards, each once."""
+    named = os.environ.get(ASSETS_VARIABLE, "").split(os.pathsep)
+    return searched_once([DEFAULT_CARDS, *(Path(name) for name in named if name)])
+
+
+def searched_once(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
+    """Leave out what another of the paths, or of those already searched, holds as well.
+
+    fairseq2 searches directories to their ground, and refuses an asset that it meets twice.
+    """
+    places = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
+    return [
+        place
+        for place in places
+        if not any(place.is_relative_to(other) for other in searched)
+        and not any(place.is_relative_to(other) for other in places if other != place)
+    ]
+
+
+def tiny() -> Wav2Vec2AsrConfig:
+    """A wav2vec2 CTC model that learns a small vocabulary on two CPU cores in minutes.
+
+    320 samples a frame as in omniASR's models, with a feature extractor of five layers in place of
+    seven, which halves the work at the highest rates.
+    """
+    return Wav2Vec2AsrConfig(
+        encoder_config=Wav2Vec2EncoderConfig(
+            model_dim=144,
+            feature_dim=128,
+            feature_extractor_layer_descs=[
+                (64, 10, 5),
+                (64, 8, 4),
+                (96, 8, 4),
+                (128, 4, 2),
+                (128, 4, 2),
+            ],
+            feature_extractor_bias=True,
+            feature_extractor_layer_norm_convs=True,
+            feature_grad_scale=1.0,
+            pos_conv_kernel_size=31,
+            num_pos_conv_groups=16,
+            num_encoder_layers=3,
+            num_encoder_attn_heads=4,
+            ffn_inner_dim=576,
+            dropout_p=0.05,
+            attn_dropout_p=0.0,
+            layer_drop_p=0.0,
+            norm_order=TransformerNormOrder.PRE,
+        ),
+        use_masking=False,
+    )

@@ -1,0 +1,285 @@
+"""The readers of a run: one over the training split, one over all validation splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Self, cast, final
+
+import numpy as np
+import torch
+from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.gang import Gangs
+from fairseq2.logging import log
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.recipe.base import RecipeContext
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from danish_asr.data.dataset import AsrDataset, Index, UnknownSymbols, count_unknown
+from danish_asr.data.frames import FrameCount, frame_count
+from danish_asr.data.reader import PlannedReader
+from danish_asr.errors import ConfigError
+from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.sections import names_of_splits
+
+_GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
+
+
+def model_frames(context: RecipeContext) -> FrameCount:
+    """Frames that the run's model makes of a number of samples."""
+    model = cast(Wav2Vec2AsrConfig, context.model.config)
+    layers = model.encoder_config.feature_extractor_layer_descs
+    return frame_count([(kernel, stride) for _, kernel, stride in layers])
+
+
+def training_index(context: RecipeContext, config: AsrConfig) -> Index:
+    """Index the training split, and look at what needs no model: its lengths and its text."""
+    split = cast(str, config.dataset.train_split)
+    index = context.default_dataset.as_(AsrDataset).read_index(split, config.dataset.storage_config)
+    if config.dataset.train_subset is not None:
+        index = index.take(stratified(index, config.dataset.train_subset, nested=True))
+    check_lengths(index, config)
+    check_symbols(
+        count_unknown(index, context.default_tokenizer, config.dataset.text_profile), config
+    )
+    return index
+
+
+def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> PlannedReader:
+    """Read the training split, filtered, mixed, shuffled and augmented, and say what it gives."""
+    reader = _reader(
+        context,
+        config,
+        index.name,
+        training=True,
+        num_accumulate=config.trainer.grad_accumulation.num_batches,
+        index=index,
+    )
+    if reader.account is not None:
+        log.info("Training data\n{}", "\n".join(reader.account.lines()))
+    if reader.mix is not None:
+        log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
+    log.info("Steps per epoch: {} | Padding: {:.1%}", reader.steps_per_epoch, reader.padding)
+    return reader
+
+
+def validation_reader(context: RecipeContext, config: AsrConfig) -> SplitsReader:
+    """Open the validation splits: every row, as it is."""
+    return splits_reader(
+        context, config, config.dataset.valid_split or "", subset=config.dataset.valid_subset
+    )
+
+
+def splits_reader(
+    context: RecipeContext, config: AsrConfig, splits: str, *, subset: int | None = None
+) -> SplitsReader:
+    """Open one or more splits, separated by commas, for validation or evaluation.
+
+    Args:
+        context: The run.
+        config: Its configuration.
+        splits: The names.
+        subset: Rows to read of each split; None: all.
+
+    Raises:
+        DatasetError: A split does not exist; the message names those that do.
+    """
+    names = names_of_splits(splits)
+    dataset = context.default_dataset.as_(AsrDataset)
+    indices = [dataset.read_index(name, config.dataset.storage_config) for name in names]
+    if subset is not None:
+        indices = [index.take(stratified(index, subset)) for index in indices]
+    return SplitsReader(
+        [
+            _reader(context, config, name, training=False, num_accumulate=1, index=index)
+            for name, index in zip(names, indices, strict=True)
+        ],
+        rows={name: len(index) for name, index in zip(names, indices, strict=True)},
+        dialects=sorted({dialect for index in indices for dialect in index.dialects()[1]}),
+    )
+
+
+def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.int64]:
+    """Choose about ``size`` rows with the dialects in their shares, at least one of each.
+
+    The rows of a dialect are taken at even distances, so that every validation of every run sees
+    the same ones. All rows are chosen if there are no more than ``size``.
+
+    Args:
+        index: The split.
+        size: Rows to choose.
+        nested: Choose rows that a larger size chooses too; their distances are less even.
+    """
+    if size >= len(index):
+        return np.arange(len(index))
+    codes, _ = index.dialects()
+    chosen = []
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
+        count = max(round(len(rows) * size / len(index)), 1)
+        if nested:
+            # Multiples of the golden ratio, modulo 1, are spread evenly however many there are.
+            place = np.argsort(np.arange(len(rows)) * _GOLDEN_RATIO % 1, kind="stable")[:count]
+        else:
+            place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+        chosen.append(rows[place])
+    return np.sort(np.concatenate(chosen))
+
+
+def check_lengths(index: Index, config: AsrConfig) -> None:
+    """Refuse lengths that no training utterance has; the other filters need the model's frames."""
+    task = config.dataset.asr_task_config
+    shortest, longest = int(index.lengths.min()), int(index.lengths.max())
+    fits = (index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)
+    if not fits.any():
+        fault = (
+            "dataset.asr_task_config: expected a training utterance from min_audio_len "
+            f"({task.min_audio_len}) to max_audio_len ({task.max_audio_len}); split "
+            f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
+        )
+        raise ConfigError([fault])
+
+
+def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
+    """Refuse, or name, what the tokenizer cannot write."""
+    if not unknown.unknown:
+        return
+    limit = config.dataset.max_unknown_share
+    worst = " ".join(f"{symbol!r}" for symbol, _ in unknown.symbols[:20])
+    found = (
+        f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
+        f"'{config.tokenizer.name}': {worst}"
+    )
+    if unknown.share > limit:
+        fault = (
+            f"dataset.max_unknown_share is {limit:.2%}, but {found}. A profile that leaves these "
+            "out (dataset.text_profile=coral) or another tokenizer mends that"
+        )
+        raise ConfigError([fault])
+    log.warning("{}", found)
+
+
+def _reader(
+    context: RecipeContext,
+    config: AsrConfig,
+    split: str,
+    *,
+    training: bool,
+    num_accumulate: int,
+    index: Index,
+) -> PlannedReader:
+    section = config.dataset
+    task = section.asr_task_config
+    if not training and section.valid_max_num_elements is not None:
+        task = replace(task, max_num_elements=section.valid_max_num_elements)
+    return context.default_dataset.as_(AsrDataset).create_reader(
+        split,
+        tokenizer=context.default_tokenizer,
+        gangs=context.gangs,
+        dtype=waveform_dtype(context.gangs, config),
+        num_accumulate=num_accumulate,
+        storage_config=section.storage_config,
+        task_config=task,
+        training=training,
+        seed=config.common.seed,
+        text_profile=section.text_profile,
+        speed_factors=section.speed_factors,
+        num_frames=model_frames(context),
+        index=index,
+    )
+
+
+def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
+    """Full precision, unless parameters are sharded in half precision and take nothing else.
+
+    Autocast halves the precision inside the model; the waveform then comes whole.
+    """
+    trainer = config.trainer
+    trains = not isinstance(config, AsrEvalConfig)
+    sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
+    if trains and sharded and trainer.mixed_precision.mode == "static":
+        return trainer.mixed_precision.dtype
+    return config.model.dtype
+
+
+class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, no error
+    """Validation is broken off: the run was asked to stop, or has no time left."""
+
+
+@final
+class SplitsReader(DataReader[Seq2SeqBatch]):
+    """Reads several splits one after the other, so that one score covers all of their rows.
+
+    fairseq2 adds up the scores of its validation units; two splits would count double. Each batch's
+    ``example`` says under ``split`` which split, by the name it was asked for, its rows belong to.
+
+    Args:
+        readers: One reader per split, in the order of ``rows``.
+        rows: The number of rows of each split, by name.
+        dialects: The dialects that occur in them.
+
+    Attributes:
+        interrupted: Asked before each batch; if it says yes, :class:`ValidationInterrupted` is
+            raised in place of the batch. The same answer on every rank.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[DataReader[Seq2SeqBatch]],
+        *,
+        rows: Mapping[str, int],
+        dialects: Sequence[str],
+    ) -> None:
+        self._readers = list(readers)
+        self.rows = dict(rows)
+        self.splits = list(rows)
+        self.dialects = list(dialects)
+        self.interrupted: Callable[[], bool] = lambda: False
+        self._position = 0
+
+    @override
+    def __iter__(self) -> Self:
+        return self
+
+    @override
+    def __next__(self) -> list[Seq2SeqBatch]:
+        if self.interrupted():
+            self.reset()
+            raise ValidationInterrupted
+        while self._position < len(self._readers):
+            try:
+                batches = next(self._readers[self._position])
+            except StopIteration:
+                self._position += 1
+                continue
+            for batch in batches:
+                example = cast(dict[str, Any], batch.example)
+                example["split"] = [self.splits[self._position]] * batch.num_examples
+            return batches
+        raise StopIteration
+
+    @override
+    def reset(self) -> None:
+        for reader in self._readers:
+            reader.reset()
+        self._position = 0
+
+    @override
+    def state_dict(self) -> dict[str, object]:
+        return {
+            "position": self._position,
+            "readers": [reader.state_dict() for reader in self._readers],
+        }
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
+        self._position = cast(int, state_dict["position"])
+        states = cast(list[dict[str, object]], state_dict["readers"])
+        for reader, state in zip(self._readers, states, strict=True):
+            reader.load_state_dict(state)
+
+    @property
+    @override
+    def num_accumulate(self) -> int:
+        return 1

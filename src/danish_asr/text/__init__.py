@@ -1,0 +1,1 @@
+"""Text normalisation: profiles, numerals and number words."""

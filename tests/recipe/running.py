@@ -1,0 +1,120 @@
+"""Runs the recipes on a small dataset: in this process, or in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from danish_asr.recipe.cli import train_main
+from danish_asr.recipe.evaluation import main as eval_main
+from danish_asr.recipe.training import AsrRecipe
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "configs" / "demo.yaml"
+RECIPE = "workflows.recipes.wav2vec2.asr"
+
+
+def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> list[str]:
+    """The command line for a model that is small enough for a test."""
+    return [
+        str(run),
+        *("--config-file", str(config)),
+        *("--config", f"common.assets.extra_paths=[{dataset}/cards]", "dataset.name=tiny"),
+        "model.config_overrides={encoder_config: {num_encoder_layers: 1, model_dim: 32}}",
+        "common.torch.num_threads=1",
+        *("regime.num_steps=4", "regime.validate_every_n_steps=2"),
+        *("regime.checkpoint_every_n_steps=2", "regime.publish_metrics_every_n_steps=1"),
+        *overrides,
+    ]
+
+
+def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
+    """Train in this process; returns the exit status."""
+    try:
+        train_main(AsrRecipe(), arguments(run, dataset, *overrides, config=config))
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    return 0
+
+
+def evaluate(
+    monkeypatch: pytest.MonkeyPatch,
+    run: Path,
+    dataset: Path,
+    *overrides: str,
+    config: Path = CONFIG,
+) -> int:
+    """Evaluate in this process; returns the exit status."""
+    monkeypatch.setattr(sys, "argv", ["eval", *arguments(run, dataset, *overrides, config=config)])
+    try:
+        eval_main()
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    return 0
+
+
+def start(module: str, args: Sequence[str], *, processes: int = 1) -> subprocess.Popen[str]:
+    """Start a recipe in processes of its own; more than one talk over gloo."""
+    launcher = ["-m", module]
+    if processes > 1:
+        launcher = [
+            *("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)),
+            *("-m", module),
+        ]
+    return subprocess.Popen(
+        [sys.executable, *launcher, *args],
+        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # Nobody reads while a test waits for something else.
+        pipesize=1 << 20,
+    )
+
+
+def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
+    """The rows of a metrics file; none if there is no such file."""
+    file = run / "metrics" / f"{kind}.jsonl"
+    lines = file.read_text().splitlines() if file.is_file() else []
+    return [json.loads(line) for line in lines]
+
+
+def losses(run: Path) -> list[float]:
+    """The training loss of each step."""
+    return [row["CTC Loss"] for row in metrics(run, "train")]
+
+
+def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
+    """The weights that a run saved at a step."""
+    file = run / "checkpoints" / f"step_{step}" / "model" / "pp_00" / "tp_00" / "sdp_00.pt"
+    state: dict[str, torch.Tensor] = torch.load(file, weights_only=True)
+    return state
+
+
+def optimizer_state(run: Path, step: int) -> dict[int, dict[str, Any]]:
+    """What the optimizer of a run's first process saved, by the number of the parameter."""
+    file = run / "checkpoints" / f"step_{step}" / "optimizer" / "pp_00" / "tp_00" / "sdp_00.pt"
+    state: dict[int, dict[str, Any]] = torch.load(file, weights_only=False)["state"]
+    return state
+
+
+def wait_for(
+    happened: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 300
+) -> None:
+    """Wait until something has happened in a run."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if process.poll() is not None:
+            raise AssertionError(process.communicate()[0])
+        assert time.monotonic() < deadline, "the run did not get there in time"
+        time.sleep(0.02)

@@ -1,0 +1,126 @@
+"""What a finished run gives to others: a model under a name, and a record of where it was made."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+from danish_asr.conversion.char_tokenizer import build_char_tokenizer
+from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.recipe.loading import read_yaml
+from danish_asr.scoring.predictions import read_predictions
+from tests.recipe.running import evaluate, train, weights
+
+PIPELINE = """
+import sys
+from danish_asr import native
+import torch
+from omnilingual_asr.models.inference.pipeline import ASRInferencePipeline
+pipeline = ASRInferencePipeline(sys.argv[1], device="cpu", dtype=torch.float32)
+print(pipeline.transcribe(sys.argv[2:], batch_size=1))
+"""
+
+
+def test_a_later_run_starts_from_the_finished_model_by_name(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, names: checkpoints of a run have neither a tokenizer nor a name."""
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
+    run = tmp_path / "run"
+    named = ["model={name: finished}", "regime.num_steps=2", "trainer.freeze_encoder_for_n_steps=2"]
+    assert train(run, dataset, *named) == 0
+    card = read_yaml(finished_run / "cards" / "finished.yaml")
+    step = int(Path(card["checkpoint"]).parent.name.removeprefix("step_"))
+    before, after = weights(finished_run, step), weights(run, 2)
+    encoder = "encoder.layers.0.ffn.inner_proj.weight"
+    assert torch.equal(before[encoder], after[encoder])
+    assert not torch.equal(before["final_proj.weight"], after["final_proj.weight"])
+    assert read_yaml(run / "config.yaml")["tokenizer"]["name"] == "finished"
+
+
+def test_a_finished_runs_directory_is_a_model_path(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
+    run = tmp_path / "run"
+    own = [f"model={{path: {finished_run}}}", "regime.num_steps=2"]
+    assert train(run, dataset, *own) == 0
+    assert (
+        weights(run, 2)["final_proj.weight"].shape
+        == weights(finished_run, 2)["final_proj.weight"].shape
+    )
+
+
+def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, names: nothing upstream holds a tokenizer's symbols against the model's head."""
+    file = tmp_path / "other.model"
+    file.write_bytes(build_char_tokenizer("abc"))
+    other = [f"tokenizer.path={file}", "tokenizer.family=char_tokenizer"]
+    own = [f"model={{path: {finished_run}}}", *other]
+    assert train(tmp_path / "run", dataset, *own) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"tokenizer has \d+ symbols, but the head of 'finished' has \d+", error)
+
+
+def test_an_unfinished_runs_directory_is_no_model_path(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(finished_run / "checkpoints", unfinished / "checkpoints")
+    assert train(tmp_path / "run", dataset, f"model={{path: {unfinished}}}") == 2
+    assert "holds a run that is not finished" in capsys.readouterr().err
+
+
+def test_omnilinguals_own_pipeline_hears_what_the_evaluation_heard(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert evaluate(monkeypatch, finished_run, dataset) == 0
+    file = finished_run / "eval" / "best" / "test" / "predictions.jsonl"
+    heard = {p.id: p.hypothesis for p in read_predictions(file)}
+    index = DanishAsrDataset(dataset).read_index("test")
+    (identifier,) = index.ids.values([0])
+    audio = tmp_path / "speech.flac"
+    audio.write_bytes(bytes(index.audio.read(0)))
+    assert soundfile.info(audio).samplerate == 16_000
+    result = subprocess.run(
+        [sys.executable, "-c", PIPELINE, "finished", str(audio)],
+        env={**os.environ, "DANISH_ASR_ASSETS": str(finished_run / "cards")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == repr([heard[identifier]])
+
+
+def test_a_runs_own_configuration_continues_and_evaluates_it(
+    tmp_path: Path,
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    own = run / "config.yaml"
+    assert train(run, dataset, config=own) == 0
+    assert evaluate(monkeypatch, run, dataset, config=own) == 0
+    assert (run / "eval" / "best" / "test" / "predictions.jsonl").is_file()
+    assert "no effect here" not in capsys.readouterr().err
+
+
+def test_a_run_records_where_it_was_made(finished_run: Path) -> None:
+    (start,) = json.loads((finished_run / "environment.json").read_text())
+    assert start["packages"]["torch"].startswith("2.8.0")
+    assert set(start) >= {"danish_asr", "command", "python", "platform", "gpus", "git"}

@@ -1,0 +1,122 @@
+"""The checks of a run's numbers, and what ends a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+from fairseq2.device import CPU
+from fairseq2.gang import FakeGang, create_parallel_gangs
+from fairseq2.recipe.config import RegimeSection
+from torch import nn
+
+from danish_asr.data.targets import UnknownSymbols
+from danish_asr.errors import ConfigError, RunError
+from danish_asr.recipe.checkpoints import check_free_space
+from danish_asr.recipe.checks import (
+    little_memory_left,
+    loss_above_chance,
+    waiting_for_data,
+)
+from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.early_stopping import PatienceStopper
+from danish_asr.recipe.readers import check_symbols, waveform_dtype
+from danish_asr.recipe.sections import AsrDatasetSection, AsrTokenizerSection
+
+
+def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:
+    """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
+    assert loss_above_chance(math.log(32), 32, step=1) is None
+    warning = loss_above_chance(500.0, 32, step=1)
+    assert warning is not None
+    assert "500.00 per frame; chance is ln(32) = 3.47" in warning
+
+
+def test_waiting_for_data_is_told_with_its_share() -> None:
+    assert waiting_for_data(1.0, 9.0, threads=4) is None
+    assert waiting_for_data(0.0, 0.0, threads=4) is None
+    warning = waiting_for_data(8.0, 2.0, threads=4) or ""
+    assert warning.startswith("80% of the time waits for data, which 4 threads decode")
+    assert "raise the job's number of cores (LSF: #BSUB -n)" in warning
+
+
+def test_memory_is_told_when_little_is_left() -> None:
+    assert little_memory_left({}) is None
+    assert little_memory_left({"peak_reserved_mem_ratio": 0.5}) is None
+    assert "98% of the GPU's memory" in (
+        little_memory_left({"peak_reserved_mem_ratio": 0.98}) or ""
+    )
+
+
+def stops_at(patience: int, history: list[float], scores: list[float]) -> int | None:
+    stopper = PatienceStopper(patience, history)
+    return next((i for i, s in enumerate(scores) if stopper.should_stop(i, s)), None)
+
+
+def test_patience_ends_after_so_many_validations_without_a_new_best() -> None:
+    assert stops_at(2, [], [-50.0, -40.0, -41.0, -40.0, -39.0]) == 3
+    assert stops_at(2, [], [-50.0, -51.0, -49.0, -50.0, -48.0]) is None
+
+
+def test_patience_does_not_begin_anew_when_a_run_continues() -> None:
+    """TRAPS, training: upstream's early stopper is an interface with a no-op."""
+    assert stops_at(2, [-40.0, -41.0], [-42.0]) == 0
+
+
+def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
+    """TRAPS, training: a full quota ends a run without a word, hours after it began."""
+    huge = nn.Linear(10**6, 10**7, device="meta")
+    regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
+    with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
+        check_free_space(tmp_path, huge, regime, state_bytes=8)
+    check_free_space(tmp_path, nn.Linear(2, 2), regime, state_bytes=8)
+
+
+def test_a_run_that_continues_needs_no_room_for_what_it_has(tmp_path: Path) -> None:
+    huge = nn.Linear(10**6, 10**7, device="meta")
+    regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
+    for step in (1, 2, 3):
+        (tmp_path / "checkpoints" / f"step_{step}").mkdir(parents=True)
+    with pytest.raises(RunError, match="1 more checkpoint"):
+        check_free_space(tmp_path, huge, regime, state_bytes=8)
+
+
+def config(limit: float) -> AsrConfig:
+    return AsrConfig(
+        dataset=AsrDatasetSection(name="d", max_unknown_share=limit),
+        tokenizer=AsrTokenizerSection(name="t"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "processes", "mode", "expected"),
+    [
+        ("ddp", 2, "static", torch.float32),
+        ("fsdp", 1, "static", torch.float32),
+        ("fsdp", 2, "auto", torch.float32),
+        ("fsdp", 2, "static", torch.bfloat16),
+    ],
+)
+def test_waveforms_come_in_full_precision_unless_parameters_take_nothing_else(
+    parallelism: Literal["ddp", "fsdp"],
+    processes: int,
+    mode: Literal["static", "auto"],
+    expected: torch.dtype,
+) -> None:
+    """TRAPS, training: upstream casts waveforms to bfloat16, which leaves 8 bits of a sample."""
+    config = AsrConfig()
+    config.trainer.data_parallelism = parallelism
+    config.trainer.mixed_precision.mode = mode
+    gangs = create_parallel_gangs(FakeGang(CPU, size=processes))
+    assert waveform_dtype(gangs, config) is expected
+
+
+def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
+    """TRAPS, names: v1 maps capitals to UNK; nothing checks agreement."""
+    unknown = UnknownSymbols(characters=100, unknown=5, symbols=(("Æ", 3), ("1", 2)))
+    with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
+        check_symbols(unknown, config(0.04))
+    check_symbols(unknown, config(0.05))

@@ -1,0 +1,134 @@
+"""What upstream's users bring along: their files, their storage, and the loss they know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.device import CPU
+from fairseq2.metrics import MetricBag
+from fairseq2.metrics.aggregation import Mean
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
+
+from danish_asr.errors import RunFailedError
+from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.extension import tiny
+from tests.recipe.running import metrics, train
+
+
+class Model:
+    """The part of fairseq2's RecipeModel that the criterion asks for."""
+
+    def __init__(self, config: Wav2Vec2AsrConfig) -> None:
+        torch.manual_seed(0)
+        self.module = create_wav2vec2_asr_model(config).eval()
+
+
+def batch(scale: float = 1.0) -> Seq2SeqBatch:
+    torch.manual_seed(1)
+    return Seq2SeqBatch(
+        scale * torch.randn(2, 16_000),
+        [16_000, 12_000],
+        torch.randint(4, 32, (2, 9)),
+        [9, 5],
+        example={"id": ["one", "two"]},
+    )
+
+
+def bag_of(criterion: CtcCriterion) -> MetricBag:
+    bag = MetricBag(CPU)
+    criterion.prepare_metric_bag(bag)
+    return bag
+
+
+def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
+    model = Model(tiny())
+    criterion = CtcCriterion(model)  # type: ignore[arg-type]
+    given = batch()
+    own = model.module(*given.as_source_input(), *given.as_target_input())
+    bag = bag_of(criterion)
+    assert torch.equal(criterion(given, bag), own)
+    bits_per_utterance = own.item() / 2 / np.log(2)
+    assert bag.get("ctc_loss", Mean).compute().item() == pytest.approx(bits_per_utterance)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_utterances() -> None:
+    criterion = CtcCriterion(Model(tiny()))  # type: ignore[arg-type]
+    with pytest.raises(RunFailedError, match=r"no finite number.*one, two"):
+        criterion(batch(scale=float("nan")), bag_of(criterion))
+
+
+def notes(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    start = "note: no effect here: "
+    lines = capsys.readouterr().err.splitlines()
+    return [line.removeprefix(start) for line in lines if line.startswith(start)]
+
+
+def test_manifests_train_too(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audio = tmp_path / "audio"
+    audio.mkdir()
+    for split in ("train", "dev"):
+        lines = []
+        for number in range(8):
+            seconds = 1 + number / 8
+            waveform = np.sin(np.arange(int(16_000 * seconds)) / (10 + number))
+            soundfile.write(audio / f"{split}{number}.flac", 0.1 * waveform, 16_000)
+            lines.append(f"{split}{number}.flac\t{len(waveform)}")
+        (tmp_path / f"{split}.tsv").write_text("\n".join([str(audio), *lines]) + "\n")
+        (tmp_path / f"{split}.wrd").write_text("det er en god dag\n" * 8)
+    cards = tmp_path / "cards"
+    cards.mkdir()
+    (cards / "spoken.yaml").write_text(
+        "name: spoken\ndataset_family: manifest_asr_dataset\n"
+        f"dataset_config: {{data: {tmp_path}}}\n"
+    )
+    status = train(
+        tmp_path / "run",
+        dataset,
+        f"common.assets.extra_paths=[{dataset}/cards, {cards}]",
+        "dataset.name=spoken",
+        "dataset.storage_mode=MANIFEST",
+        "dataset.manifest_storage_config={read_text: true, cached_fd_count: 10}",
+        "tokenizer.name=tiny_char",
+        "regime.num_steps=2",
+    )
+    assert status == 0
+    assert [row["Step"] for row in metrics(tmp_path / "run", "train")] == [1, 2]
+    (note,) = notes(capsys)
+    assert "dataset.manifest_storage_config.cached_fd_count" in note
+
+
+def test_keys_that_mean_nothing_here_are_named_once(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = "dataset.mixture_parquet_storage_config.fragment_loading.cache"
+    threads = "dataset.asr_task_config.npc"
+    overrides = ["dataset.train_split=none", f"{cache}=false", f"{threads}=3"]
+    assert train(tmp_path / "run", dataset, *overrides) == 2
+    (note,) = notes(capsys)
+    assert set(note.split(", ")) == {cache, threads}
+
+
+@pytest.mark.parametrize("task", [1, 2])
+def test_of_the_processes_that_blaunch_starts_the_first_names_them(
+    task: int,
+    tmp_path: Path,
+    dataset: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    job = {"LSB_JOBID": "7", "LSB_HOSTS": "n-1 n-2", "LSF_PM_TASKID": str(task)}
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    overrides = ["dataset.train_split=none", "dataset.asr_task_config.npc=3"]
+    assert train(tmp_path / "run", dataset, *overrides) == 2
+    assert len(notes(capsys)) == (task == 1)

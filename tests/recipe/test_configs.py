@@ -1,0 +1,100 @@
+"""The configurations that are shipped: what they resolve to, and that they say nothing idle."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.loading import (
+    defaults,
+    flatten,
+    merge,
+    read_yaml,
+    structure,
+    unstructure,
+)
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+GOLDEN = ROOT / "tests" / "golden" / "configs"
+
+BASE = "ctc-finetune-danish"
+STACKS = {
+    "demo": ["demo"],
+    BASE: [BASE],
+    "a100": [BASE, "a100"],
+    "two-a100": [BASE, "a100", "two-a100"],
+    "v2": [BASE, "v2"],
+    "1b": [BASE, "a100", "1b"],
+    "from-encoder": [BASE, "from-encoder"],
+}
+"""Each configuration with those below it, as its first line says."""
+
+
+def test_every_configuration_is_in_the_table() -> None:
+    assert {file.stem for file in CONFIGS.glob("*.yaml")} == set(STACKS)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_a_configuration_resolves_to_its_golden_file(name: str) -> None:
+    """Write the files anew with UPDATE_GOLDEN=1, and read the difference."""
+    tree = merge(*(read_yaml(CONFIGS / f"{part}.yaml") for part in STACKS[name]))
+    resolved = unstructure(structure(AsrConfig, tree, where=name))
+    text = "".join(f"{key}: {value}\n" for key, value in flatten(resolved))
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_a_configuration_holds_only_what_differs(name: str) -> None:
+    *below, own = (read_yaml(CONFIGS / f"{part}.yaml") for part in STACKS[name])
+    before = dict(flatten(merge(defaults(AsrConfig), *below)))
+    assert not {key: value for key, value in flatten(own) if before.get(key, "") == value}
+
+
+def test_the_owners_configuration_is_met_to_the_letter() -> None:
+    """The values of the guide on the CTC recipe."""
+    resolved = dict(
+        flatten(unstructure(structure(AsrConfig, read_yaml(CONFIGS / f"{BASE}.yaml"), where=BASE)))
+    )
+    storage = "dataset.mixture_parquet_storage_config"
+    task = "dataset.asr_task_config"
+    guide = {
+        "model.name": "omniASR_CTC_300M",
+        "dataset.name": "coral_v2_danish",
+        "dataset.train_split": "train",
+        "dataset.valid_split": "dev",
+        "dataset.storage_mode": "MIXTURE_PARQUET",
+        "dataset.task_mode": "ASR",
+        f"{storage}.dataset_summary_path": "data/parquet/language_distribution_0.tsv",
+        f"{storage}.beta_corpus": 0.5,
+        f"{storage}.beta_language": 0.5,
+        f"{storage}.fragment_loading.cache": True,
+        f"{task}.min_audio_len": 32_000,
+        f"{task}.max_audio_len": 480_000,
+        f"{task}.max_num_elements": 3_840_000,
+        f"{task}.batch_shuffle_window": 1,
+        f"{task}.normalize_audio": True,
+        f"{task}.example_shuffle_window": 1,
+        "optimizer.config.lr": 1e-05,
+        "trainer.freeze_encoder_for_n_steps": 0,
+        "trainer.mixed_precision.dtype": "bfloat16",
+        "trainer.grad_accumulation.num_batches": 8,
+        "regime.num_steps": 5_000,
+        "regime.validate_after_n_steps": 0,
+        "regime.validate_every_n_steps": 500,
+        "regime.checkpoint_every_n_steps": 500,
+        "regime.publish_metrics_every_n_steps": 100,
+    }
+    assert {key: resolved[key] for key in guide} == guide
+
+
+def test_the_guides_path_leads_to_the_configurations() -> None:
+    linked = ROOT / "workflows" / "recipes" / "wav2vec2" / "asr" / "configs"
+    assert (linked / f"{BASE}.yaml").read_text() == (CONFIGS / f"{BASE}.yaml").read_text()

@@ -1,0 +1,75 @@
+"""What ends a run that had begun: a message with a mend, and a status of its own."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+from fairseq2.error import OperationalError
+from torch.cuda import OutOfMemoryError
+
+from danish_asr.errors import RunFailedError
+from danish_asr.recipe.failures import in_plain_words
+from tests.recipe.running import train
+
+
+def fail(error: Exception, cause: Exception | None = None) -> str:
+    """What is said of an error in a run."""
+    with pytest.raises(RunFailedError) as caught, in_plain_words():
+        raise error from cause
+    return str(caught.value)
+
+
+def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> None:
+    message = fail(OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB."))
+    assert "Tried to allocate 2.50 GiB" in message
+    assert "dataset.asr_task_config.max_num_elements" in message
+    assert "dataset.valid_max_num_elements" in message
+    assert "trainer.grad_accumulation.num_batches" in message
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), None),
+        (OperationalError("A system error occurred."), OSError(errno.EDQUOT, "quota")),
+        (RuntimeError("PytorchStreamWriter failed writing file data.pkl"), None),
+    ],
+)
+def test_a_full_disk_is_called_one(error: Exception, cause: Exception | None) -> None:
+    """TRAPS, training: a quota fills, and the job dies of it without a word."""
+    assert "The disk or quota is full" in fail(error, cause)
+
+
+def test_a_mistake_of_our_own_keeps_its_traceback() -> None:
+    with pytest.raises(RuntimeError, match="no disk in it"), in_plain_words():
+        raise RuntimeError("no disk in it")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told_with_the_mend(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    (file,) = (run / "checkpoints" / "step_4" / "optimizer").rglob("*.pt")
+    file.write_bytes(b"")
+    assert train(run, dataset, "regime.num_steps=6") == 1
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert "delete it, and the same command continues from the one before" in error
+    shutil.rmtree(run / "checkpoints" / "step_4")
+    assert train(run, dataset, "regime.num_steps=6") == 0
+
+
+def test_weights_of_another_model_are_told_in_few_words(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (weights,) = (finished_run / "checkpoints" / "step_4" / "model").rglob("*.pt")
+    foreign = shutil.copy(weights, tmp_path / "foreign.pt")
+    other = [f"model={{path: {foreign}, arch: tiny}}", "model.config_overrides=null"]
+    assert train(tmp_path / "run", dataset, *other) == 1
+    error = capsys.readouterr().err.partition("error: ")[2]
+    assert "the weights do not belong to the model that is described" in error
+    assert len(error) < 1000

@@ -1,0 +1,203 @@
+"""What is wrong with a configuration is told before anything is built, all of it at once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from danish_asr.recipe.run_directory import CHECKPOINTS
+from tests.recipe.running import evaluate, train
+
+STORAGE = "dataset.mixture_parquet_storage_config"
+
+
+def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The faults that were told, without the line that counts them."""
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert "Opening tiny dataset" not in error, "something was built first"
+    lines = error.partition("error: ")[2].splitlines()
+    return [line.removeprefix("  - ") for line in lines[1:]]
+
+
+def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = train(
+        tmp_path / "run",
+        dataset,
+        "trainer.max_grad_nrm=1",
+        "optimizer.config.lr=.nan",
+        "regime.num_steps=0",
+        "dataset.train_split=trian",
+        "dataset.valid_split='dev,dav'",
+        "model={name: omniASR_CTC_3OOM}",
+        "pretrained_encoder.name=omniASR_CTC_300M",
+        "tokenizer.name=nope",
+    )
+    assert status == 2
+    assert [fault.split(" ")[0] for fault in faults(capsys)] == [
+        "trainer.max_grad_nrm",
+        "optimizer.config.lr",
+        "regime.num_steps",
+        "dataset.train_split:",
+        "dataset.valid_split:",
+        "model.name",
+        "pretrained_encoder.name",
+        "tokenizer.name",
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["dataset.name=nope"], "dataset.name 'nope' is no known dataset. Known: "),
+        (["tokenizer.name=nope"], "tokenizer.name 'nope' is no known tokenizer. Known: "),
+        (["model={name: nope}"], "model.name 'nope' is no known model. Known: omniASR_CTC_1B"),
+        (["model.arch=huge"], "model.arch 'huge' is no architecture of wav2vec2_asr; known: "),
+        (["model={arch: null}"], "model.name, model.arch or model.path must say which model"),
+        (["model={name: omniASR_LLM_300M}"], "has no CTC head: this recipe trains and scores CTC"),
+        (["model={path: /nowhere}"], "model.path /nowhere does not exist"),
+        (["model={path: /}"], "model.arch must say of which architecture the checkpoint"),
+        (
+            ["model.config_overrides={target_vocab_size: 7}"],
+            "model.config_overrides.target_vocab_size must be",
+        ),
+        (
+            ["model.config_overrides={encoder_confg: {}}"],
+            "model.config_overrides.encoder_confg is no key",
+        ),
+        (
+            ["model.config_overrides={encoder_config: {model_dim: 33}}"],
+            "model: no model can be built of this: ",
+        ),
+        (["tokenizer.path=/nowhere", "tokenizer.family=char_tokenizer"], "tokenizer.path /nowhere"),
+        (
+            ["dataset.speed_factors=[0.9, 3.0]"],
+            "dataset.speed_factors: expected factors from 0.5 to 2, found 3.0",
+        ),
+        (["dataset.train_subset=0"], "dataset.train_subset must be at least 1, but is 0"),
+        (
+            ["dataset.valid_max_num_elements=0"],
+            "dataset.valid_max_num_elements must be at least 1, but is 0",
+        ),
+        (
+            [
+                "dataset.asr_task_config.batching_strategy=STATIC",
+                "dataset.valid_max_num_elements=9",
+            ],
+            "dataset.valid_max_num_elements must be null with asr_task_config.batching_strategy",
+        ),
+        (["dataset.valid_split=dav"], "split 'dav' has no rows; the dataset has: dev, test, train"),
+        (["dataset.train_split=null"], "dataset.train_split must name a split to train on"),
+        (["dataset.storage_mode=MANIFEST"], "dataset.storage_mode must be MIXTURE_PARQUET"),
+        (
+            [f"{STORAGE}.beta_corpus=0.5", f"{STORAGE}.dataset_summary_path=/nowhere.tsv"],
+            f"{STORAGE}.dataset_summary_path: /nowhere.tsv: cannot be read",
+        ),
+        (
+            [f"{STORAGE}.fragment_streaming.partition_filters=\"pc.field('corpus') == 'mls'\""],
+            "leaves nothing of split 'train'",
+        ),
+        (
+            [f"{STORAGE}.fragment_loading.filters=\"pc.field('sex') == 'female'\""],
+            f"{STORAGE}.fragment_loading.filters: expected an expression over id, text",
+        ),
+        (
+            ["dataset={name: null, family: mixture_parquet_asr_dataset}"],
+            "dataset.config_overrides: ",
+        ),
+        (["dataset={name: null, family: jpeg}"], "dataset.family must be one of mixture_parquet"),
+    ],
+)
+def test_what_leads_nowhere_is_refused_with_what_would_lead_somewhere(
+    tmp_path: Path,
+    dataset: Path,
+    overrides: list[str],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """TRAPS, names: an unknown name or a wrong path ends in a stack trace, or only warns."""
+    assert train(tmp_path / "run", dataset, *overrides) == 2
+    assert any(expected in fault for fault in faults(capsys))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_of_cards_that_is_not_there_is_told(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, names: upstream only warns of a missing path and goes on without its cards."""
+    wrong = f"common.assets.extra_paths=[{tmp_path}/crads]"
+    assert train(tmp_path / "run", dataset, wrong) == 2
+    assert f"{tmp_path}/crads (which is no directory)" in faults(capsys)[0]
+
+
+def test_a_directory_of_cards_may_be_named_twice(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(dataset / "cards")
+    monkeypatch.setenv("DANISH_ASR_ASSETS", f"{dataset}/cards:{tmp_path}/link:{dataset}")
+    again = (
+        f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/link, {dataset}/cards/tiny.yaml]"
+    )
+    assert train(tmp_path / "run", dataset, again) == 0
+
+
+def test_two_cards_of_one_name_are_told(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(dataset / "cards", tmp_path / "copy")
+    twice = f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/copy]"
+    assert train(tmp_path / "run", dataset, twice, "regime.num_stpes=1") == 2
+    told = faults(capsys)
+    assert told[0].startswith("regime.num_stpes is no key")
+    assert "exists in both" in told[1]
+    assert f"{tmp_path}/copy" in told[1]
+
+
+def test_an_evaluation_is_refused_in_one_pass_too(
+    tmp_path: Path,
+    dataset: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = ["evaluator.split=exam", "evaluator.amp=maybe", "dataset.text_profile=x"]
+    assert evaluate(monkeypatch, tmp_path / "empty", dataset, *wrong) == 2
+    told = faults(capsys)
+    assert "holds no checkpoint to score" in told[0]
+    assert told[1].startswith("evaluator.amp must be true or false")
+    assert told[2].startswith("dataset.text_profile must be one of")
+    assert told[3].startswith("evaluator.split: split 'exam' has no rows")
+
+
+def test_a_finished_runs_checkpoint_is_a_model_path(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
+    checkpoint = finished_run / CHECKPOINTS / "step_2"
+    own = [f"model={{path: {checkpoint}}}", "regime.num_steps=2"]
+    assert train(tmp_path / "run", dataset, *own) == 0
+
+
+def test_an_output_directory_that_is_a_file_is_refused(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run"
+    file.touch()
+    assert train(file, dataset) == 2
+    assert f"OUTDIR {file}: {file} is a file; name a directory" in capsys.readouterr().err
+    assert train(file / "below", dataset) == 2
+    assert f"{file} is a file" in capsys.readouterr().err
+
+
+def test_lengths_that_no_training_utterance_has_are_told_before_the_model_is_built(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = [f"dataset.asr_task_config.{name}" for name in ("min_audio_len", "max_audio_len")]
+    assert train(tmp_path / "run", dataset, f"{limits[0]}=150000", f"{limits[1]}=160000") == 2
+    told = capsys.readouterr().err
+    assert "from min_audio_len (150000) to max_audio_len (160000); split 'train' has 48, of" in told
+    assert "(final_proj): Linear" not in told

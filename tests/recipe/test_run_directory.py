@@ -1,0 +1,121 @@
+"""What stands in a run's directory when a run continues in it, whole or cut short."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
+from torch.utils.tensorboard import SummaryWriter
+
+from danish_asr.errors import RunError
+from danish_asr.recipe.run_directory import (
+    CONFIG_FILE,
+    check_continuation,
+    checkpoint_steps,
+    last_validation_seconds,
+    resumable_steps,
+    tidy,
+    validated_steps,
+    validation_scores,
+)
+
+
+def make_run(run: Path, *, full: int, model_only: int | None = None) -> Path:
+    """A run with a checkpoint to continue from, and perhaps a later one without."""
+    (run / "checkpoints" / f"step_{full}" / "trainer").mkdir(parents=True)
+    if model_only is not None:
+        (run / "checkpoints" / f"step_{model_only}" / "model").mkdir(parents=True)
+    (run / "metrics").mkdir()
+    return run
+
+
+def record(run: Path, kind: str, *lines: str) -> Path:
+    file = run / "metrics" / f"{kind}.jsonl"
+    file.write_text("".join(lines))
+    return file
+
+
+def row(step: int) -> str:
+    return f'{{"Step": {step}, "Word Error Rate (WER)": {10 - step}, "Lapse Time": 2.5}}\n'
+
+
+def test_metrics_after_the_last_checkpoint_are_dropped(tmp_path: Path) -> None:
+    """TRAPS, data reading: upstream's metrics files hold steps twice after a kill."""
+    run = make_run(tmp_path, full=2)
+    file = record(run, "train", row(1), row(2), row(3))
+    tidy(run)
+    assert file.read_text() == row(1) + row(2)
+
+
+def test_a_line_that_a_kill_cut_is_dropped(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2)
+    files = [record(run, kind, row(1), '{"Step": 2, "Wo') for kind in ("train", "valid")]
+    assert validation_scores(run, "wer") == [-9.0]
+    assert validated_steps(run) == {1}
+    assert last_validation_seconds(run) == 2.5
+    tidy(run)
+    assert [file.read_text() for file in files] == [row(1), row(1)]
+
+
+@pytest.mark.parametrize("broken", ["{oops\n", "[1]\n", '{"Stop": 1}\n', '{"Step": "one"}\n', "\n"])
+def test_a_line_that_is_no_metrics_is_told_with_its_place(tmp_path: Path, broken: str) -> None:
+    run = make_run(tmp_path, full=2)
+    file = record(run, "valid", row(1), broken)
+    with pytest.raises(RunError, match=rf"{file}:2: expected one JSON object with a Step"):
+        tidy(run)
+    with pytest.raises(RunError, match="remove that line"):
+        validation_scores(run, "wer")
+
+
+def test_curves_hold_each_step_once(tmp_path: Path) -> None:
+    """TRAPS, data reading: TensorBoard, too, is given the steps after a kill once more."""
+    run = make_run(tmp_path, full=2)
+    folder = run / "tb" / "train"
+    for steps in ([1, 2, 3], [3, 4]):
+        tidy(run)
+        writer = SummaryWriter(folder)  # type: ignore[no-untyped-call]
+        for step in steps:
+            writer.add_scalar("loss", step, step)  # type: ignore[no-untyped-call]
+        writer.close()  # type: ignore[no-untyped-call]
+        # Files of one second and one process are ordered by a number without leading zeros.
+        time.sleep(1)
+    curves = EventAccumulator(str(folder))
+    curves.Reload()
+    assert [event.step for event in curves.Scalars("loss")] == [1, 2, 3, 4]
+
+
+def test_half_a_checkpoint_is_removed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2)
+    half = run / "checkpoints" / "step_137.tmp" / "model"
+    half.mkdir(parents=True)
+    tidy(run)
+    assert not half.parent.exists()
+    assert checkpoint_steps(run) == [2]
+
+
+def test_a_checkpoint_of_a_model_alone_is_none_to_continue_from(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2, model_only=4)
+    file = record(run, "train", row(1), row(3))
+    assert checkpoint_steps(run) == [2, 4]
+    assert resumable_steps(run) == [2]
+    tidy(run)
+    assert file.read_text() == row(1)
+
+
+def test_a_directory_without_a_run_is_left_alone(tmp_path: Path) -> None:
+    tidy(tmp_path / "new")
+    assert not list(tmp_path.iterdir())
+    assert validation_scores(tmp_path, "wer") == []
+
+
+def test_a_key_that_an_older_version_did_not_have_had_its_default(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=2)
+    (run / CONFIG_FILE).write_text("dataset: {name: tiny}\n")
+    usual = {"dataset": {"name": None, "speeds": []}, "optimizer": {"config": {"lr": 1}}}
+    check_continuation(run, {"dataset": {"name": "tiny", "speeds": []}}, usual)
+    with pytest.raises(RunError, match=r"dataset.speeds was \[\] and is now \[0.9\]"):
+        check_continuation(run, {"dataset": {"name": "tiny", "speeds": [0.9]}}, usual)

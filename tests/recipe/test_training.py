@@ -1,0 +1,264 @@
+"""Training on fairseq2's real trainer: what a run leaves behind, stops and continues."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.recipe.loading import read_yaml
+from danish_asr.recipe.run_directory import (
+    checkpoint_scores,
+    checkpoint_steps,
+    validation_scores,
+)
+from danish_asr.scoring.predictions import read_predictions
+from tests.recipe.running import (
+    RECIPE,
+    arguments,
+    evaluate,
+    metrics,
+    start,
+    train,
+    wait_for,
+    weights,
+)
+
+
+def assert_same_weights(one: Path, other: Path, step: int) -> None:
+    left, right = weights(one, step), weights(other, step)
+    assert left.keys() == right.keys()
+    for name in left:
+        assert torch.equal(left[name], right[name]), name
+
+
+def test_a_run_directory_is_complete(finished_run: Path) -> None:
+    assert checkpoint_steps(finished_run) == [2, 4]
+    assert [row["Step"] for row in metrics(finished_run, "train")] == [1, 2, 3, 4]
+    assert [row["Step"] for row in metrics(finished_run, "valid")] == [2, 4]
+    assert list((finished_run / "tb").rglob("events.out.tfevents.*"))
+    config = read_yaml(finished_run / "config.yaml")
+    assert config["tokenizer"]["name"] == "tiny_char"
+    card = read_yaml(finished_run / "checkpoints" / "model.yaml")
+    assert card["tokenizer_ref"] == "tiny_char"
+
+
+def test_validation_reports_wer_cer_and_every_dialect(finished_run: Path) -> None:
+    row = metrics(finished_run, "valid")[-1]
+    assert {"Word Error Rate (WER)", "Character Error Rate (CER)", "CTC Loss"} <= row.keys()
+    dialects = [key for key in row if key.startswith("wer/dialect/")]
+    assert len(dialects) > 1
+    assert row["WER of the worst dialect"] == max(row[key] for key in dialects)
+
+
+def test_a_model_from_scratch_trains_its_feature_extractor(finished_run: Path) -> None:
+    """TRAPS, training: upstream always freezes it, which cripples learning from scratch."""
+    first, last = weights(finished_run, 2), weights(finished_run, 4)
+    extractor = [name for name in first if "feature_extractor" in name and "weight" in name]
+    assert extractor
+    assert not any(torch.equal(first[name], last[name]) for name in extractor)
+
+
+def test_a_frozen_feature_extractor_stays_as_it_is(tmp_path: Path, dataset: Path) -> None:
+    assert train(tmp_path / "run", dataset, "trainer.freeze_feature_extractor=true") == 0
+    first, last = weights(tmp_path / "run", 2), weights(tmp_path / "run", 4)
+    for name in first:
+        if "feature_extractor" in name:
+            assert torch.equal(first[name], last[name]), name
+    assert not torch.equal(first["final_proj.weight"], last["final_proj.weight"])
+
+
+def test_the_encoder_learns_once_its_frozen_steps_are_over(tmp_path: Path, dataset: Path) -> None:
+    assert train(tmp_path / "run", dataset, "trainer.freeze_encoder_for_n_steps=2") == 0
+    rows = metrics(tmp_path / "run", "train")
+    assert rows[0]["Gradient Norm"] < rows[2]["Gradient Norm"]
+    assert not torch.equal(
+        weights(tmp_path / "run", 2)["encoder.layers.0.ffn.inner_proj.weight"],
+        weights(tmp_path / "run", 4)["encoder.layers.0.ffn.inner_proj.weight"],
+    )
+
+
+def test_gradients_are_clipped_unless_a_run_says_otherwise(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, training: upstream clips nothing, so that one bad batch can undo a run."""
+    assert train(tmp_path / "run", dataset, "trainer.max_grad_norm=null") == 0
+    clipped, free = metrics(finished_run, "train"), metrics(tmp_path / "run", "train")
+    assert clipped[0]["CTC Loss"] == free[0]["CTC Loss"]
+    assert all(row["Gradient Norm"] > 1 for row in clipped), "nothing to clip"
+    assert clipped[-1]["CTC Loss"] != free[-1]["CTC Loss"]
+
+
+def test_the_learning_rate_ends_with_the_last_step(finished_run: Path) -> None:
+    """TRAPS, training: in other stacks the schedule has a length of its own."""
+    rates = [row["Learning Rate"] for row in metrics(finished_run, "train")]
+    config = read_yaml(finished_run / "config.yaml")
+    peak = config["optimizer"]["config"]["lr"]
+    assert rates[-1] == pytest.approx(peak * config["lr_scheduler"]["config"]["final_lr_scale"])
+
+
+def test_the_same_command_on_a_finished_run_changes_nothing(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    before = metrics(run, "train")
+    assert train(run, dataset) == 0
+    assert metrics(run, "train") == before
+
+
+def test_a_run_that_was_killed_continues_bit_for_bit(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, data reading: upstream continues with other batches and repeats steps in its files."""
+    run = tmp_path / "run"
+    process = start(RECIPE, arguments(run, dataset, "regime.num_steps=4"))
+    wait_for(lambda: 2 in checkpoint_steps(run), process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    shutil.rmtree(run / "checkpoints" / "step_4", ignore_errors=True)
+    assert train(run, dataset) == 0
+    assert_same_weights(run, finished_run, 4)
+    names = ("Step", "CTC Loss", "Gradient Norm", "Learning Rate")
+    there = [[row[name] for name in names] for row in metrics(finished_run, "train")]
+    assert [[row[name] for name in names] for row in metrics(run, "train")] == there
+
+
+def test_another_configuration_may_not_continue_a_run(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert train(run, dataset, "optimizer.config.lr=1.0", "dataset.text_profile=raw") == 2
+    message = capsys.readouterr().err
+    assert "holds a run at step 4 that another configuration made" in message
+    assert "optimizer.config.lr was 0.002 and is now 1.0" in message
+    assert "dataset.text_profile was 'coral' and is now 'raw'" in message
+
+
+def test_a_run_that_stopped_early_stays_stopped(tmp_path: Path, dataset: Path) -> None:
+    run = tmp_path / "run"
+    still = ["optimizer.config.lr=1e-12", "regime.early_stopping_patience=1"]
+    assert train(run, dataset, "regime.num_steps=40", *still) == 0
+    steps = checkpoint_steps(run)
+    assert steps[-1] < 40
+    assert train(run, dataset, "regime.num_steps=40", *still) == 0
+    assert checkpoint_steps(run) == steps
+
+
+def test_a_failure_within_a_run_has_a_status_of_its_own(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wild = ["optimizer.config.lr=1e30", "lr_scheduler.config.start_lr_scale=1.0"]
+    assert train(tmp_path / "run", dataset, *wild) == 1
+    assert "the loss is no finite number" in capsys.readouterr().err
+
+
+def test_a_run_may_be_made_longer(tmp_path: Path, dataset: Path, finished_run: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert train(run, dataset, "regime.num_steps=6") == 0
+    assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4, 5, 6]
+    assert checkpoint_steps(run)[-1] == 6
+
+
+def test_the_best_and_the_last_two_checkpoints_are_kept(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, training: no checkpoint is ever deleted upstream, until the quota is full."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert train(run, dataset, "regime.num_steps=10") == 0
+    kept = set(checkpoint_steps(run))
+    scores = checkpoint_scores(run)
+    assert {8, 10} <= kept
+    assert len(kept) <= 3
+    assert max(scores.values()) == max(validation_scores(run, "wer"))
+
+
+def test_evaluation_scores_every_row_once_with_its_raw_text(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, validation: upstream decodes references from tokens, where UNK distorts them."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert evaluate(monkeypatch, run, dataset) == 0
+    predictions = list(read_predictions(run / "eval" / "best" / "test" / "predictions.jsonl"))
+    assert len({p.id for p in predictions}) == len(predictions) == 16
+    assert {p.split for p in predictions} == {"test"}
+    assert any(p.reference != p.reference.lower() for p in predictions)
+
+
+def test_each_evaluation_has_a_file_of_its_own_with_ids(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, validation: upstream has one text file for all splits, without ids, in any order."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    splits = ("dev", "test")
+    for split in splits:
+        assert evaluate(monkeypatch, run, dataset, f"evaluator.split={split}") == 0
+    for split in splits:
+        predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
+        expected = DanishAsrDataset(dataset).read_index(split)
+        there = dict(
+            zip(
+                expected.ids.values(range(len(expected))),
+                expected.texts.values(range(len(expected))),
+                strict=True,
+            )
+        )
+        assert {p.id: p.reference for p in predictions} == there
+
+
+def test_two_processes_score_the_same_rows_as_one(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    shutil.copytree(finished_run, one)
+    shutil.copytree(finished_run, two)
+    process = start(f"{RECIPE}.eval.recipe", arguments(two, dataset), processes=2)
+    assert evaluate(monkeypatch, one, dataset) == 0
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    file = Path("eval", "best", "test", "predictions.jsonl")
+    assert (one / file).read_bytes() == (two / file).read_bytes()
+
+
+def test_a_named_subset_is_scored_truly(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, data reading: upstream's subsets all scored the same rows."""
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    split = "test_coral_conversation"
+    assert evaluate(monkeypatch, run, dataset, f"evaluator.split={split}") == 0
+    predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
+    assert {p.corpus for p in predictions} == {"coral_conversation"}
+    assert len(predictions) == 8
+
+
+def test_what_cannot_be_scored_is_refused(
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert evaluate(monkeypatch, finished_run, dataset, "evaluator.checkpoint=step_3") == 2
+    assert "known: best, none, last, step_2, step_4" in capsys.readouterr().err
+    assert evaluate(monkeypatch, finished_run, dataset, "evaluator.split=exam") == 2
+    assert "exam" in capsys.readouterr().err
+
+
+def test_a_directory_without_a_run_is_not_scored(
+    tmp_path: Path,
+    dataset: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert evaluate(monkeypatch, tmp_path / "empty", dataset) == 2
+    assert "holds no checkpoint to score" in capsys.readouterr().err

@@ -1,0 +1,250 @@
+"""Configurations with every key that upstream's own files have: they load, and mean what they say.
+
+Upstream's YAML files are not part of its wheel. Here stand their keys and values, for the test to
+write files of.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.data.settings import batch_rule, limits, shuffling
+from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.loading import (
+    flatten,
+    inspect,
+    merge,
+    read_yaml,
+    structure,
+    unstructure,
+)
+from danish_asr.schema import STATISTICS_FILE
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.yaml_text import to_yaml
+from tests.recipe.running import evaluate, metrics, train
+from tests.recipe.test_starts import write_encoder
+
+Tree = dict[str, Any]
+
+STORAGE: Tree = {
+    "dataset_summary_path": "/path/to/your/dataset/language_distribution_0.tsv",
+    "beta_corpus": 0.5,
+    "beta_language": 0.5,
+    "fragment_loading": {"cache": True},
+}
+DATASET: Tree = {
+    "name": "example_dataset",
+    "train_split": "train",
+    "valid_split": "dev",
+    "storage_mode": "MIXTURE_PARQUET",
+    "task_mode": "ASR",
+    "mixture_parquet_storage_config": STORAGE,
+}
+WINDOWS_OF_ONE: Tree = {
+    "batch_shuffle_window": 1,
+    "normalize_audio": True,
+    "example_shuffle_window": 1,
+}
+PLAIN: Tree = {
+    "dataset": {
+        **DATASET,
+        "asr_task_config": {
+            "min_audio_len": 32_000,
+            "max_audio_len": 960_000,
+            "max_num_elements": 960_000,
+            **WINDOWS_OF_ONE,
+        },
+    },
+    "tokenizer": {"name": "omniASR_tokenizer_v1"},
+    "optimizer": {"config": {"lr": 5e-05}},
+    "trainer": {
+        "freeze_encoder_for_n_steps": 0,
+        "mixed_precision": {"dtype": "torch.bfloat16"},
+        "grad_accumulation": {"num_batches": 4},
+    },
+    "regime": {
+        "num_steps": 20_000,
+        "validate_after_n_steps": 0,
+        "validate_every_n_steps": 1000,
+        "checkpoint_every_n_steps": 1000,
+        "publish_metrics_every_n_steps": 200,
+    },
+}
+RECOMMENDED: Tree = {
+    "dataset": {
+        **DATASET,
+        "asr_task_config": {
+            "max_audio_len": 960_000,
+            "max_num_elements": 7_680_000,
+            **WINDOWS_OF_ONE,
+            "example_shuffle_window": 0,
+        },
+    },
+    "tokenizer": {"name": "omniASR_tokenizer_v1"},
+    "optimizer": {"config": {"lr": 1e-05}},
+    "trainer": {
+        "freeze_encoder_for_n_steps": 0,
+        "mixed_precision": {"dtype": "torch.bfloat16"},
+        "grad_accumulation": {"num_batches": 1},
+    },
+    "regime": {
+        "num_steps": 5_000,
+        **{f"{what}_every_n_steps": 500 for what in ("validate", "checkpoint", "publish_metrics")},
+        **{f"{what}_after_n_steps": 500 for what in ("validate", "checkpoint", "publish_metrics")},
+    },
+}
+NAMED: Tree = {"model": {"name": "omniASR_CTC_300M"}}
+FROM_ENCODER: Tree = {
+    "model": {"family": "wav2vec2_asr", "arch": "300m"},
+    "pretrained_encoder": {"name": "omniASR_W2V_300M"},
+}
+LLM_SHARDED: Tree = {
+    "data_parallelism": "fsdp",
+    "fsdp": {"granularity": "stack", "version": "v1", "fp32_reduce": False},
+}
+
+TRAINING = {
+    "ctc-finetune": NAMED | PLAIN,
+    "ctc-finetune-recommendation": NAMED | RECOMMENDED,
+    "ctc-from-encoder": merge(
+        FROM_ENCODER, PLAIN, {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
+    ),
+    "ctc-from-encoder-recommendation": merge(
+        FROM_ENCODER, RECOMMENDED, {"regime": {"num_steps": 30_000}}
+    ),
+}
+EVALUATION: Tree = {
+    "model": {"name": "omniASR_LLM_300M_v2"},
+    "tokenizer": {"name": "omniASR_tokenizer_written_v2"},
+    "dataset": {
+        "name": "example_dataset",
+        "valid_split": "dev",
+        "storage_mode": "MIXTURE_PARQUET",
+        "task_mode": "ASR",
+        "mixture_parquet_storage_config": {
+            **STORAGE,
+            "fragment_streaming": {
+                "partition_filters": 'pc.is_in(pc.field("corpus"), pa.array(["mls"]))'
+            },
+            "fragment_loading": {"cache": True, "num_parallel_fragments": 2, "nb_prefetch": 2},
+        },
+        "asr_task_config": {
+            "min_audio_len": 32_000,
+            "max_audio_len": 320_000,
+            "max_num_elements": 320_000,
+            **WINDOWS_OF_ONE,
+        },
+    },
+}
+LLM = {
+    "llm-finetune": merge(PLAIN, {"model": {"name": "omniASR_LLM_1B"}, "trainer": LLM_SHARDED}),
+    "llm-from-encoder": merge(PLAIN, FROM_ENCODER, {"model": {"family": "wav2vec2_llama"}}),
+}
+
+
+def write(folder: Path, tree: Tree) -> Path:
+    file = folder / "upstream.yaml"
+    file.write_text(to_yaml(tree))
+    return file
+
+
+def expected(tree: Tree) -> Tree:
+    """The leaves of a file as the whole configuration shows them."""
+    dtypes = {"torch.bfloat16": "bfloat16"}
+    return {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_every_key_of_a_training_file_arrives(tmp_path: Path, name: str) -> None:
+    tree = TRAINING[name]
+    config = structure(AsrConfig, read_yaml(write(tmp_path, tree)), where=name)
+    resolved = dict(flatten(unstructure(config)))
+    assert {key: resolved[key] for key in expected(tree)} == expected(tree)
+
+
+def test_every_key_of_the_evaluation_file_arrives(tmp_path: Path) -> None:
+    config = structure(AsrEvalConfig, read_yaml(write(tmp_path, EVALUATION)), where="eval")
+    resolved = dict(flatten(unstructure(config)))
+    assert {key: resolved[key] for key in expected(EVALUATION)} == expected(EVALUATION)
+
+
+def test_the_keys_mean_what_upstream_says_of_them() -> None:
+    """TRAPS, data reading: a window of 0 shuffles everything, max_num_elements is exact."""
+    plain, recommended = (
+        structure(AsrConfig, TRAINING[name], where=name).dataset.asr_task_config
+        for name in ("ctc-finetune", "ctc-finetune-recommendation")
+    )
+    assert shuffling(plain).example_window == 1
+    assert shuffling(recommended).example_window == 0
+    assert batch_rule(recommended).max_elements == 7_680_000
+    assert limits(plain).min_audio_len == 32_000
+    assert limits(recommended).min_audio_len == 1
+
+
+def test_a_run_that_starts_late_with_validating_and_saving_does_so(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recommendation, with 1 for 500: what comes ``after`` a step does not come at it."""
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
+    file = write(tmp_path, TRAINING["ctc-finetune-recommendation"])
+    run = tmp_path / "run"
+    after = [f"regime.{what}_after_n_steps=1" for what in ("validate", "checkpoint")]
+    every = [f"regime.{what}_every_n_steps=1" for what in ("validate", "checkpoint")]
+    own = [
+        *("model.config_overrides=null", "model.name=finished", "tokenizer.name=tiny_char"),
+        f"dataset.mixture_parquet_storage_config.dataset_summary_path={dataset}/{STATISTICS_FILE}",
+        *("dataset.text_profile=coral", "regime.num_steps=3"),
+    ]
+    assert train(run, dataset, *own, *after, *every, config=file) == 0
+    assert [row["Step"] for row in metrics(run, "valid")] == [2, 3]
+
+
+def test_a_run_from_an_encoder_freezes_it_and_sizes_the_head(tmp_path: Path, dataset: Path) -> None:
+    write_encoder(tmp_path / "encoder")
+    file = write(tmp_path, TRAINING["ctc-from-encoder"])
+    own = [
+        f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/encoder]",
+        *("model.config_overrides=null", "model.arch=tiny", "pretrained_encoder.name=pretrained"),
+        *("tokenizer.name=tiny_char", "dataset.asr_task_config.min_audio_len=1"),
+        f"dataset.mixture_parquet_storage_config.dataset_summary_path={dataset}/{STATISTICS_FILE}",
+        *("dataset.text_profile=coral", "regime.num_steps=2"),
+    ]
+    assert train(tmp_path / "run", dataset, *own, config=file) == 0
+
+
+def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, data reading: upstream ignores partition filters outside training."""
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
+    filtered = "dataset.mixture_parquet_storage_config.fragment_streaming.partition_filters"
+    corpus = "coral_read_aloud"
+    own = [
+        *("model.name=finished", "model.config_overrides=null", "tokenizer.name=finished"),
+        f'{filtered}=\'pc.is_in(pc.field("corpus"), pa.array(["{corpus}"]))\'',
+        *("evaluator.amp=false", "evaluator.checkpoint=none", "evaluator.split=dev"),
+    ]
+    file = write(tmp_path, EVALUATION)
+    run = tmp_path / "run"
+    assert evaluate(monkeypatch, run, dataset, *own, config=file) == 0
+    predictions = list(read_predictions(run / "eval" / "finished" / "dev" / "predictions.jsonl"))
+    assert {p.corpus for p in predictions} == {corpus}
+    assert len(predictions) == 6
+
+
+@pytest.mark.parametrize("name", LLM)
+def test_an_llm_configuration_is_refused_with_one_clear_sentence(
+    tmp_path: Path, dataset: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, faults = inspect(AsrConfig, LLM[name])
+    assert len(faults) <= 1, "no key of the file is unknown"
+    file = write(tmp_path, LLM[name])
+    own = ["tokenizer.name=tiny_char", "model.config_overrides=null"]
+    assert train(tmp_path / "run", dataset, *own, config=file) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if "LLM" in line]
+    assert len(told) == 1
+    assert "CTC models" in told[0]
+    assert "and no LLM models" in told[0]

@@ -1,0 +1,133 @@
+"""What validation measures: all rows together, subsets in their shares, values of zero."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq2.nn import BatchLayout
+
+from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.metrics import compute_wer
+from danish_asr.recipe.error_rates import ALL, ErrorRates, publish, table
+from danish_asr.recipe.readers import stratified
+from tests.recipe.running import metrics, train
+
+
+def published(rates: ErrorRates, worst_among: list[str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    publish(rates.compute(), rates.groups, worst_among, values)
+    return values
+
+
+def test_a_perfect_score_is_a_value() -> None:
+    """TRAPS, validation: a WER below 1 % is not published upstream, and the run dies of it."""
+    rates = ErrorRates([], "raw")
+    rates.update(["to ord"], ["to ord"], [()])
+    assert published(rates, []) == {"wer": 0.0, "cer": 0.0}
+
+
+def test_the_character_error_rate_is_that_of_a_named_profile() -> None:
+    """TRAPS, validation: upstream's unit error rate is one over tokens of the raw text."""
+    heard = {}
+    for profile in ("raw", "coral"):
+        rates = ErrorRates([], profile)
+        rates.update(["Det koster 25 %!"], ["det koster femogtyve procent"], [()])
+        heard[profile] = published(rates, [])["cer"]
+    assert heard["coral"] == 0.0
+    assert heard["raw"] != 0.0
+
+
+def test_an_empty_hypothesis_is_a_hypothesis() -> None:
+    """TRAPS, validation: an all-blank hypothesis crashes upstream's validation."""
+    rates = ErrorRates([], "raw")
+    rates.update(["to ord"], [""], [()])
+    assert published(rates, [])["wer"] == 100.0
+
+
+def test_the_table_begins_with_all_rows_and_then_the_worst_group() -> None:
+    rates = ErrorRates(["dialect/Fynsk", "dialect/Vestjysk", "dialect/none"], "raw")
+    rates.update(["en to", "tre"], ["en", ""], [["dialect/Fynsk"], ["dialect/Vestjysk"]])
+    lines = [line.split() for line in table(rates.compute(), rates.groups)]
+    assert lines == [
+        ["group", "WER", "%", "CER", "%", "rows", "words"],
+        ["all", "66.67", "75.00", "2", "3"],
+        ["dialect/Vestjysk", "100.00", "100.00", "1", "1"],
+        ["dialect/Fynsk", "50.00", "60.00", "1", "2"],
+    ]
+
+
+class Letters:
+    """The half of a tokenizer that decoding asks for."""
+
+    def create_decoder(self, *, skip_special_tokens: bool) -> object:
+        assert skip_special_tokens
+        return lambda symbols: "".join(chr(96 + int(symbol)) for symbol in symbols)
+
+
+def test_greedy_decoding_merges_repeats_drops_blanks_and_may_hear_nothing() -> None:
+    best = torch.tensor([[1, 1, 0, 1, 2, 9], [0, 0, 0, 0, 0, 0]])
+    logits = torch.nn.functional.one_hot(best, 10).float()
+    layout = BatchLayout.of(logits, [5, 6])
+    assert GreedyDecoder(Letters())(logits, layout) == ["aab", ""]  # type: ignore[arg-type]
+
+
+def test_counts_of_two_processes_add_up_to_those_of_one() -> None:
+    rows = [("en to", "en", ["a"]), ("tre", "tre fire", ["b"]), ("fem seks", "fem sek", ["a"])]
+    together = ErrorRates(["a", "b"], "raw")
+    parts = [ErrorRates(["a", "b"], "raw") for _ in range(2)]
+    for number, (reference, hypothesis, groups) in enumerate(rows):
+        together.update([reference], [hypothesis], [groups])
+        parts[number % 2].update([reference], [hypothesis], [groups])
+    parts[0].merge_state([parts[1]])
+    assert torch.equal(parts[0].compute(), together.compute())
+    assert together.groups == (ALL, "a", "b")
+    expected = 100 * compute_wer([row[1] for row in rows], [row[0] for row in rows])
+    assert published(together, ["a", "b"])["wer"] == pytest.approx(expected)
+    assert published(together, ["a", "b"])["worst_group_wer"] == 100.0
+
+
+def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) -> None:
+    """TRAPS, validation: upstream's score of several splits is the sum of their WERs."""
+    run = tmp_path / "run"
+    splits = "dev_coral_read_aloud,dev_coral_conversation"
+    assert train(run, dataset, "regime.num_steps=2", f"dataset.valid_split='{splits}'") == 0
+    (row,) = metrics(run, "valid")
+    assert row["Number of Examples"] == 12
+    assert {"wer/dev_coral_read_aloud", "wer/dev_coral_conversation"} <= row.keys()
+    score = float((run / "checkpoints" / "scores" / "step_2.txt").read_text())
+    assert score == pytest.approx(-row["Word Error Rate (WER)"])
+
+
+@pytest.mark.parametrize("size", [1, 3, 11, 100])
+def test_a_subset_is_fixed_and_leaves_no_dialect_out(dataset: Path, size: int) -> None:
+    index = DanishAsrDataset(dataset).read_index("dev")
+    codes, names = index.dialects()
+    rows = stratified(index, size)
+    assert len(set(rows.tolist())) == len(rows) <= len(index)
+    assert rows.tolist() == stratified(index, size).tolist()
+    there = Counter(codes[rows].tolist())
+    assert set(there) == set(codes.tolist())
+    assert all(names[code] for code in there)
+
+
+def test_validation_on_a_subset_counts_its_rows(tmp_path: Path, dataset: Path) -> None:
+    run = tmp_path / "run"
+    assert train(run, dataset, "regime.num_steps=2", "dataset.valid_subset=6") == 0
+    (row,) = metrics(run, "valid")
+    assert 5 <= row["Number of Examples"] <= 7
+
+
+@pytest.mark.parametrize("metric", ["cer", "worst_group_wer"])
+def test_the_best_checkpoint_is_chosen_by_the_metric_that_is_named(
+    tmp_path: Path, dataset: Path, metric: str
+) -> None:
+    run = tmp_path / "run"
+    assert train(run, dataset, "regime.num_steps=2", f"regime.score_metric={metric}") == 0
+    title = {"cer": "Character Error Rate (CER)", "worst_group_wer": "WER of the worst dialect"}
+    (row,) = metrics(run, "valid")
+    score = float((run / "checkpoints" / "scores" / "step_2.txt").read_text())
+    assert score == pytest.approx(-row[title[metric]])

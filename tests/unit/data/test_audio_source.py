@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from danish_asr.data.index import find_shards, read_index
+from danish_asr.errors import DatasetError
+from tests.shards import flac, utterance, write_shard
+
+FORMATS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "plain, many pages": {"data_page_size": 1_000, "write_batch_size": 2},
+    "plain, pages of version 2": {"data_page_version": "2.0"},
+    "statistics in page headers": {"write_statistics": True, "write_page_index": True},
+    "compressed": {"compression": "zstd"},
+    "dictionary": {"use_dictionary": True},
+}
+
+
+@pytest.mark.parametrize("options", FORMATS.values(), ids=list(FORMATS))
+def test_every_row_is_read_in_any_order_however_the_column_is_stored(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    rows = [utterance(number) for number in range(23)]
+    write_shard(tmp_path, rows, **options)
+    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+
+    for row in np.random.default_rng(0).permutation(23).tolist():
+        assert index.audio.read(row) == rows[row]["audio_bytes"]
+
+
+def test_our_own_layout_is_read_without_decoding_a_row_group(tmp_path: Path) -> None:
+    path = write_shard(tmp_path, [utterance(number) for number in range(23)])
+    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    # Without its footer the file is no Parquet any more; values are still where they were.
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size - 8)
+        file.write(b"\0" * 8)
+
+    assert index.audio.read(17) == flac(8_000 + (17 * 1_237) % 16_000, 17)
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+def test_a_nullable_column_without_nulls_is_read(tmp_path: Path, page: str) -> None:
+    rows = [utterance(number) for number in range(12)]
+    path = write_shard(tmp_path, rows)
+    table = pq.read_table(path, partitioning=None)
+    field = table.schema.field("audio_bytes").with_nullable(nullable=True)
+    schema = table.schema.set(table.schema.get_field_index("audio_bytes"), field)
+    options = {"compression": "none", "use_dictionary": False, "data_page_version": page}
+    pq.write_table(table.cast(schema), path, row_group_size=5, **options)
+
+    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+
+    assert [index.audio.read(row) for row in range(12)] == [row["audio_bytes"] for row in rows]
+
+
+def test_taking_rows_renumbers_them(tmp_path: Path) -> None:
+    rows = [utterance(number) for number in range(12)]
+    write_shard(tmp_path, rows)
+    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+
+    assert index.take(np.array([7, 2])).audio.read(1) == rows[2]["audio_bytes"]
+
+
+def test_threads_read_from_more_files_than_may_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("danish_asr.data.audio_source._OPEN_FILES", 2)
+    rows = [utterance(number) for number in range(12)]
+    for number, row in enumerate(rows):
+        write_shard(tmp_path, [row], name=f"part-{number:02}.parquet")
+    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        order = np.random.default_rng(seed).integers(0, 12, 200).tolist()
+        wrong.extend(row for row in order if index.audio.read(row) != rows[row]["audio_bytes"])
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
+    open_files = [link for link in Path("/proc/self/fd").iterdir() if leads_below(tmp_path, link)]
+    assert len(open_files) <= 2
+
+
+def leads_below(folder: Path, link: Path) -> bool:
+    try:
+        return link.readlink().is_relative_to(folder)
+    except FileNotFoundError:  # the descriptor of the listing itself
+        return False
+
+
+def test_a_file_that_was_cut_off_is_an_error_that_names_the_row(tmp_path: Path) -> None:
+    path = write_shard(tmp_path, [utterance(number) for number in range(12)])
+    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    with path.open("r+b") as file:
+        file.truncate(100)
+
+    with pytest.raises(DatasetError, match=r"part-00000.*row group 1, row 2: cannot be read"):
+        index.audio.read(7)

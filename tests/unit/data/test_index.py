@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from danish_asr.data.index import (
+    Index,
+    Partition,
+    find_shards,
+    read_index,
+    shards_of_split,
+    split_names,
+)
+from danish_asr.errors import DatasetError
+from danish_asr.schema import VERSION_DIR
+from tests.shards import utterance, write_dataset, write_shard
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    counts = {("a", "train"): 23, ("b", "train"): 7, ("a", "test"): 6, ("b_c", "test"): 4}
+    return write_dataset(tmp_path_factory.mktemp("dataset"), counts)
+
+
+def index_of(root: Path, split: str) -> Index:
+    shards = find_shards(root)
+    return read_index(shards_of_split(shards, split), split, known_partitions=[])
+
+
+def test_the_root_and_its_version_directory_are_the_same_dataset(root: Path) -> None:
+    assert find_shards(root) == find_shards(root / VERSION_DIR)
+
+
+def test_an_index_holds_every_row_as_the_shards_have_it(root: Path) -> None:
+    index = index_of(root, "train")
+
+    wanted = [utterance(n) for n in range(23)] + [utterance(n, corpus="b") for n in range(7)]
+    assert index.ids.values(range(30)) == [row["id"] for row in wanted]
+    assert index.texts.values(range(30)) == [row["text"] for row in wanted]
+    assert index.lengths.tolist() == [row["audio_size"] for row in wanted]
+    for name in ("speaker_id", "dialect", "age_group", "gender"):
+        assert index.values(name, range(30)) == [row[name] for row in wanted]
+    corpora = [index.partitions[code].corpus for code in index.partition_of]
+    assert corpora == ["a"] * 23 + ["b"] * 7
+
+
+def test_blocks_are_the_row_groups_of_all_shards(root: Path) -> None:
+    index = index_of(root, "train")
+
+    assert np.bincount(index.block_of).tolist() == [5, 5, 5, 5, 3, 5, 2]
+
+
+@pytest.mark.parametrize(
+    ("split", "rows"), [("test", 10), ("test_a", 6), ("test_b_c", 4), ("train_b", 7)]
+)
+def test_a_corpus_of_a_split_is_named_after_the_first_underscore(
+    root: Path, split: str, rows: int
+) -> None:
+    index = index_of(root, split)
+
+    assert (len(index), index.name, index.split) == (rows, split, split.partition("_")[0])
+
+
+@pytest.mark.parametrize("split", ["dev", "test_b", "tests"])
+def test_an_unknown_split_is_refused_with_the_names_that_exist(root: Path, split: str) -> None:
+    exist = "test, train, test_a, test_b_c, train_a, train_b"
+
+    with pytest.raises(DatasetError, match=f"split '{split}' has no rows; .*: {exist}$"):
+        index_of(root, split)
+    assert ", ".join(split_names(find_shards(root))) == exist
+
+
+def test_dialects_are_counted_by_the_names_that_occur(root: Path) -> None:
+    codes, names = index_of(root, "train_a").dialects()
+
+    counts = dict(zip(names, np.bincount(codes).tolist(), strict=True))
+    assert counts == {"Østjysk": 8, "Fynsk": 8, "unknown": 7}
+
+
+def test_a_subset_is_an_index_of_the_rows_that_were_taken(root: Path) -> None:
+    whole, rows = index_of(root, "train"), np.array([29, 4, 11])
+
+    subset = whole.take(rows)
+
+    assert subset.ids.values(range(3)) == whole.ids.values(rows.tolist())
+    assert subset.texts.values(range(3)) == whole.texts.values(rows.tolist())
+    assert subset.values("dialect", range(3)) == whole.values("dialect", rows.tolist())
+    assert subset.lengths.tolist() == whole.lengths[rows].tolist()
+    assert [subset.partitions[code] for code in subset.partition_of] == [
+        Partition("b", "dan_Latn"),
+        Partition("a", "dan_Latn"),
+        Partition("a", "dan_Latn"),
+    ]
+
+
+def test_a_dataset_without_ids_and_metadata_is_read_with_ids_of_its_own(tmp_path: Path) -> None:
+    # Upstream's converters write text, audio_bytes and audio_size only.
+    drop = ("id", "speaker_id", "dialect", "age_group", "gender")
+    write_shard(tmp_path, [utterance(n) for n in range(3)], drop=drop)
+
+    index = index_of(tmp_path, "train")
+
+    assert index.ids.values([2]) == ["a/train/dan_Latn/part-00000-of-00001.parquet#2"]
+    assert index.values("dialect", [0]) == [None]
+    assert index.dialects()[1] == ["unknown"]
+
+
+def test_an_empty_shard_adds_nothing(tmp_path: Path) -> None:
+    write_shard(tmp_path, [], name="part-00000.parquet")
+    write_shard(tmp_path, [utterance(0), utterance(1)], name="part-00001.parquet")
+
+    index = index_of(tmp_path, "train")
+
+    assert index.ids.values(range(len(index))) == ["a-train-0", "a-train-1"]
+
+
+def test_a_split_of_empty_shards_is_an_error(tmp_path: Path) -> None:
+    write_shard(tmp_path, [])
+
+    with pytest.raises(DatasetError, match="split 'train': no rows are left in 1 shards"):
+        index_of(tmp_path, "train")
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    write_shard(tmp_path, [utterance(0)], drop=["audio_size"])
+
+    with pytest.raises(DatasetError, match=r"part-0.*column audio_size is missing; found \['id'"):
+        index_of(tmp_path, "train")
+
+
+def test_a_broken_shard_is_named(tmp_path: Path) -> None:
+    write_shard(tmp_path, [utterance(0)]).write_bytes(b"no Parquet")
+
+    with pytest.raises(DatasetError, match=r"part-00000.*cannot be read as Parquet"):
+        index_of(tmp_path, "train")
+
+
+def test_a_path_that_holds_no_dataset_is_refused_with_the_command_that_makes_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(DatasetError, match="no such dataset directory; `danish-asr convert`"):
+        find_shards(tmp_path / "nothing")
+    pq.write_table(pq.read_table(write_shard(tmp_path / "b", [])), tmp_path / "ledger.parquet")
+    with pytest.raises(DatasetError, match=r"no Parquet shard found; expected corpus="):
+        find_shards(tmp_path / "b" / VERSION_DIR / "corpus=a" / "split=train")
+
+
+@pytest.mark.parametrize("column", ["text", "audio_size"])
+def test_a_null_where_none_may_be_is_an_error(tmp_path: Path, column: str) -> None:
+    path = write_shard(tmp_path, [utterance(0), utterance(1)])
+    table = pq.read_table(path, partitioning=None)
+    place = table.schema.get_field_index(column)
+    nulls = pa.array([table.column(column)[0].as_py(), None])
+    pq.write_table(table.set_column(place, column, nulls), path)
+
+    with pytest.raises(DatasetError, match=f"column {column} has 1 nulls; expected none"):
+        index_of(tmp_path, "train")

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
+
+from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.data.index import Index, Partition
+from danish_asr.data.mixture import epoch_entries, make_mix, natural_hours, read_hours, weights
+from danish_asr.errors import DatasetError
+from tests.shards import write_dataset
+
+A, B, C = (Partition(corpus, "dan_Latn") for corpus in "abc")
+HEAD = "corpus\tlanguage\thours\n"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    counts = {("a", "train"): 40, ("b", "train"): 10, ("c", "test"): 5}
+    return DanishAsrDataset(write_dataset(tmp_path_factory.mktemp("d"), counts)).read_index("train")
+
+
+def table(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "language_distribution_0.tsv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_weights_are_upstreams(tmp_path: Path) -> None:
+    table = tmp_path / "hours.tsv"
+    table.write_text(f"{HEAD}a\tdan_Latn\t521.46\nb\tdan_Latn\t150\nb\tfao_Latn\t6.27\n")
+    theirs = MixtureParquetStorage.get_partition_weights_from_betas(str(table), 0.5, 0.3)
+
+    faroese = Partition("b", "fao_Latn")
+    shares = weights({A: 521.46, B: 150, faroese: 6.27}, beta_corpus=0.5, beta_language=0.3)
+
+    assert {(part.corpus, part.lang): share for part, share in theirs.items()} == pytest.approx(
+        {(part.corpus, part.language): share for part, share in shares.items()}
+    )
+
+
+HOURS = st.dictionaries(
+    st.builds(Partition, st.sampled_from("abc"), st.sampled_from(["dan_Latn", "fao_Latn"])),
+    st.floats(0.1, 1e4),
+    min_size=1,
+)
+
+
+@given(HOURS, st.floats(0, 1), st.floats(0, 1))
+def test_shares_add_up_to_one(
+    hours: dict[Partition, float], beta_corpus: float, beta_language: float
+) -> None:
+    shares = weights(hours, beta_corpus=beta_corpus, beta_language=beta_language)
+
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+@given(HOURS)
+def test_betas_of_one_are_natural_proportions_and_of_zero_equal_ones(
+    hours: dict[Partition, float],
+) -> None:
+    natural = weights(hours, beta_corpus=1, beta_language=1)
+    equal = weights(hours, beta_corpus=0, beta_language=0)
+
+    total = sum(hours.values())
+    assert natural == pytest.approx({part: value / total for part, value in hours.items()})
+    corpora = {part.corpus for part in hours}
+    per_corpus = {c: sum(v for part, v in equal.items() if part.corpus == c) for c in corpora}
+    assert per_corpus == pytest.approx(dict.fromkeys(corpora, 1 / len(corpora)))
+
+
+def test_without_shares_an_epoch_shows_every_row_once(index: Index) -> None:
+    kept = np.arange(0, 50, 2, dtype=np.int32)
+
+    mix = make_mix(index, kept, None)
+
+    assert [row.repeats for row in mix.rows] == [1, 1]
+    assert epoch_entries(index, kept, mix, seed=1, epoch=0).tolist() == kept.tolist()
+
+
+def test_an_epoch_shows_partitions_by_their_shares_of_hours(index: Index) -> None:
+    kept = np.arange(50, dtype=np.int32)
+    mix = make_mix(index, kept, {A: 0.5, B: 0.5})
+
+    entries = epoch_entries(index, kept, mix, seed=1, epoch=0)
+
+    hours = np.bincount(index.partition_of[entries], index.lengths[entries])
+    assert hours[0] / hours.sum() == pytest.approx(0.5, abs=0.02)
+    assert [row.share for row in mix.rows] == pytest.approx([0.5, 0.5])
+    assert mix.epoch_hours == pytest.approx(hours.sum() / 16_000 / 3_600, rel=0.02)
+
+
+def test_every_row_is_shown_at_least_once_and_repeats_are_spread_evenly(index: Index) -> None:
+    kept = np.arange(50, dtype=np.int32)
+    mix = make_mix(index, kept, {A: 0.4, B: 0.6})
+
+    times = np.bincount(epoch_entries(index, kept, mix, seed=1, epoch=0), minlength=50)
+
+    assert set(times[:40]) == {1}
+    repeats = mix.rows[1].repeats
+    assert set(times[40:]) <= {int(repeats), int(repeats) + 1}
+    assert times[40:].mean() == pytest.approx(repeats, abs=0.05)
+
+
+def test_what_is_shown_once_more_is_drawn_anew_in_each_epoch(index: Index) -> None:
+    kept = np.arange(50, dtype=np.int32)
+    mix = make_mix(index, kept, {A: 0.4, B: 0.6})
+
+    epochs = [epoch_entries(index, kept, mix, seed=1, epoch=epoch).tolist() for epoch in range(4)]
+
+    assert len({tuple(entries) for entries in epochs}) > 1
+    assert epoch_entries(index, kept, mix, seed=1, epoch=2).tolist() == epochs[2]
+
+
+def test_the_mix_is_a_table_of_hours_shares_and_repeats(index: Index) -> None:
+    lines = make_mix(index, np.arange(50, dtype=np.int32), {A: 0.5, B: 0.5}).lines()
+
+    assert lines[0].split() == ["corpus/language", "rows", "hours", "share", "repeats"]
+    assert lines[1].split()[:2] == ["a/dan_Latn", "40"]
+    assert lines[2].split()[3] == "50.0%"
+
+
+def test_hours_are_read_from_the_table_or_the_index(index: Index, tmp_path: Path) -> None:
+    path = table(tmp_path, f"{HEAD}a\tdan_Latn\t12.5\nb\tdan_Latn\t3\nc\tdan_Latn\t1\n")
+
+    assert read_hours(path, index) == {A: 12.5, B: 3, C: 1}
+    assert sum(natural_hours(index).values()) == pytest.approx(index.seconds / 3_600)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # Rows per split changed 0.655/0.345 to 0.507/0.493 without a word upstream (TRAPS).
+        (
+            "a\tdan_Latn\t2\nb\tdan_Latn\t1\na\tdan_Latn\t1\n",
+            r"tsv:4: a/dan_Latn has a row already",
+        ),
+        ("a\tdan_Latn\t2\nb\tdan_Latn\t1\nd\tdan_Latn\t1\n", r"d/dan_Latn matches no partition of"),
+        # Upstream leaves such a corpus out silently (TRAPS).
+        ("a\tdan_Latn\t2\n", r"no row for b/dan_Latn, which would be left out"),
+        ("a\tdan_Latn\t-1\n", r"tsv:2: hours must be a number above 0, found '-1'"),
+        ("a\tdan_Latn\tto\n", r"tsv:2: hours must be a number above 0, found 'to'"),
+        ("a\tdan_Latn\n", r"tsv:2: expected the columns corpus, language and hours"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(
+    index: Index, tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(DatasetError, match=message):
+        read_hours(table(tmp_path, HEAD + text), index)
+
+
+def test_a_missing_table_is_refused(index: Index, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"none\.tsv: cannot be read \(No such file"):
+        read_hours(tmp_path / "none.tsv", index)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
+from omnilingual_asr.datasets.utils.batching import BatchingStrategy
+
+from danish_asr.data.settings import NO_EFFECT, check_settings
+from danish_asr.errors import ConfigError
+
+SECTIONS = {
+    "mixture_parquet_storage_config": MixtureParquetStorageConfig(),
+    "manifest_storage_config": ManifestStorageConfig(),
+    "asr_task_config": AsrTaskConfig(),
+}
+OBEYED = {
+    "mixture_parquet_storage_config": "dataset_summary_path beta_corpus beta_language split_column "
+    "fragment_streaming.partition_filters fragment_loading.filters",
+    "manifest_storage_config": "",
+    "asr_task_config": "min_audio_len max_audio_len batching_strategy batch_size max_bucket_size "
+    "num_seqs_multiple_of max_num_elements drop_remainder filter_long_text_threshold "
+    "remove_unknown min_samples_per_char normalize_audio spec_aug_p spec_aug_freq_mask_param "
+    "spec_aug_time_mask_param example_shuffle_window batch_shuffle_window no_padding "
+    "max_num_batches",
+}
+REFUSED = (
+    "asr_task_config.use_fbank",
+    "mixture_parquet_storage_config.fragment_streaming.filesystem",
+    "mixture_parquet_storage_config.fragment_streaming.limit.fraction_of_files",
+    "mixture_parquet_storage_config.fragment_streaming.limit.nb_files",
+    "mixture_parquet_storage_config.fragment_streaming.limit.nb_fragments",
+    "mixture_parquet_storage_config.fragment_streaming.limit.nb_rows",
+)
+
+
+def keys(section: Any, prefix: str) -> list[str]:
+    """Dotted keys of all leaves; ``columns`` is one, which upstream fills itself."""
+    found = []
+    for field in fields(section):
+        value = getattr(section, field.name)
+        nested = is_dataclass(value) and field.name != "columns"
+        name = f"{prefix}.{field.name}"
+        found += keys(value, name) if nested else [name]
+    return found
+
+
+def test_every_key_that_upstream_has_is_obeyed_without_effect_or_refused() -> None:
+    upstream = [key for name, section in SECTIONS.items() for key in keys(section, name)]
+
+    ours = [*NO_EFFECT, *REFUSED]
+    ours += [f"{name}.{key}" for name, row in OBEYED.items() for key in row.split()]
+
+    assert sorted(ours) == sorted(upstream)
+
+
+def test_upstreams_defaults_are_accepted() -> None:
+    for training in (True, False):
+        check_settings(AsrTaskConfig(), MixtureParquetStorageConfig(), training=training)
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"use_fbank": True}, r"asr_task_config\.use_fbank: expected false"),
+        ({"batch_size": 0}, r"batch_size: expected 1 or more, found 0"),
+        ({"example_shuffle_window": -1}, r"example_shuffle_window: expected 0 or more, found -1"),
+        ({"spec_aug_p": 1.5}, r"spec_aug_p: expected 0 to 1, found 1\.5"),
+        (
+            {"min_audio_len": 9, "max_audio_len": 8},
+            r"min_audio_len: expected at most .*\(8\), found 9",
+        ),
+        (
+            {"no_padding": True, "batching_strategy": BatchingStrategy.STATIC},
+            r"no_padding: expected",
+        ),
+    ],
+)
+def test_what_is_impossible_is_refused(values: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        check_settings(AsrTaskConfig(**values), None, training=True)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    storage = MixtureParquetStorageConfig()
+    assert storage.fragment_streaming.limit is not None
+    storage.fragment_streaming.limit.nb_rows = 5
+    storage.fragment_streaming.filesystem = "s3"
+
+    with pytest.raises(ConfigError) as error:
+        check_settings(AsrTaskConfig(batch_size=0, use_fbank=True), storage, training=True)
+
+    assert len(error.value.faults) == 4

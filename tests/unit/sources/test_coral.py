@@ -1,0 +1,186 @@
+"""CoRal's files as the `datasets` library writes them, both subsets, in the versions' variants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+from danish_asr.errors import SourceError
+from danish_asr.sources import open_source
+from danish_asr.sources.base import Source, Utterance
+from danish_asr.sources.coral import COLUMNS
+from danish_asr.sources.location import Location
+from danish_asr.sources.parquet import open_parquet_files
+from danish_asr.sources.parquet_file import find_parquet
+from tests.builders import build_source, conversation_row, coral_row, write_parquet
+from tests.datasets_files import FLOAT, write_with_datasets
+
+
+def read_all(source: Source) -> list[Utterance]:
+    return [row for file in source.files for row in source.read(file, 0, file.rows)]
+
+
+READ_ALOUD_EXTRA: dict[str, dict[str, Any]] = {
+    "v1": {"noise_level": "12.5", "asr_wer": 0.1, "source_url": "x"},
+    "v2": {"noise_level": 12.5, "asr_wer": None, "id_validator": "val_1"},
+    "v3": {"education": "gymnasium", "occupation": "bager", "asr_label": None},
+}
+
+
+@pytest.mark.parametrize("version", READ_ALOUD_EXTRA)
+def test_read_aloud_of_every_version_is_read(tmp_path: Path, version: str) -> None:
+    extra = READ_ALOUD_EXTRA[version]
+    rows = [coral_row(number) | extra for number in range(5)]
+    floats = {name: FLOAT for name, value in extra.items() if isinstance(value, float)}
+    path = tmp_path / "read_aloud" / "train-00000-of-00001.parquet"
+    write_with_datasets(path, rows, **floats)
+    (file,) = open_source(str(tmp_path)).files
+    assert (file.corpus, file.split, file.rows) == ("coral_read_aloud", "train", 5)
+    found = read_all(open_source(str(tmp_path)))
+    assert [row.id for row in found] == [row["id_recording"] for row in rows]
+    assert [row.text for row in found] == [row["text"] for row in rows]
+    assert [row.audio for row in found] == [row["audio"]["bytes"] for row in rows]
+    assert found[1].speaker.dialect == "Sjællandsk"
+    assert found[1].speaker.speaker_id == "spe_train_1"
+
+
+@pytest.mark.parametrize(("folder", "name"), [("conversation", "val"), ("conversational", "test")])
+def test_a_conversation_row_is_called_after_conversation_and_segment(
+    tmp_path: Path, folder: str, name: str
+) -> None:
+    rows = [conversation_row(number) for number in range(12)]
+    write_with_datasets(tmp_path / folder / f"{name}-00000-of-00001.parquet", rows)
+    source = open_source(f"coral:{tmp_path}")
+    assert source.files[0].corpus == "coral_conversation"
+    assert [row.id for row in read_all(source)][9:11] == ["con_train_0_9", "con_train_1_0"]
+    assert source.ids(source.files[0]).to_pylist() == [row.id for row in read_all(source)]
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train-00000-of-00002.parquet", "train"),
+        ("val-00000-of-00001.parquet", "dev"),
+        ("validation-00000-of-00001.parquet", "dev"),
+        ("test.parquet", "test"),
+        ("train/0000.parquet", "train"),
+    ],
+)
+def test_every_name_of_a_split_is_known(tmp_path: Path, name: str, split: str) -> None:
+    write_parquet(tmp_path / name, [coral_row(0)])
+    assert open_source(str(tmp_path)).files[0].split == split
+
+
+@pytest.mark.parametrize("validated", ["rejected", "maybe", "validated", None])
+def test_only_a_rejected_row_is_refused(tmp_path: Path, validated: str | None) -> None:
+    write_parquet(tmp_path / "train.parquet", [coral_row(0, validated=validated)])
+    (row,) = read_all(open_source(str(tmp_path)))
+    assert row.refused == ("rejected" if validated == "rejected" else None)
+
+
+def test_null_values_stay_null(tmp_path: Path) -> None:
+    rows = [coral_row(0, text=None, audio_struct=None, age=None, dialect=None, id_recording=None)]
+    write_parquet(tmp_path / "train.parquet", [{**rows[0], "audio": None}])
+    (row,) = read_all(open_source(str(tmp_path)))
+    assert (row.text, row.audio, row.speaker.age, row.speaker.dialect) == (None, None, None, None)
+    assert row.id == "train.parquet:0"
+
+
+def test_audio_beside_the_file_is_found_by_its_path(tmp_path: Path) -> None:
+    write_parquet(
+        tmp_path / "train.parquet",
+        [coral_row(0, audio_struct={"bytes": None, "path": "a.wav"})],
+    )
+    (row,) = read_all(open_source(str(tmp_path)))
+    assert row.audio == tmp_path / "a.wav"
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 30), (0, 1), (9, 11), (17, 30), (10, 20), (29, 30)]
+)
+def test_a_range_of_rows_is_read_wherever_row_groups_end(
+    tmp_path: Path, start: int, stop: int
+) -> None:
+    build_source(tmp_path, train=30, dev=0, test=0, conversation=False, row_group_size=10)
+    source = open_source(str(tmp_path))
+    file = next(file for file in source.files if file.split == "train")
+    assert file.chunks == (10, 10, 10)
+    assert [row.row for row in source.read(file, start, stop)] == list(range(start, stop))
+    assert [row.id for row in source.read(file, start, stop)] == [
+        f"rec_train_{number}" for number in range(start, stop)
+    ]
+
+
+def test_another_file_system_gives_the_same_rows(tmp_path: Path) -> None:
+    build_source(tmp_path, row_group_size=5)
+    local = open_source(str(tmp_path))
+    location = Location(fs=DirFileSystem(str(tmp_path), LocalFileSystem()), root="")
+    paths = find_parquet(location)
+    corpus_of = {path: f"coral_{path.split('/')[0]}" for path in paths}
+    remote = open_parquet_files("there", location, corpus_of=corpus_of, columns=COLUMNS)
+    assert [file.name for file in remote.files] == [file.name for file in local.files]
+    assert [file.fingerprint for file in remote.files] == [file.fingerprint for file in local.files]
+    assert read_all(remote) == read_all(local)
+
+
+def write_nothing(folder: Path) -> None:
+    folder.mkdir()
+
+
+def write_no_rows(folder: Path) -> None:
+    write_parquet(folder / "train.parquet", [])
+
+
+def write_no_text(folder: Path) -> None:
+    write_parquet(folder / "train.parquet", [coral_row(0)])
+    table = pq.read_table(folder / "train.parquet").drop_columns(["text"])
+    pq.write_table(table, folder / "train.parquet")
+
+
+def write_other_columns(folder: Path) -> None:
+    write_parquet(folder / "train.parquet", [coral_row(0)])
+    table = pq.read_table(folder / "train.parquet").drop_columns(["id_recording"])
+    pq.write_table(table, folder / "train.parquet")
+
+
+def write_half_a_file(folder: Path) -> None:
+    write_parquet(folder / "train.parquet", [coral_row(0)])
+    content = (folder / "train.parquet").read_bytes()
+    (folder / "train.parquet").write_bytes(content[: len(content) // 2])
+
+
+def write_unknown_split(folder: Path) -> None:
+    write_parquet(folder / "everything.parquet", [coral_row(0)])
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda _: None, "no such folder"),
+        (write_nothing, "is empty, it has no Parquet files"),
+        (write_no_rows, "is empty, it has no rows"),
+        (write_no_text, "no column text; the columns are id_recording, validated, id_speaker, age"),
+        (write_other_columns, "not a file of CoRal: expected a column id_recording"),
+        (write_half_a_file, "no whole Parquet file .*; fetch it again"),
+        (write_unknown_split, "everything.parquet: the name tells no split"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_told(tmp_path: Path, write: Any, message: str) -> None:
+    write(tmp_path / "source")
+    with pytest.raises(SourceError, match=message):
+        open_source(str(tmp_path / "source"))
+
+
+def test_a_damaged_page_is_told_with_the_file(tmp_path: Path) -> None:
+    build_source(tmp_path, dev=0, test=0, conversation=False)
+    path = tmp_path / "read_aloud" / "train-00000-of-00001.parquet"
+    content = bytearray(path.read_bytes())
+    content[200:400] = b"\xff" * 200
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"no whole Parquet file .*; fetch it again"):
+        read_all(open_source(str(tmp_path)))
