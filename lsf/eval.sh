@@ -31,7 +31,7 @@ trap 'rm -f "$started"' EXIT
 # An evaluation keeps nothing before its end, and the same time would be too short again.
 on_warning=TERM
 work python -m danish_asr.cluster --processes "$ASR_GPUS" --trace "$ASR_RUN/trace" \
-  danish_asr.recipe.evaluation "$ASR_RUN" "${recipe_arguments[@]}" "$@"
+  workflows.recipes.wav2vec2.asr.eval.recipe "$ASR_RUN" "${recipe_arguments[@]}" "$@"
 case $outcome in
   finished) ;;
   stopped)
