@@ -19,7 +19,7 @@ from rich.console import Console
 
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.conversion.convert import convert
-from danish_asr.errors import RunError
+from danish_asr.errors import EXIT_STOPPED, RunError
 from danish_asr.report import score_file
 from danish_asr.schema import CARDS_DIR
 from danish_asr.sources import open_source
@@ -29,9 +29,6 @@ DATASET: Final = "danish_asr_demo"
 """The name of the dataset's card; ``configs/demo.yaml`` trains on it."""
 
 RECIPE: Final = "danish_asr.recipe"
-
-STOPPED: Final = 75
-"""The recipe's exit status for a run that is saved and not done."""
 
 
 def run_demo(
@@ -98,7 +95,7 @@ def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> 
         status = subprocess.run(command, check=False).returncode  # noqa: S603 - our own module
     finally:
         signal.signal(signal.SIGINT, handler)
-    if status in {STOPPED, -signal.SIGINT}:
+    if status in {EXIT_STOPPED, -signal.SIGINT}:
         raise KeyboardInterrupt
     if status:
         raise RunError(f"`{' '.join(command[1:])}` failed with status {status}; see above")

@@ -19,7 +19,17 @@ message and exit with status 1; a traceback is kept for our own bugs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
+
+EXIT_FAILED: Final = 1
+"""A run that had begun cannot continue."""
+
+EXIT_REFUSED: Final = 2
+"""The configuration or the output directory was refused; nothing was started."""
+
+EXIT_STOPPED: Final = 75
+"""The run saved its state before it was complete (EX_TEMPFAIL of sysexits.h); the same command
+continues it."""
 
 
 class DanishAsrError(Exception):

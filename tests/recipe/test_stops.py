@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.errors import EXIT_STOPPED
 from danish_asr.recipe.run_directory import checkpoint_scores, checkpoint_steps
-from danish_asr.recipe.trainer import STOPPED
 from tests.recipe.running import RECIPE, arguments, metrics, start, train, wait_for
 
 SLOW_STEPS = ("regime.num_steps=400", "regime.validate_every_n_steps=400")
@@ -35,7 +35,7 @@ def test_a_stop_signal_saves_and_exits_with_its_own_status(
     wait_for((run / "metrics" / "train.jsonl").is_file, process)
     process.send_signal(number)
     output, _ = process.communicate(timeout=300)
-    assert process.returncode == STOPPED, output
+    assert process.returncode == EXIT_STOPPED, output
     (step,) = checkpoint_steps(run)
     assert metrics(run, "train")[-1]["Step"] <= step < 400
     assert not (run / "metrics" / "valid.jsonl").exists()
@@ -50,7 +50,7 @@ def test_a_time_budget_saves_and_exits_with_its_own_status(tmp_path: Path, datas
         "regime.checkpoint_every_n_steps=400",
         "trainer.max_wall_minutes=1e-6",
     )
-    assert status == STOPPED
+    assert status == EXIT_STOPPED
     assert checkpoint_steps(run) == [1]
     assert [row["Step"] for row in metrics(run, "train")] == [1]
 
@@ -98,7 +98,7 @@ def test_a_stop_breaks_validation_off_and_the_same_command_begins_with_it(
             process.send_signal(signal.SIGTERM)
             break
     output, _ = process.communicate(timeout=300)
-    assert process.returncode == STOPPED, output
+    assert process.returncode == EXIT_STOPPED, output
     assert checkpoint_steps(run) == [2]
     assert metrics(run, "valid") == []
     assert train(run, dataset, *SLOW_VALIDATION) == 0
@@ -113,6 +113,6 @@ def test_a_run_that_saves_models_only_can_be_stopped_and_continued(
     run = tmp_path / "run"
     only = ["regime.save_model_only=true", "regime.num_steps=3", "regime.validate_every_n_steps=1"]
     only.append("regime.checkpoint_every_n_steps=1")
-    assert train(run, dataset, *only, "trainer.max_wall_minutes=1e-6") == STOPPED
+    assert train(run, dataset, *only, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
     assert train(run, dataset, *only) == 0
     assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3]

@@ -22,7 +22,14 @@ from rich.console import Console
 from danish_asr.cluster.hosts import ClusterError
 from danish_asr.cluster.lsf import standing
 from danish_asr.data.dataset import NO_EFFECT
-from danish_asr.errors import ConfigError, DanishAsrError, RunFailedError
+from danish_asr.errors import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    EXIT_STOPPED,
+    ConfigError,
+    DanishAsrError,
+    RunFailedError,
+)
 from danish_asr.recipe.assets import resolve, tokenizer_card
 from danish_asr.recipe.checkpoints import fit_to_world
 from danish_asr.recipe.config import AsrConfig
@@ -42,17 +49,10 @@ from danish_asr.recipe.loading import (
 )
 from danish_asr.recipe.run_directory import check_continuation, check_output_dir, tidy
 from danish_asr.recipe.selection import select
-from danish_asr.recipe.trainer import STOPPED
 from danish_asr.yaml_text import to_yaml
-
-FAILED = 1
-"""Exit status when a run that had begun cannot go on."""
 
 _WIDTH = 160
 """Columns of a log that is no terminal."""
-
-REFUSED = 2
-"""Exit status when the configuration or the output directory is refused; nothing was begun."""
 
 
 def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> None:
@@ -84,7 +84,7 @@ def train_main(recipe: TrainRecipe, arguments: Sequence[str] | None = None) -> N
                     train(recipe, config, args.output_dir)
         except TaskStopException:
             log.info("The run is saved but not done; the same command continues it.")
-            sys.exit(STOPPED)
+            sys.exit(EXIT_STOPPED)
         if rank == 0:
             write_model_card(args.output_dir, tokenizer_card(config))
 
@@ -210,7 +210,7 @@ def _with_subclasses(kls: type[DanishAsrError]) -> Iterator[type[DanishAsrError]
 def _refuse(ex: DanishAsrError) -> int:
     """Tell an error; returns the exit status."""
     if isinstance(ex, ConfigError) and os.environ.get("LOCAL_RANK", "0") != "0":
-        return REFUSED  # every process finds the same faults
+        return EXIT_REFUSED  # every process finds the same faults
     # Not through the log, which wraps lines and would break the paths that a mend names.
     print(f"error: {ex}", file=sys.stderr)  # noqa: T201
-    return FAILED if isinstance(ex, RunFailedError) else REFUSED
+    return EXIT_FAILED if isinstance(ex, RunFailedError) else EXIT_REFUSED

@@ -25,10 +25,6 @@ from danish_asr.recipe.early_stopping import patience_stopper
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.run_directory import last_validation_seconds, validated_steps
 
-STOPPED: Final = 75
-"""Exit status of a run that saved its state before it was done (EX_TEMPFAIL of sysexits.h): the
-same command continues it. Failures have other codes."""
-
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
