@@ -13,7 +13,7 @@ from fairseq2.assets import (
     AssetMetadataError,
     AssetStore,
 )
-from fairseq2.composition import _register_library, register_dataset_family
+from fairseq2.composition import register_dataset_family
 from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
 from fairseq2.data.tokenizers import (
     TokenizerFamily,
@@ -41,6 +41,7 @@ from danish_asr.data.dataset import (
 from danish_asr.errors import ConfigError, RunError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.extension import card_directories, searched_once
+from danish_asr.recipe.fairseq2_private import library_container
 from danish_asr.recipe.loading import ConfigT, inspect, merge, unstructure
 
 OPENS = (DATASET_FAMILY, MANIFEST_FAMILY)
@@ -75,8 +76,7 @@ class Assets:
     """
 
     def __init__(self, config: AsrConfig) -> None:
-        container = DependencyContainer()
-        _register_library(container)
+        container = library_container()
         register_datasets(container)
         section, usual = config.common.assets, card_directories()
         self.extra_paths = searched_once(map(Path, section.extra_paths), usual)

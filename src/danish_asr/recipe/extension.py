@@ -21,7 +21,7 @@ from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.cluster.lsf import register_lsf
-from danish_asr.local_paths import read_any_local_path
+from danish_asr.recipe.fairseq2_private import support_any_local_path
 from danish_asr.schema import CARDS_DIR
 
 ASSETS_VARIABLE: Final = "DANISH_ASR_ASSETS"
@@ -37,7 +37,7 @@ def register(container: DependencyContainer) -> None:
     architecture("tiny")(tiny)
 
     register_lsf(container)
-    read_any_local_path()
+    support_any_local_path()
 
 
 def card_directories() -> list[Path]:

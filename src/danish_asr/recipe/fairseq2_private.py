@@ -1,0 +1,45 @@
+"""Everything that reaches behind fairseq2's public names, in one file.
+
+Each entry gives the version it was written for, the symptom without it, and what to try when the
+version moves. The extension imports this file into every program that uses fairseq2, so what is
+slow to import is imported inside the functions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.request import url2pathname
+
+from fairseq2.assets import LocalAssetDownloadManager
+from fairseq2.composition import _register_library
+from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.uri import Uri
+
+
+def library_container() -> DependencyContainer:
+    """Return a container with everything that fairseq2 and its extensions register.
+
+    Version: 0.6. Symptom: the public ``init_fairseq2`` works once per process, but the assets
+    depend on the configuration and are looked up before the recipe starts.
+    When it moves: look for a public function that builds a container, or for the steps of
+    ``fairseq2.init_fairseq2``.
+    """
+    container = DependencyContainer()
+    _register_library(container)
+    return container
+
+
+def support_any_local_path() -> None:
+    """Let fairseq2 open checkpoints and tokenizers below any directory, such as ``/home/søren``.
+
+    Version: 0.6. Symptom: "cannot be opened: No such file or directory" for a path with a space or
+    a letter beyond ASCII: fairseq2 turns a card's path into a URI, ``file:///home/s%C3%B8ren``, and
+    uses its text as a path again. A second provider for ``file`` is refused, and cards that name
+    their files relatively (datasets that were built before) leave no public way.
+    When it moves: remove this, and run tests/unit/test_local_paths.py.
+    """
+    LocalAssetDownloadManager._to_path = staticmethod(_to_path)  # type: ignore[method-assign] # noqa: SLF001
+
+
+def _to_path(uri: Uri) -> Path:
+    return Path(url2pathname(uri.path))
