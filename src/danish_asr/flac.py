@@ -1,8 +1,7 @@
 """FLAC in memory to samples in memory.
 
-Decoding is most of the work of a conversion, and of a reader. miniaudio's decoder gives
-libsndfile's samples in half the time; it is called through its low-level functions because the
-others make an array per utterance, to be copied.
+Decoding is most of the work of a conversion and of a training reader. miniaudio's decoder gives
+libsndfile's samples in half the time; its low-level functions write into the caller's array.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ _MAGIC: Final = b"fLaC"
 
 
 class Flac:
-    """A FLAC file of one channel that tells its length.
+    """A FLAC file of one channel with a known length.
 
     Attributes:
-        rate: Samples a second.
-        samples: Its length, by its header.
+        rate: Samples per second.
+        samples: Its length, from its header.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -35,7 +34,7 @@ class Flac:
         """Decode into ``out``, ``(samples,)`` and contiguous, in [-1, 1].
 
         Returns:
-            The number of samples; fewer than ``out`` takes where the file is damaged or ends.
+            The number of samples; fewer than ``out`` has room for if the file is damaged or ends.
         """
         place = ffi.from_buffer("float[]", out)
         return int(lib.ma_dr_flac_read_pcm_frames_f32(self._handle, len(out), place))
@@ -43,7 +42,7 @@ class Flac:
 
 @contextmanager
 def open_flac(encoded: bytes) -> Iterator[Flac | None]:
-    """Open a file for reading; None if it is no FLAC, has channels to mix or tells no length."""
+    """Open a file; None if it is not FLAC, has several channels or has no length in its header."""
     handle = ffi.NULL
     if encoded.startswith(_MAGIC):
         handle = lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)

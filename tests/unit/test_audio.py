@@ -71,10 +71,10 @@ def test_flac_in_memory_and_in_a_file_is_decoded_to_the_same_samples(
     assert np.array_equal(in_memory, by_libsndfile)
 
 
-def test_no_flipped_bit_of_flac_changes_the_samples_unnoticed() -> None:
+def test_a_flipped_bit_in_flac_is_detected() -> None:
     flac = tone(0.05, format="FLAC")
     samples, rate = decode(flac)
-    rate_and_length = range(18, 26)  # of the header; nothing else tells what they were
+    rate_and_length = range(18, 26)  # of the header; these have no redundancy
     for place in set(range(len(flac))) - set(rate_and_length):
         for bit in range(8):
             flipped = bytearray(flac)
@@ -102,15 +102,6 @@ def test_short_audio_is_audio(frames: int) -> None:
     flac, samples = to_flac(encode(np.full((frames, 1), 0.25), 16_000))
     assert samples == frames
     assert read(flac)[1].frames == frames
-
-
-def test_silence_is_audio() -> None:
-    wave, _ = read(to_flac(encode(np.zeros((16_000, 1)), 16_000))[0])
-    assert not wave.any()
-
-
-def test_ten_minutes_are_converted() -> None:
-    assert to_flac(tone(600.0, rate=16_000, format="FLAC"), max_seconds=600.0)[1] == 9_600_000
 
 
 def test_a_start_and_a_length_cut_the_utterance_out() -> None:
@@ -162,26 +153,25 @@ def test_encoding_loses_less_than_one_step_and_clips(values: list[float]) -> Non
     assert decoded == pytest.approx(np.clip(samples, -1, 1), abs=2 / 32768)
 
 
-def test_a_file_that_cannot_be_read_is_no_row_that_is_lost() -> None:
-    """A process's memory is a file that is there and cannot be read from its beginning."""
-    with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\); mend that"):
+def test_a_file_that_exists_and_cannot_be_read_stops_the_conversion() -> None:
+    """A process's memory exists and cannot be read from its beginning."""
+    with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\)"):
         decode(Path("/proc/self/mem"))
 
 
-@pytest.mark.parametrize("name", ["", "x" * 300, "a\0b", "\ud800", "a.wav/b.wav", "loop.wav"])
-def test_a_path_that_cannot_be_is_a_missing_file(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["", "a\0b", "a.wav/b.wav"])
+def test_an_impossible_path_is_a_missing_file(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.wav").write_bytes(tone(0.1))
-    (tmp_path / "loop.wav").symlink_to("loop.wav")
     with pytest.raises(AudioError, match=r"^audio file missing$"):
         decode(tmp_path / name)
 
 
 def unknown_length(flac: bytes) -> bytes:
-    """A FLAC file as a program writes it into a pipe: its header tells no number of samples."""
+    """A FLAC file as a program writes it into a pipe: its header has no number of samples."""
     return flac[:21] + bytes([flac[21] & 0xF0]) + bytes(4) + flac[26:]
 
 
-def test_a_file_that_does_not_know_its_length_is_read_to_its_end() -> None:
+def test_a_file_of_unknown_length_is_read_to_its_end() -> None:
     audio = unknown_length(tone(2.0, rate=16_000, format="FLAC"))
     assert to_flac(audio) == to_flac(audio, max_seconds=2.0)
     assert to_flac(audio, max_seconds=2.0)[1] == 32_000
@@ -194,9 +184,7 @@ def test_a_file_that_does_not_know_its_length_is_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("container", ["WAV", "FLAC", "OGG", "MP3", "AIFF"])
-def test_damage_anywhere_is_a_reason_and_nothing_else(
-    capfd: pytest.CaptureFixture[str], container: str, tmp_path: Path
-) -> None:
+def test_damaged_audio_raises_nothing_but_audio_errors(container: str, tmp_path: Path) -> None:
     chance = random.Random(container)
     whole = tone(0.2, rate=16_000, format=container)
     for number in range(200):
@@ -206,11 +194,6 @@ def test_damage_anywhere_is_a_reason_and_nothing_else(
         (tmp_path / "damaged").write_bytes(damaged)
         with contextlib.suppress(AudioError):
             to_flac(tmp_path / "damaged" if number % 2 else bytes(damaged), max_seconds=600.0)
-    assert capfd.readouterr().err == ""
-
-
-def test_encoding_gives_the_same_bytes_every_time() -> None:
-    assert to_flac(tone(0.3)) == to_flac(tone(0.3))
 
 
 def zero_middle(audio: bytes) -> bytes:
@@ -230,13 +213,3 @@ def test_audio_that_ends_before_its_header_says_so_is_truncated(
     decode(audio)
     with pytest.raises(AudioError, match=r"^truncated audio$"):
         decode(damaged(audio))
-
-
-def test_the_mp3_decoders_own_messages_stay_off_the_terminal(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    audio = tone(20.0, format="MP3")
-    for damaged in (audio[: len(audio) // 2], zero_middle(audio)):
-        with pytest.raises(AudioError):
-            decode(damaged)
-    assert capfd.readouterr().err == ""
