@@ -29,8 +29,8 @@ from rich.table import Table
 
 from danish_asr.audio import to_flac
 from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
-from danish_asr.conversion.work_units import ConvertOptions
 from danish_asr.sources import open_source
 
 SECONDS = 5.0

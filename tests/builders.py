@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
-from danish_asr.conversion.manifest import Manifest
-from danish_asr.conversion.work_units import ConvertOptions
+from danish_asr.conversion.inventory import Inventory
 from danish_asr.sources import open_source
 
 TEXTS = (
@@ -148,7 +148,7 @@ def build_dataset(
     name: str = "tiny",
     options: ConvertOptions | None = None,
     **source: Any,
-) -> Manifest:
+) -> Inventory:
     """Build a small dataset below ``root`` from `build_source`, made with ``source``'s arguments.
 
     The source is left beside it, in ``<root>.source``.

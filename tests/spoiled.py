@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
 from danish_asr.conversion.verify.command import verify
-from danish_asr.conversion.work_units import ConvertOptions
 from danish_asr.schema import UTTERANCE_SCHEMA
 from danish_asr.sources import open_source
 from danish_asr.yaml_text import from_yaml, to_yaml
@@ -47,7 +47,7 @@ def build(root: Path, **test_values: Any) -> Path:
             rows[-1]["text"] = None
         write_parquet(root.parent / "source" / f"{split}.parquet", rows, row_group_size=4)
     source = open_source(str(root.parent / "source"))
-    convert(source, root, name="tiny", options=ConvertOptions(shard_rows=4), max_drop=1)
+    convert(source, root, name="tiny", options=ConvertOptions(shard_rows=4, max_drop=1))
     return root
 
 

@@ -177,8 +177,7 @@ def convert(
     list_: Annotated[bool, typer.Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
     """Convert a corpus to 16 kHz FLAC in Parquet, with ledger, manifest and cards."""
-    from danish_asr.conversion import command  # noqa: PLC0415 - only this command
-    from danish_asr.conversion.work_units import ConvertOptions  # noqa: PLC0415
+    from danish_asr.conversion import ConvertOptions, command  # noqa: PLC0415 - only this command
     from danish_asr.sources import SourceOptions  # noqa: PLC0415
 
     if list_:
@@ -190,12 +189,13 @@ def convert(
             name=name,
             out=out,
             source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
-            options=ConvertOptions(max_seconds=max_seconds, shard_rows=shard_rows),
+            options=ConvertOptions(
+                max_seconds=max_seconds, shard_rows=shard_rows, max_drop=max_drop
+            ),
             workers=workers,
             engine=engine,
             address=address,
-            max_drop=max_drop,
-            shard=shard,
+            part=shard,
             finish=finish,
         )
     )

@@ -71,7 +71,7 @@ LEDGER_SCHEMA: Final = pa.schema(
 VERSION_DIR: Final = "version=0"
 STATISTICS_FILE: Final = "language_distribution_0.tsv"
 LEDGER_FILE: Final = "ledger.parquet"
-MANIFEST_FILE: Final = "manifest.json"
+INVENTORY_FILE: Final = "manifest.json"
 CARDS_DIR: Final = "cards"
 
 

@@ -1,9 +1,4 @@
-"""Share tasks among processes of this machine, so that killing any of them is harmless.
-
-The standard pools either wait for ever when a worker is killed, or hang when they are stopped early
-while their workers are being replaced. This one has neither state nor threads to be left behind: a
-worker is a process at the other end of a pipe.
-"""
+"""Share tasks among processes of this machine, so that killing any of them is harmless."""
 
 from __future__ import annotations
 
@@ -11,10 +6,10 @@ import multiprocessing
 import os
 import signal
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from multiprocessing.connection import Connection, wait
 from typing import Any, Final, TypeVar
 
 from danish_asr.errors import DanishAsrError
@@ -29,11 +24,11 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 def run_in_processes(
     task: Callable[[Item], Result], items: Iterable[Item], workers: int, *, fresh: bool = False
 ) -> Iterator[Result]:
-    """Yield ``task(item)`` for every item, in the order in which they are finished.
+    """Yield ``task(item)`` for every item, in the order in which they finish.
 
     Args:
-        task: Called in a worker; it must pickle. It is sent once per worker.
-        items: What to call it with; drawn one by one, as workers become free.
+        task: Called in a worker; it must pickle.
+        items: Its arguments; drawn one by one, as workers become free.
         workers: Processes.
         fresh: Whether every item gets a new process.
 
@@ -41,87 +36,52 @@ def run_in_processes(
         DanishAsrError: A task raised it, or a worker was killed.
     """
     waiting = iter(items)
-    busy: dict[Any, _Worker] = {}
-    try:
-        for item in islice(waiting, workers):
-            worker = _Worker(task)
-            busy[worker.connection] = worker
-            worker.connection.send(item)
-        while busy:
-            for connection in wait(list(busy)):
-                worker = busy[connection]
-                result = worker.receive()
-                del busy[connection]
-                for item in islice(waiting, 1):
-                    if fresh:
-                        worker.dismiss()
-                        worker = _Worker(task)
-                    busy[worker.connection] = worker
-                    worker.connection.send(item)
-                if worker.connection not in busy:
-                    worker.dismiss()
-                yield result
-    finally:
-        # Whatever ended the run, what is unfinished will be done again; waiting would only delay.
-        for worker in busy.values():
-            worker.process.kill()
-            worker.dismiss()
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        max(workers, 1),
+        _SPAWN,
+        initializer=_end_with_parent,
+        max_tasks_per_child=1 if fresh else None,
+    )
+    running: set[Future[Result]] = set()
 
-
-class _Worker:
-    """A process that works on what it is sent, one item after the other."""
-
-    def __init__(self, task: Callable[[Any], Any]) -> None:
-        self.connection, theirs = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(theirs, task), daemon=True)
-        # Ctrl-C reaches every process of the terminal; a child that is still importing would die of
-        # it with a traceback. It inherits the blocked signal and leaves it to its parent for good.
+    def submit(count: int) -> None:
+        # Ctrl-C reaches every process of the terminal; a child that is still importing would die
+        # with a traceback. Children inherit the blocked signal: stopping is up to the parent.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self.process.start()
+            running.update(pool.submit(task, item) for item in islice(waiting, count))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        theirs.close()
 
-    def receive(self) -> Any:
-        """The result of the item that was sent; what the task raised is raised here."""
-        try:
-            succeeded, value = self.connection.recv()
-        except (EOFError, ConnectionError):
-            self.process.join()
+    try:
+        submit(workers)
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                running.remove(future)
+                submit(1)
+                yield future.result()
+    except BaseException as error:
+        # Unfinished items will be done again; waiting for them would only delay.
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+        if isinstance(error, BrokenProcessPool):
             raise DanishAsrError(
-                f"a worker process was killed (exit code {self.process.exitcode}), most likely "
-                "because memory ran out; run the same command again to continue, with fewer "
-                "--workers"
+                "a worker process was killed, most likely because memory ran out; run the same "
+                "command again to continue, with fewer --workers"
             ) from None
-        if succeeded:
-            return value
-        raise value
-
-    def dismiss(self) -> None:
-        """Let the process end, and wait for it."""
-        self.connection.close()
-        self.process.join()
-
-
-def _serve(connection: Connection, task: Callable[[Any], Any]) -> None:
-    """Work until the parent closes the pipe, and end when it is killed."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
-            item = connection.recv()
-        except EOFError:
-            return
-        try:
-            connection.send((True, task(item)))
-        except DanishAsrError as error:
-            connection.send((False, error))
-        except Exception:  # noqa: BLE001 - a bug of ours, told with the worker's traceback
-            connection.send((False, RuntimeError(traceback.format_exc())))
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+    """End this worker when its parent is killed."""
+    threading.Thread(
+        target=_exit_after, args=(multiprocessing.parent_process(),), daemon=True
+    ).start()
+
+
+def _exit_after(parent: Any) -> None:
     parent.join()
     os._exit(1)

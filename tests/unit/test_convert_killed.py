@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
-from danish_asr.conversion.work_units import ConvertOptions
 from danish_asr.sources import open_source
 from tests.builders import build_source, tree
 
@@ -31,7 +31,7 @@ def command(source: Path, out: Path, workers: int) -> list[str]:
 
 
 def finished_shards(out: Path) -> int:
-    return len(list((out / ".convert").glob("unit-*.json")))
+    return len(list((out / ".convert").glob("task-*.json")))
 
 
 def wait_for_shards(process: subprocess.Popen[bytes], out: Path, count: int) -> None:

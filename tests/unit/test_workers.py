@@ -56,18 +56,21 @@ def test_a_users_error_arrives_as_it_was() -> None:
 
 
 def test_a_bug_arrives_with_the_workers_traceback() -> None:
-    with pytest.raises(RuntimeError, match=r"in blunder(.|\n)*ZeroDivisionError"):
+    with pytest.raises(ZeroDivisionError) as error:
         list(run_in_processes(blunder, range(10), 2))
+    assert "in blunder" in str(error.value.__cause__)
 
 
-def test_a_killed_worker_is_told_and_nothing_hangs() -> None:
-    with pytest.raises(DanishAsrError, match=r"was killed \(exit code -9\).*memory ran out"):
-        list(run_in_processes(die, range(10), 2))
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_killed_worker_is_reported_and_nothing_hangs(*, fresh: bool) -> None:
+    with pytest.raises(DanishAsrError, match=r"killed.*memory ran out.*--workers"):
+        list(run_in_processes(die, range(10), 2, fresh=fresh))
 
 
-def test_stopping_early_does_not_wait_for_what_is_under_way() -> None:
+@pytest.mark.parametrize("fresh", [False, True])
+def test_stopping_early_does_not_wait_for_running_tasks(*, fresh: bool) -> None:
     begin = time.monotonic()
-    for seconds in run_in_processes(sleep, [0.0, 60.0, 60.0], 2):
+    for seconds in run_in_processes(sleep, [0.0, 60.0, 60.0], 2, fresh=fresh):
         assert seconds == 0.0
         break
     assert time.monotonic() - begin < 30

@@ -1,9 +1,10 @@
-"""What ``danish-asr convert`` does with its options."""
+"""Run ``danish-asr convert`` with the options of its command line."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.conversion.convert import Engine, Part, convert, convert_part, finish
+from danish_asr.conversion import ConvertOptions
+from danish_asr.conversion.convert import Part, convert, convert_part, finish
 from danish_asr.conversion.engines import run_on_ray
-from danish_asr.conversion.progress import print_summary
-from danish_asr.conversion.work_units import ConvertOptions
+from danish_asr.conversion.inventory import Inventory
 from danish_asr.errors import ConfigError
 from danish_asr.sources import READERS, SourceOptions, open_source
 
@@ -27,7 +28,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertCommand:
-    """The options of the command, as they were typed."""
+    """The options of the command, as they were typed; ``part`` is ``I/N``."""
 
     source: str | None
     name: str | None
@@ -37,58 +38,39 @@ class ConvertCommand:
     workers: int | None
     engine: str
     address: str | None
-    max_drop: float
-    shard: str | None
+    part: str | None
     finish: bool
 
 
 def run_command(command: ConvertCommand) -> None:
-    """Convert, convert a part, or finish, and tell what came of it.
+    """Convert, convert a part, or finish, and print the result.
 
     Raises:
-        ConfigError: The options do not fit together; all faults are told.
+        ConfigError: The options do not fit together; it lists all faults.
         DanishAsrError: What `convert` raises.
     """
     part = _check(command)
     assert command.source is not None
     source = open_source(command.source, command.source_options)
+    out, name, options = command.out, command.name or "", command.options
     workers = command.workers or usable_cpus()
-    console = Console()
+    console = Console(highlight=False, soft_wrap=True)
     for note in source.notes:
-        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"note: {note}", markup=False)
     if part is not None:
-        convert_part(
-            source,
-            command.out,
-            part,
-            options=command.options,
-            workers=workers,
-            max_drop=command.max_drop,
+        convert_part(source, out, part, options=options, workers=workers)
+        console.print(
+            f"part {part.index} of {part.count} is converted; run --finish after all parts"
         )
-        console.print(f"part {part.index} of {part.count} is converted; --finish follows the last")
         return
-    assert command.name is not None
     if command.finish:
-        manifest = finish(
-            source,
-            command.out,
-            name=command.name,
-            options=command.options,
-            workers=workers,
-            max_drop=command.max_drop,
-        )
+        inventory = finish(source, out, name=name, options=options)
     else:
-        manifest = convert(
-            source,
-            command.out,
-            name=command.name,
-            options=command.options,
-            workers=workers,
-            max_drop=command.max_drop,
-            engine=_engine(command, workers),
-        )
-    print_summary(manifest, console)
-    console.print(f"{command.out}: complete", highlight=False, soft_wrap=True)
+        on_ray = partial(run_on_ray, address=command.address, workers=workers)
+        engine = on_ray if command.engine == "ray" else None
+        inventory = convert(source, out, name=name, options=options, workers=workers, engine=engine)
+    _print_summary(inventory, console)
+    console.print(f"{out}: complete")
 
 
 def print_readers() -> None:
@@ -101,59 +83,68 @@ def print_readers() -> None:
     Console().print(table)
 
 
-def _engine(command: ConvertCommand, workers: int) -> Engine | None:
-    if command.engine == "processes":
-        return None
-    return partial(run_on_ray, address=command.address, workers=workers)
+def _print_summary(inventory: Inventory, console: Console) -> None:
+    console.print(
+        f"{inventory.name}: {inventory.rows:,} rows, {inventory.hours:.2f} hours; "
+        f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
+    )
+    if inventory.dropped:
+        table = Table("reason", "dialect", "rows", title="Rows in the ledger")
+        for entry in inventory.dropped:
+            table.add_row(entry.reason, entry.dialect or "not given", f"{entry.rows:,}")
+        console.print(table)
+    for dialect, rows in inventory.unmapped_dialects.items():
+        console.print(f"unknown dialect name, kept as is: {dialect} ({rows:,} rows)", markup=False)
 
 
 def _check(command: ConvertCommand) -> Part | None:
-    """Check the options together; return the part of the work that is asked for."""
-    faults = []
-    if command.source is None:
-        faults.append("SOURCE: none given; `danish-asr convert --list` shows the kinds")
-    if command.name is None and command.shard is None:
-        faults.append("--name: needed, it names the dataset's card")
-    if command.name is not None and not _NAME.fullmatch(command.name):
-        faults.append(
-            "--name: up to 100 of the letters a to z, digits, '_', '-' and '.', a letter or digit "
-            f"first, for files are called after it; found {command.name!r}"
-        )
-    if command.out.exists() and not command.out.is_dir():
-        faults.append(f"--out: a folder, or none yet; found the file {command.out}")
-    if command.engine not in ENGINES:
-        faults.append(f"--engine: expected one of {', '.join(ENGINES)}; found {command.engine}")
-    if command.address is not None and command.engine != "ray":
-        faults.append("--address: only --engine ray has an address")
-    if command.shard is not None and (command.finish or command.engine == "ray"):
-        faults.append("--shard: goes neither with --finish nor with --engine ray")
-    if command.finish and command.engine == "ray":
-        faults.append("--finish: converts nothing, so it needs no --engine ray")
-    faults += _check_numbers(command)
-    part = _parse_part(command.shard, faults)
+    """Check the options together; return the requested part."""
+    part = _parse_part(command.part)
+    faults = [*_faults_of_names(command), *_faults_of_numbers(command)]
+    if command.part is not None and part is None:
+        faults.append(f"--part: expected I/N with I from 1 to N; found {command.part}")
     if faults:
         raise ConfigError(faults, where="the command line")
     return part
 
 
-def _check_numbers(command: ConvertCommand) -> list[str]:
-    faults = []
-    if not 0 <= command.max_drop <= 1:
-        faults.append(f"--max-drop: a share from 0 to 1; found {command.max_drop:g}")
-    if command.workers is not None and command.workers < 1:
-        faults.append(f"--workers: at least 1; found {command.workers}")
-    if not 0 < command.options.max_seconds < math.inf:
-        faults.append(f"--max-seconds: above 0; found {command.options.max_seconds:g}")
-    if command.options.shard_rows < 1:
-        faults.append(f"--shard-rows: at least 1; found {command.options.shard_rows}")
-    return faults
-
-
-def _parse_part(shard: str | None, faults: list[str]) -> Part | None:
-    if shard is None:
-        return None
-    match = re.fullmatch(r"(\d+)/(\d+)", shard)
+def _parse_part(part: str | None) -> Part | None:
+    match = re.fullmatch(r"(\d+)/(\d+)", part or "")
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        faults.append(f"--shard: expected I/N with I from 1 to N; found {shard}")
         return None
     return Part(int(match[1]), int(match[2]))
+
+
+def _faults_of_names(command: ConvertCommand) -> Iterator[str]:
+    name, out, on_ray = command.name, command.out, command.engine == "ray"
+    if command.source is None:
+        yield "SOURCE: required; `danish-asr convert --list` shows the kinds"
+    if name is None and command.part is None:
+        yield "--name: required, it names the dataset's card"
+    if name is not None and not _NAME.fullmatch(name):
+        yield (
+            "--name: up to 100 of the letters a to z, digits, '_', '-' and '.', beginning with a "
+            f"letter or digit, because it becomes a file name; found {name!r}"
+        )
+    if out.exists() and not out.is_dir():
+        yield f"--out: a folder, or a path that does not exist yet; found the file {out}"
+    if command.engine not in ENGINES:
+        yield f"--engine: expected one of {', '.join(ENGINES)}; found {command.engine}"
+    if command.address is not None and not on_ray:
+        yield "--address: applies to --engine ray only"
+    if command.part is not None and (command.finish or on_ray):
+        yield "--part: cannot be combined with --finish or --engine ray"
+    if command.finish and on_ray:
+        yield "--finish: converts nothing, so --engine ray does not apply"
+
+
+def _faults_of_numbers(command: ConvertCommand) -> Iterator[str]:
+    options, workers = command.options, command.workers
+    if not 0 <= options.max_drop <= 1:
+        yield f"--max-drop: a share from 0 to 1; found {options.max_drop:g}"
+    if workers is not None and workers < 1:
+        yield f"--workers: at least 1; found {workers}"
+    if not 0 < options.max_seconds < math.inf:
+        yield f"--max-seconds: above 0; found {options.max_seconds:g}"
+    if options.shard_rows < 1:
+        yield f"--shard-rows: at least 1; found {options.shard_rows}"

@@ -1,19 +1,20 @@
 """Convert a corpus into a built dataset (the contract: ``data/README.md``).
 
-A conversion is resumable at any moment. Its plan and one record per finished shard stand in
-``OUT/.convert``; the manifest is written last, and only then is the dataset finished. An array job
-shares the work out with `Part`, and a last call finishes::
+A conversion can be continued after any stop. Its plan and one record per finished shard are in
+``OUT/.convert``; the inventory is written last, and only then is the dataset finished. The tasks of
+an array job convert one part each, and a last call completes the dataset::
 
-    danish-asr convert SOURCE --out OUT --name NAME --shard 3/16
+    danish-asr convert SOURCE --out OUT --name NAME --part 3/16
     danish-asr convert SOURCE --out OUT --name NAME --finish
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,44 +23,43 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.cards import write_cards, write_statistics
-from danish_asr.conversion.claim import claim
-from danish_asr.conversion.engines import run_units
-from danish_asr.conversion.manifest import (
+from danish_asr.conversion.engines import run_here
+from danish_asr.conversion.inventory import (
     FileEntry,
-    Manifest,
+    Inventory,
     ShardEntry,
     count_drops,
-    read_manifest,
+    read_inventory,
     seconds,
-    write_manifest,
+    write_inventory,
+)
+from danish_asr.conversion.plan import (
+    ConversionPlan,
+    ShardTask,
+    conversion_key,
+    plan_conversion,
 )
 from danish_asr.conversion.progress import ConversionProgress
-from danish_asr.conversion.review import check_source, date_manifest
-from danish_asr.conversion.shard import WORK_DIR, Job, Record, finished
-from danish_asr.conversion.work_units import ConvertOptions, Unit, WorkPlan, plan_work
-from danish_asr.errors import DatasetError
-from danish_asr.files import publish, sweep
-from danish_asr.schema import LEDGER_FILE, LEDGER_SCHEMA, MANIFEST_FILE
+from danish_asr.conversion.shard import WORK_DIR, ConversionContext, Record, read_record
+from danish_asr.errors import DatasetError, SourceError
+from danish_asr.files import publish, publish_first, sweep
+from danish_asr.schema import INVENTORY_FILE, LEDGER_FILE, LEDGER_SCHEMA, VERSION_DIR
 from danish_asr.sources.base import Source
 
-DEFAULT_MAX_DROP: Final = 0.05
-"""Share of the source rows."""
+_PLAN_FILE: Final = "plan.json"
 
-Engine = Callable[[Job, Sequence[Unit]], Iterator[Record]]
-"""Converts units and yields their records, in any order."""
+Engine = Callable[[ConversionContext, Sequence[ShardTask]], Iterator[Record]]
+"""Converts tasks and yields their records, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part ``index`` of ``count`` of the work, from 1."""
+    """Part ``index`` of ``count`` of the tasks, from 1."""
 
     index: int
     count: int
-
-    def of(self, units: Sequence[Unit]) -> Sequence[Unit]:
-        """The units of this part."""
-        return units[self.index - 1 :: self.count]
 
 
 def convert(
@@ -69,39 +69,37 @@ def convert(
     name: str,
     options: ConvertOptions | None = None,
     workers: int = 1,
-    max_drop: float = DEFAULT_MAX_DROP,
     engine: Engine | None = None,
-) -> Manifest:
+) -> Inventory:
     """Convert a source, or continue where an earlier call was stopped.
 
     Args:
         source: The corpus.
         out: The dataset's root. A finished dataset of the same source and options is left as is.
         name: Name of the dataset's card.
-        options: What decides the bytes.
-        workers: Processes on this machine to share the work, if no ``engine`` is given.
-        max_drop: Largest share of the source rows that may go to the ledger.
-        engine: What converts the units.
+        options: The options.
+        workers: Processes on this machine, if no ``engine`` is given.
+        engine: Converts the tasks.
 
     Returns:
-        The manifest of the finished dataset.
+        The inventory of the finished dataset.
 
     Raises:
-        SourceError: The source cannot be read or changed meanwhile.
+        SourceError: The source cannot be read, or changed during the conversion.
         DatasetError: ``out`` holds something else, or too many rows were dropped.
         DanishAsrError: ``out`` cannot be written, or a worker was killed.
     """
-    job, plan = _prepare(source, out, options)
-    if (out / MANIFEST_FILE).is_file():
-        return _check_finished(job, plan, workers, name)
-    begun = claim(out, plan)
+    context, plan = _prepare(source, out, options)
+    if (out / INVENTORY_FILE).is_file():
+        return _check_finished(context, plan, name)
+    claim(out, plan)
     sweep(out)
-    run = engine or partial(_run_here, workers=workers)
     try:
-        records = _convert_units(job, plan.units, run, plan.rows * max_drop)
+        run = engine or partial(run_here, workers=workers)
+        records = _convert_tasks(context, plan, plan.tasks, run)
     finally:
         sweep(out)
-    return _finish(job, plan, records, name=name, begun=begun)
+    return _complete(context, plan, records, name)
 
 
 def convert_part(
@@ -111,131 +109,137 @@ def convert_part(
     *,
     options: ConvertOptions | None = None,
     workers: int = 1,
-    max_drop: float = DEFAULT_MAX_DROP,
 ) -> None:
-    """Convert one part of the work, as a task of an array job; `finish` makes the dataset of it.
+    """Convert one part of the tasks, in one task of an array job; `finish` completes the dataset.
 
     Parts may run at the same time, on machines that share ``out``. Arguments and errors are those
     of `convert`.
     """
-    job, plan = _prepare(source, out, options)
-    if (out / MANIFEST_FILE).is_file():
-        _check_finished(job, plan, workers)
+    context, plan = _prepare(source, out, options)
+    if (out / INVENTORY_FILE).is_file():
+        _check_finished(context, plan)
         return
     claim(out, plan)
-    units, run = part.of(plan.units), partial(_run_here, workers=workers)
-    _convert_units(job, units, run, plan.rows * max_drop)
+    tasks = plan.tasks[part.index - 1 :: part.count]
+    _convert_tasks(context, plan, tasks, partial(run_here, workers=workers))
 
 
 def finish(
-    source: Source,
-    out: Path,
-    *,
-    name: str,
-    options: ConvertOptions | None = None,
-    workers: int = 1,
-    max_drop: float = DEFAULT_MAX_DROP,
-) -> Manifest:
-    """Make the dataset of parts that are all converted.
+    source: Source, out: Path, *, name: str, options: ConvertOptions | None = None
+) -> Inventory:
+    """Complete a dataset whose parts are all converted.
 
     Arguments are those of `convert`.
 
     Raises:
-        DatasetError: Parts are missing, or what `convert` raises.
-        SourceError: The source has changed since a part was converted.
+        DatasetError: Shards are missing, the source has changed since the first part was started,
+            or what `convert` raises.
     """
-    job, plan = _prepare(source, out, options)
-    if (out / MANIFEST_FILE).is_file():
-        return _check_finished(job, plan, workers, name)
-    begun = claim(out, plan)
-    missing = [unit.number for unit in plan.units if finished(out, unit) is None]
-    if missing:
+    context, plan = _prepare(source, out, options)
+    if (out / INVENTORY_FILE).is_file():
+        return _check_finished(context, plan, name)
+    claim(out, plan)
+    records = [record for task in plan.tasks if (record := read_record(out, task))]
+    if missing := len(plan.tasks) - len(records):
         raise DatasetError(
-            f"{out}: {len(missing)} of {len(plan.units)} shards are not converted yet; run the "
-            "parts (--shard) that did not end well again, then --finish"
+            f"{out}: {missing} of {len(plan.tasks)} shards are not converted yet; run the parts "
+            "(--part) that did not succeed again, then --finish"
         )
-    # All of them are finished, so that they are only compared with the source as it is now.
-    records = _convert_units(
-        job, plan.units, partial(_run_here, workers=workers), plan.rows * max_drop
-    )
-    return _finish(job, plan, records, name=name, begun=begun)
+    _check_drops(records, plan, context.options)
+    return _complete(context, plan, records, name)
 
 
-def _prepare(source: Source, out: Path, options: ConvertOptions | None) -> tuple[Job, WorkPlan]:
-    options = options or ConvertOptions()
-    return Job(source=source, root=out, options=options), plan_work(source, options)
+def claim(out: Path, plan: ConversionPlan) -> None:
+    """Claim ``out`` for a plan, or check that the conversion there has this very plan.
 
+    Many processes may do so at the same moment: the plan that the first one publishes holds for
+    all of them.
 
-def _run_here(job: Job, units: Sequence[Unit], *, workers: int) -> Iterator[Record]:
-    return run_units(job.convert, units, workers)
-
-
-def _convert_units(
-    job: Job, units: Sequence[Unit], engine: Engine, most_dropped: float
-) -> list[Record]:
-    """Convert what is not finished yet; return all records in the order of the units.
-
-    Finished units go to the engine too, which finds out whether their source is still the same.
+    Raises:
+        DatasetError: ``out`` holds something else, or a conversion with another plan.
+        DanishAsrError: ``out`` cannot be written.
     """
-    before = {unit.number for unit in units if finished(job.root, unit)}
-    records: dict[int, Record] = {}
-    with ConversionProgress(sum(unit.rows for unit in units)) as progress:
-        for record in engine(job, units):
-            records[record.unit] = record
-            if record.unit in before:
-                progress.resume(record)
-            else:
-                progress.advance(record)
-            if progress.dropped > most_dropped:
-                break
-    # Every further row can only add to the drops, so there is no use in going on.
-    _check_drops(list(records.values()), most_dropped)
-    return [records[unit.number] for unit in units]
+    # Looked at before the plan: shards appear only after a plan, so shards without a plan are not
+    # ours. In the other order, the shards of a process that starts right now would be refused.
+    shards = (out / VERSION_DIR).exists()
+    path = out / WORK_DIR / _PLAN_FILE
+    ours = json.dumps({"key": plan.key, "rows": plan.rows, "shards": len(plan.tasks)})
+    if not path.is_file():
+        if (out / INVENTORY_FILE).is_file():
+            raise DatasetError(f"{out}: was finished a moment ago; run the same command again")
+        if shards:
+            raise DatasetError(
+                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
+                "--out"
+            )
+        publish_first(path, ours)
+    if path.read_text(encoding="utf-8", errors="replace") != ours:
+        raise DatasetError(
+            f"{out}: holds an unfinished conversion, and its source (content, size or time of "
+            f"change of a file), its options or this program have changed since ({path} differs); "
+            f"restore them to continue, or delete it to start anew: rm -r '{out}'"
+        )
 
 
-def _check_drops(records: Sequence[Record], most: float) -> None:
+def _prepare(
+    source: Source, out: Path, options: ConvertOptions | None
+) -> tuple[ConversionContext, ConversionPlan]:
+    options = options or ConvertOptions()
+    context = ConversionContext(source=source, root=out, options=options)
+    return context, plan_conversion(source, options)
+
+
+def _convert_tasks(
+    context: ConversionContext, plan: ConversionPlan, tasks: Sequence[ShardTask], engine: Engine
+) -> list[Record]:
+    """Convert the tasks that are not finished; return all records in the order of the tasks."""
+    records = {task.number: record for task in tasks if (record := read_record(context.root, task))}
+    remaining = [task for task in tasks if task.number not in records]
+    with ConversionProgress(sum(task.rows for task in tasks), records.values()) as progress:
+        for record in engine(context, remaining):
+            records[record.task] = record
+            progress.advance(record)
+            if progress.dropped > plan.rows * context.options.max_drop:
+                break  # more rows cannot reduce the drops
+    _check_drops(records.values(), plan, context.options)
+    return [records[task.number] for task in tasks]
+
+
+def _check_drops(records: Iterable[Record], plan: ConversionPlan, options: ConvertOptions) -> None:
     reasons = Counter(row.reason for record in records for row in record.dropped)
+    most = plan.rows * options.max_drop
     if reasons.total() > most:
-        told = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+        counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
         raise DatasetError(
             f"{reasons.total()} rows were dropped, and --max-drop allows {most:.0f} of this "
-            f"source: {told}. Mend the source, or continue with a larger --max-drop"
+            f"source: {counts}. Fix the source, or continue with a larger --max-drop"
         )
 
 
-def _finish(
-    job: Job, plan: WorkPlan, records: Sequence[Record], *, name: str, begun: int
-) -> Manifest:
-    """Write ledger, statistics and cards, and last the manifest."""
-    out = job.root
-    manifest = _manifest(name, job.source, plan, records)
-    if manifest.rows + manifest.dropped_rows != plan.rows:
-        raise DatasetError(
-            f"{out}: {manifest.rows} rows written and {manifest.dropped_rows} in the ledger do not "
-            f"make up the {plan.rows} rows of the source; the source must have changed meanwhile"
+def _complete(
+    context: ConversionContext, plan: ConversionPlan, records: Sequence[Record], name: str
+) -> Inventory:
+    """Write ledger, statistics and cards, and last the inventory."""
+    out = context.root
+    inventory = _inventory(name, context.source, plan, records)
+    rows = inventory.rows + inventory.dropped_rows
+    if rows != plan.rows or conversion_key(context.source, context.options) != plan.key:
+        raise SourceError(
+            f"{out}: the source has changed during the conversion ({rows} rows written or in the "
+            f"ledger, {plan.rows} in the source at the start); delete it to start anew: "
+            f"rm -r '{out}'"
         )
-    manifest = replace(manifest, ledger_sha256=_write_ledger(out / LEDGER_FILE, records))
-    train = [
-        (unit.corpus, record)
-        for unit, record in zip(plan.units, records, strict=True)
-        if unit.split == "train"
-    ]
-    samples = Counter(dict.fromkeys((unit.corpus for unit in plan.units), 0))
+    inventory = replace(inventory, ledger_sha256=_write_ledger(out / LEDGER_FILE, records))
+    write_statistics(out, inventory.train_hours())
     characters: set[str] = set()
-    for corpus, record in train:
-        samples[corpus] += record.samples
-        characters.update(record.characters)
-    write_statistics(out, _hours(samples))
+    for task, record in zip(plan.tasks, records, strict=True):
+        if task.split == "train":
+            characters.update(record.characters)
     write_cards(out, name, characters)
     sweep(out)
-    write_manifest(out, manifest)
-    date_manifest(out, begun)
+    write_inventory(out, inventory)
     shutil.rmtree(out / WORK_DIR)
-    return manifest
-
-
-def _hours(samples: Mapping[str, int]) -> dict[str, float]:
-    return {corpus: seconds(count) / 3600 for corpus, count in samples.items()}
+    return inventory
 
 
 def _write_ledger(path: Path, records: Sequence[Record]) -> str:
@@ -249,11 +253,13 @@ def _write_ledger(path: Path, records: Sequence[Record]) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _manifest(name: str, source: Source, plan: WorkPlan, records: Sequence[Record]) -> Manifest:
+def _inventory(
+    name: str, source: Source, plan: ConversionPlan, records: Sequence[Record]
+) -> Inventory:
     unmapped: Counter[str] = Counter()
     for record in records:
         unmapped.update(record.unmapped)
-    return Manifest(
+    return Inventory(
         name=name,
         source=source.name,
         key=plan.key,
@@ -266,28 +272,31 @@ def _manifest(name: str, source: Source, plan: WorkPlan, records: Sequence[Recor
         ),
         shards=tuple(
             ShardEntry(
-                path=unit.shard(Path()).as_posix(),
+                path=task.path,
                 rows=record.rows,
                 seconds=seconds(record.samples),
                 sha256=record.sha256,
-                fingerprint=unit.fingerprint,
-                files=tuple(piece.file.name for piece in unit.pieces),
+                fingerprint=task.fingerprint,
+                files=tuple(rows.file.name for rows in task.slices),
             )
-            for unit, record in zip(plan.units, records, strict=True)
+            for task, record in zip(plan.tasks, records, strict=True)
             if record.rows
         ),
     )
 
 
-def _check_finished(job: Job, plan: WorkPlan, workers: int, name: str | None = None) -> Manifest:
-    """Check that a finished dataset is the one that is asked for; a part does not ask its name."""
-    manifest = read_manifest(job.root)
-    if (manifest.key, manifest.name) != (plan.key, name or manifest.name):
+def _check_finished(
+    context: ConversionContext, plan: ConversionPlan, name: str | None = None
+) -> Inventory:
+    """Check that a finished dataset is the requested one; a part has no name to compare."""
+    out = context.root
+    inventory = read_inventory(out)
+    if (inventory.key, inventory.name) != (plan.key, name or inventory.name):
         raise DatasetError(
-            f"{job.root}: holds the finished dataset '{manifest.name}', made from "
-            f"{manifest.source} as it was then, with its options and this program as it was; "
-            "choose another --out, or delete it to convert anew"
+            f"{out}: holds the finished dataset '{inventory.name}', made from {inventory.source}; "
+            "since then its name, its source (content, size or time of change of a file), its "
+            "options or this program have changed; choose another --out, or delete it to convert "
+            f"anew: rm -r '{out}'"
         )
-    check_source(job, plan.units, manifest, workers)
-    shutil.rmtree(job.root / WORK_DIR, ignore_errors=True)
-    return manifest
+    shutil.rmtree(out / WORK_DIR, ignore_errors=True)
+    return inventory

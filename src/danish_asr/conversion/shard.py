@@ -1,39 +1,49 @@
-"""Convert one unit of work: source rows in, one shard and its record out.
+"""Convert one shard task: source rows in, one shard and its record out.
 
-The record is the marker that the shard is finished: it is written last, and it holds what the
-ledger, the statistics and the manifest need, so that no finished shard is ever read again. It also
-holds the state of every local file that the shard was made from. Where that has changed when the
-work is continued, the rows are converted once more and compared: a source that was copied or
-touched is still the same source, and one that was changed is refused.
+The record marks the shard as finished: it is written last, and it holds what the ledger, the
+statistics and the inventory need, so that no finished shard is read again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Final
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from danish_asr.audio import AudioError, to_flac
-from danish_asr.conversion.shard_writer import ShardWriter
-from danish_asr.conversion.work_units import ConvertOptions, Piece, Unit
-from danish_asr.errors import SourceError
+from danish_asr.conversion import ConvertOptions
+from danish_asr.conversion.plan import RowSlice, ShardTask
 from danish_asr.files import publish, publish_text
+from danish_asr.schema import ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
 from danish_asr.sources.base import Source, Utterance
 from danish_asr.sources.metadata import DIALECTS
-from danish_asr.sources.stamps import Stamp, check_stamp, stamp
+from danish_asr.text.profiles import normalize
 
 WORK_DIR: Final = ".convert"
 """Holds the plan and the records of an unfinished conversion, below the dataset's root."""
 
+_DICTIONARY_COLUMNS: Final = [
+    "speaker_id",
+    "dialect",
+    "sub_dialect",
+    "age_group",
+    "gender",
+    "country_birth",
+]
+_COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
-    """One source row that was not written, as it stands in the ledger."""
+class RejectedRow:
+    """One source row that was not written: a row of the ledger."""
 
     source: str
     row: int
@@ -44,188 +54,206 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What converting one unit gave.
+    """The result of one task.
 
     Attributes:
-        unit: Number of the unit in the plan.
+        task: Number of the task in the plan.
         rows: Rows written.
         samples: Samples written, over all rows.
         size: Bytes of the shard.
-        sha256: Digest of the shard; empty where no row was left to write, and so no shard.
+        sha256: Digest of the shard; empty if no row was written, and so no shard.
         dropped: The rows that were not written.
-        unmapped: How often each dialect name was met that no dialect is known for.
-        characters: Those of the written texts, as they are and as profile ``coral`` has them. A
-            tokenizer is made from those of the training split.
-        source: Digest of the states of the local files that the unit was made from. It never
-            enters the dataset.
+        unmapped: Rows per dialect name that maps to no dialect.
+        characters: Those of the written texts, raw and in profile ``coral``. The tokenizer is
+            made from those of the training split.
     """
 
-    unit: int
+    task: int
     rows: int
     samples: int
     size: int
     sha256: str
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[RejectedRow, ...]
     unmapped: dict[str, int]
     characters: str
-    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """What every worker needs to convert units."""
+class ConversionContext:
+    """What every worker needs to convert tasks."""
 
     source: Source
     root: Path
     options: ConvertOptions
 
-    def convert(self, unit: Unit) -> Record:
-        """Convert one unit and publish its shard, then its record; leave alone what is finished.
+    def convert(self, task: ShardTask) -> Record:
+        """Convert one task and publish its shard, then its record.
 
         Raises:
-            SourceError: A source file cannot be read, or changed since the plan was made or the
-                shard was written.
-            DanishAsrError: The output cannot be written: the disk is full, say.
+            SourceError: A source file cannot be read.
+            DanishAsrError: The output cannot be written, for example because the disk is full.
         """
-        stamps = self._stamps(unit)
-        known = finished(self.root, unit)
-        if known is not None and known.source == _digest(stamps):
-            return known
-        record = self._write(unit) if known is None else self.try_out(unit)
-        # Rows of a file that changed meanwhile must not pass for those of the plan.
-        for path, expected in stamps.items():
-            check_stamp(path, expected)
-        record = replace(record, source=_digest(stamps))
-        if known is not None and replace(known, source=record.source) != record:
-            raise SourceError(
-                f"{unit.shard(self.root)}: its source has changed since it was written "
-                f"({unit.told}); restore that to continue, or delete {self.root} to begin anew"
-            )
-        publish_text(record_path(self.root, unit), json.dumps(asdict(record), ensure_ascii=False))
-        return record
-
-    def try_out(self, unit: Unit) -> Record:
-        """What converting a unit gives, without writing it anywhere."""
-        with Path(os.devnull).open("wb") as nowhere:
-            return _write_rows(self, unit, nowhere)
-
-    def files(self, unit: Unit) -> Iterator[Path]:
-        """Every local file that a unit is made from."""
-        for piece in unit.pieces:
-            if (path := self.source.path(piece.file)) is not None:
-                yield path
-            if piece.file.beside:
-                audio = self.source.audio_files(piece.file, piece.start, piece.stop)
-                yield from dict.fromkeys(audio)
-
-    def _stamps(self, unit: Unit) -> dict[Path, Stamp | None]:
-        """The unit's files and their states.
-
-        Raises:
-            SourceError: A source file is no longer the one that was listed.
-        """
-        stamps = {path: stamp(path) for path in self.files(unit)}
-        for piece in unit.pieces:
-            if (path := self.source.path(piece.file)) is not None:
-                check_stamp(path, piece.file.stamp)
-                stamps[path] = piece.file.stamp
-        return stamps
-
-    def _write(self, unit: Unit) -> Record:
-        shard = unit.shard(self.root)
+        shard = self.root / task.path
         with publish(shard) as stream:
-            record = _write_rows(self, unit, stream)
+            record = self._write_rows(task, stream)
         if not record.rows:
             shard.unlink()  # readers expect rows in a file
+        content = json.dumps(asdict(record), ensure_ascii=False)
+        publish_text(_record_path(self.root, task), content)
         return record
 
+    def _write_rows(self, task: ShardTask, stream: IO[bytes]) -> Record:
+        dropped: list[RejectedRow] = []
+        unmapped: Counter[str] = Counter()
+        with _ShardWriter(stream) as writer:
+            for rows in task.slices:
+                for utterance in self.source.read(rows.file, rows.start, rows.stop):
+                    dialect = utterance.speaker.dialect
+                    if dialect is not None and dialect not in DIALECTS:
+                        unmapped[dialect] += 1
+                    reason = self._add(writer, utterance, rows)
+                    if reason is not None:
+                        rejected = RejectedRow(
+                            source=rows.file.name,
+                            row=utterance.row,
+                            id=utterance.id,
+                            dialect=dialect,
+                            reason=reason,
+                        )
+                        dropped.append(rejected)
+        return Record(
+            task=task.number,
+            rows=writer.rows,
+            samples=writer.samples,
+            size=writer.sink.size if writer.rows else 0,
+            sha256=writer.sink.digest.hexdigest() if writer.rows else "",
+            dropped=tuple(dropped),
+            unmapped=dict(sorted(unmapped.items())),
+            characters="".join(sorted(writer.characters)),
+        )
 
-def record_path(root: Path, unit: Unit) -> Path:
-    """Where the record of a unit stands."""
-    return root / WORK_DIR / f"unit-{unit.number:06d}.json"
+    def _add(self, writer: _ShardWriter, utterance: Utterance, rows: RowSlice) -> str | None:
+        """Write an utterance, or return the reason why it cannot be written."""
+        if utterance.refused is not None:
+            return utterance.refused
+        if utterance.row in rows.duplicates:
+            return "duplicate id"
+        if utterance.text is None or not utterance.text.strip():
+            return "empty text"
+        if not utterance.audio:
+            return "no audio"
+        try:
+            flac, samples = to_flac(
+                utterance.audio,
+                start=utterance.start,
+                seconds=utterance.seconds,
+                max_seconds=self.options.max_seconds,
+            )
+        except AudioError as error:
+            return str(error)
+        writer.add(
+            {
+                "id": utterance.id,
+                "text": utterance.text,
+                "audio_bytes": flac,
+                "audio_size": samples,
+                "source_id": f"{rows.file.name}:{utterance.row}",
+                **asdict(utterance.speaker),
+            }
+        )
+        return None
 
 
-def finished(root: Path, unit: Unit) -> Record | None:
-    """The record of a unit whose shard is complete, or None."""
+def read_record(root: Path, task: ShardTask) -> Record | None:
+    """The record of a task whose shard is complete, or None."""
     try:
-        values = json.loads(record_path(root, unit).read_text(encoding="utf-8"))
-        dropped = tuple(Dropped(**row) for row in values.pop("dropped"))
+        values = json.loads(_record_path(root, task).read_text(encoding="utf-8"))
+        dropped = tuple(RejectedRow(**row) for row in values.pop("dropped"))
         record = Record(**values, dropped=dropped)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None  # whatever became of it, the unit is done again
-    shard = unit.shard(root)
-    there = shard.stat().st_size if shard.is_file() else 0
-    return record if there == record.size else None
+        return None  # missing or damaged: the task is done again
+    shard = root / task.path
+    size = shard.stat().st_size if shard.is_file() else 0
+    return record if size == record.size else None
 
 
-def _write_rows(job: Job, unit: Unit, stream: IO[bytes]) -> Record:
-    dropped: list[Dropped] = []
-    unmapped: Counter[str] = Counter()
-    with ShardWriter(stream) as writer:
-        for piece in unit.pieces:
-            for utterance in job.source.read(piece.file, piece.start, piece.stop):
-                dialect = utterance.speaker.dialect
-                if dialect is not None and dialect not in DIALECTS:
-                    unmapped[dialect] += 1
-                reason = _add(writer, utterance, piece, job.options)
-                if reason is not None:
-                    dropped.append(_drop(utterance, piece, reason))
-    return Record(
-        unit=unit.number,
-        rows=writer.rows,
-        samples=writer.samples,
-        size=writer.size if writer.rows else 0,
-        sha256=writer.sha256 if writer.rows else "",
-        dropped=tuple(dropped),
-        unmapped=dict(sorted(unmapped.items())),
-        characters="".join(sorted(writer.characters)),
-    )
+def _record_path(root: Path, task: ShardTask) -> Path:
+    return root / WORK_DIR / f"task-{task.number:06d}.json"
 
 
-def _digest(stamps: Mapping[Path, Stamp | None]) -> str:
-    """The stamps of a unit's files; the order of its rows stands for their names."""
-    return hashlib.sha256(repr([*stamps.values()]).encode()).hexdigest()
+class _ShardWriter:
+    """Writes the Parquet file of a shard, and digests its bytes on their way.
 
+    A row group has `ROW_GROUP_SIZE` rows, or `ROW_GROUP_BYTES` of audio if that comes first.
+    """
 
-def _add(
-    writer: ShardWriter, utterance: Utterance, piece: Piece, options: ConvertOptions
-) -> str | None:
-    """Write an utterance, or return the reason why it cannot be written."""
-    if utterance.refused is not None:
-        return utterance.refused
-    if utterance.row in piece.duplicates:
-        return "duplicate id"
-    if utterance.text is None or not utterance.text.strip():
-        return "empty text"
-    if not utterance.audio:
-        return "no audio"
-    try:
-        flac, samples = to_flac(
-            utterance.audio,
-            start=utterance.start,
-            seconds=utterance.seconds,
-            max_seconds=options.max_seconds,
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.rows = self.samples = 0
+        self.characters: set[str] = set()
+        self.sink = _DigestingSink(stream)
+        self._pending: list[dict[str, Any]] = []
+        self._pending_bytes = 0
+        self._parquet = pq.ParquetWriter(
+            pa.PythonFile(self.sink, mode="w"),
+            UTTERANCE_SCHEMA,
+            compression=_COMPRESSION,
+            use_dictionary=_DICTIONARY_COLUMNS,
+            write_statistics=[name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
         )
-    except AudioError as error:
-        return str(error)
-    writer.add(
-        {
-            "id": utterance.id,
-            "text": utterance.text,
-            "audio_bytes": flac,
-            "audio_size": samples,
-            "source_id": f"{piece.file.name}:{utterance.row}",
-            **asdict(utterance.speaker),
-        }
-    )
-    return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._flush()
+            self._parquet.close()
+            return
+        # A writer that is left open writes its footer when it is collected, into a closed file.
+        # An error raised here would hide the one that ended the block.
+        with suppress(Exception):
+            self._parquet.close()
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add a row of `UTTERANCE_SCHEMA`."""
+        self._pending.append(row)
+        self._pending_bytes += len(row["audio_bytes"])
+        self.rows += 1
+        self.samples += row["audio_size"]
+        self.characters.update(row["text"])
+        self.characters.update(normalize(row["text"], "coral"))
+        if len(self._pending) == ROW_GROUP_SIZE or self._pending_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._parquet.write_table(pa.Table.from_pylist(self._pending, UTTERANCE_SCHEMA))
+            self._pending = []
+            self._pending_bytes = 0
 
 
-def _drop(utterance: Utterance, piece: Piece, reason: str) -> Dropped:
-    return Dropped(
-        source=piece.file.name,
-        row=utterance.row,
-        id=utterance.id,
-        dialect=utterance.speaker.dialect,
-        reason=reason,
-    )
+class _DigestingSink:
+    """The part of a file object that Arrow needs for writing."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self.size += len(data)
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        """Do nothing: `publish` flushes."""
+
+    def tell(self) -> int:
+        return self.size
+
+    def close(self) -> None:
+        """Do nothing: `publish` closes."""

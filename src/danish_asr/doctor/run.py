@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pyarrow.parquet as pq
 
 from danish_asr import native  # noqa: F401 - before fairseq2
-from danish_asr.conversion.manifest import Manifest, ShardEntry, read_manifest
+from danish_asr.conversion.inventory import Inventory, ShardEntry, read_inventory
 from danish_asr.conversion.verify.damage import guarded
 from danish_asr.conversion.verify.shard import check_shard
 from danish_asr.doctor.finding import Finding, error, ok
@@ -90,7 +90,7 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
         return
     mend = "danish-asr convert completes it; danish-asr verify tells all its faults"
     try:
-        manifest = read_manifest(root)
+        manifest = read_inventory(root)
     except DanishAsrError as problem:
         yield error("dataset", str(problem), mend)
         return
@@ -150,7 +150,7 @@ def _dataset_root(config: AsrConfig) -> Path | None:
     return version.parent if version.name.startswith("version=") else version
 
 
-def _missing(root: Path, manifest: Manifest) -> Iterator[str]:
+def _missing(root: Path, manifest: Inventory) -> Iterator[str]:
     for entry in manifest.shards:
         yield from guarded(entry.path, _wrong_rows(root, entry))
     for name in (STATISTICS_FILE, f"{CARDS_DIR}/{manifest.name}.yaml"):
@@ -164,7 +164,7 @@ def _wrong_rows(root: Path, entry: ShardEntry) -> Iterator[str]:
         yield f"{entry.path} has {rows} rows, the manifest says {entry.rows}"
 
 
-def _faults_of_some_shards(root: Path, manifest: Manifest) -> Iterator[str]:
+def _faults_of_some_shards(root: Path, manifest: Inventory) -> Iterator[str]:
     one_of_each = {Path(entry.path).parent: entry for entry in manifest.shards}
     for entry in one_of_each.values():
         if (root / entry.path).is_file():

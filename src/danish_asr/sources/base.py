@@ -10,7 +10,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from danish_asr.sources.metadata import Speaker
-from danish_asr.sources.stamps import Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +21,8 @@ class SourceFile:
         corpus: Name of the corpus as it stands in the built dataset.
         split: One of `danish_asr.schema.SPLITS`.
         chunks: Rows of each part that is cheapest to read as a whole (a Parquet row group).
-        fingerprint: Changes with the content, as far as that can be told without reading it all:
-            `check_source` of ``conversion.review`` and the stamps tell the rest.
-        stamp: The state of a local file; None where it cannot change.
+        fingerprint: Changes with the content, as far as that can be seen without reading it all;
+            ``conversion.plan`` adds size and time of change of local files.
         beside: Whether audio may lie in local files of its own, which the file names.
     """
 
@@ -33,7 +31,6 @@ class SourceFile:
     split: str
     chunks: tuple[int, ...]
     fingerprint: str
-    stamp: Stamp | None = None
     beside: bool = False
 
     @property

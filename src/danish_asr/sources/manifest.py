@@ -22,7 +22,6 @@ from danish_asr.sources.base import SourceFile, Utterance
 from danish_asr.sources.columns import Columns, row_id, utterance
 from danish_asr.sources.manifest_rows import CSV_SUFFIX, Row, read_header, read_rows
 from danish_asr.sources.splits import split_of
-from danish_asr.sources.stamps import stamp
 
 COLUMNS: Final = Columns(audio="audio_filepath", start="offset", seconds="duration")
 """NeMo's keys, and ours for the rest."""
@@ -166,7 +165,6 @@ def _inspect(
         split=split or split_of(PurePosixPath(path.name)),
         chunks=tuple(chunks),
         fingerprint=digest,
-        stamp=stamp(path),
         beside=True,
     )
     return file, tuple(offsets), tuple(keys)

@@ -31,7 +31,6 @@ from danish_asr.sources.parquet_file import (
     unreadable,
 )
 from danish_asr.sources.splits import split_of
-from danish_asr.sources.stamps import stamp
 
 _EDGE: Final = 1 << 16
 """Bytes at each end of a file that its fingerprint covers; the Parquet footer lies in the last."""
@@ -188,7 +187,6 @@ def _inspect(
         split=split or split_of(relative),
         chunks=tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups)),
         fingerprint=_fingerprint(location.fs, path),
-        stamp=stamp(Path(path)) if local else None,
         beside=local and not embeds_all(parquet, columns.audio),
     )
 
@@ -237,7 +235,7 @@ def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
 
     A Parquet file's last bytes hold the offset, size and statistics of every column chunk. Rows
     that were added, taken away or written anew change it; one that was overwritten in place with
-    as many bytes does not, and that is left to the file's stamp.
+    as many bytes does not, and that is seen by the file's time of change.
     """
     info = fs.info(path)
     if blob := info.get("blob_id"):

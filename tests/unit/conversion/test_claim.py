@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.conversion.claim import claim
-from danish_asr.conversion.convert import convert, finish
-from danish_asr.conversion.work_units import ConvertOptions, WorkPlan, plan_work
+from danish_asr.conversion import ConvertOptions
+from danish_asr.conversion.convert import claim, convert, finish
+from danish_asr.conversion.plan import ConversionPlan, plan_conversion
 from danish_asr.errors import DatasetError
 from danish_asr.sources import open_source
 from tests.builders import build_source, tree
@@ -71,7 +71,7 @@ def claim_one(out: Path, key: str, told: multiprocessing.Queue[str]) -> None:
     while not out.with_name("go").exists():
         pass
     try:
-        claim(out, WorkPlan(key=key, units=()))
+        claim(out, ConversionPlan(key=key, tasks=()))
     except DatasetError as error:
         told.put(str(error))
     else:
@@ -92,15 +92,15 @@ def test_of_other_conversions_that_begin_at_the_same_moment_all_but_one_are_refu
     for racer in racers:
         racer.join()
     assert results.count("claimed") == 1
-    assert sum("source or the options have changed" in result for result in results) == 5
+    assert sum("unfinished conversion" in result for result in results) == 5
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "17", '"text"', "\xff\x00"])
-def test_a_plan_that_cannot_be_read_is_told_with_its_mend(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "{", "\xff\x00"])
+def test_a_damaged_plan_is_refused(tmp_path: Path, content: str) -> None:
     source = open_source(str(build_source(tmp_path / "in")))
-    plan = plan_work(source, OPTIONS)
+    plan = plan_conversion(source, OPTIONS)
     claim(tmp_path / "ds", plan)
     path = tmp_path / "ds" / ".convert" / "plan.json"
     path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(DatasetError, match=r"plan\.json: not the plan .* so delete .*ds to begin"):
+    with pytest.raises(DatasetError, match=r"plan\.json differs.*rm -r '.*ds'"):
         claim(tmp_path / "ds", plan)

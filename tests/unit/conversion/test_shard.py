@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.conversion import shard_writer
+from danish_asr.conversion import shard
 from danish_asr.conversion.convert import convert
 from danish_asr.sources import open_source
 from tests.builders import coral_row, tone, write_parquet
@@ -17,7 +17,7 @@ from tests.builders import coral_row, tone, write_parquet
 def test_a_row_group_ends_with_its_rows_or_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(shard_writer, "ROW_GROUP_BYTES", limit)
+    monkeypatch.setattr(shard, "ROW_GROUP_BYTES", limit)
     rows = [coral_row(number, audio=tone(0.1)) for number in range(130)]
     write_parquet(tmp_path / "in" / "train.parquet", rows)
     convert(open_source(str(tmp_path / "in")), tmp_path / "ds", name="x")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
-from danish_asr.conversion.work_units import ConvertOptions
 from danish_asr.sources import open_source
 from tests.builders import build_source, tree
 from tests.hub_server import COMMIT, GATED, Hub, serve_hub

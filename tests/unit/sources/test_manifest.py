@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
 from danish_asr.errors import SourceError
 from danish_asr.sources import SourceOptions, open_source
@@ -98,7 +99,12 @@ def test_a_line_that_cannot_be_understood_is_a_row_of_the_ledger(
     assert [row.refused for row in found] == [None, "malformed row", None]
     assert (found[1].row, found[1].id) == (1, "train.jsonl:1")
     (tmp_path / "a.wav").write_bytes(tone(0.2))
-    convert(open_source(str(path), RADIO), tmp_path / "ds", name="x", max_drop=0.5)
+    convert(
+        open_source(str(path), RADIO),
+        tmp_path / "ds",
+        name="x",
+        options=ConvertOptions(max_drop=0.5),
+    )
     (entry,) = pq.read_table(tmp_path / "ds" / "ledger.parquet").to_pylist()
     assert (entry["source"], entry["row"], entry["reason"]) == ("train.jsonl", 1, "malformed row")
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.conversion.manifest import Manifest
+from danish_asr.conversion.inventory import Inventory
 from danish_asr.conversion.verify.shard import NAMED, ShardFindings, digest, few
 from danish_asr.schema import LEDGER_FILE, ROW_GROUP_SIZE, SPLITS
 from danish_asr.text.profiles import normalize
@@ -79,7 +79,7 @@ def shared(root: Path, findings: Sequence[ShardFindings], kind: str) -> Iterator
 
 
 def uncovered(
-    manifest: Manifest, findings: Sequence[ShardFindings], ledger: Positions
+    manifest: Inventory, findings: Sequence[ShardFindings], ledger: Positions
 ) -> Iterator[str]:
     """Tell the source rows that stand neither in a shard nor in the ledger.
 

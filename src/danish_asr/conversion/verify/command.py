@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from danish_asr.conversion.manifest import Manifest, read_manifest, seconds
+from danish_asr.conversion.inventory import Inventory, read_inventory, seconds
 from danish_asr.conversion.shard import WORK_DIR
 from danish_asr.conversion.verify.across import LEAKAGE, repeated_ids, shared, uncovered
 from danish_asr.conversion.verify.cards import card_faults, card_names
@@ -33,7 +33,7 @@ from danish_asr.conversion.verify.files import (
 )
 from danish_asr.conversion.verify.shard import ShardFindings
 from danish_asr.errors import ConfigError, DatasetError
-from danish_asr.schema import LEDGER_FILE, MANIFEST_FILE, SPLITS, STATISTICS_FILE, VERSION_DIR
+from danish_asr.schema import INVENTORY_FILE, LEDGER_FILE, SPLITS, STATISTICS_FILE, VERSION_DIR
 
 _SECONDS_PER_HOUR: Final = 3600
 
@@ -131,21 +131,21 @@ def _check_options(sample: int | None, workers: int, allow_shared: Sequence[str]
         raise ConfigError(faults, where="the command line")
 
 
-def _read_manifest(root: Path) -> tuple[Manifest | None, list[str]]:
+def _read_manifest(root: Path) -> tuple[Inventory | None, list[str]]:
     """The manifest, and what is wrong with it.
 
     Raises:
         DatasetError: There is none because there is no dataset, or an unfinished one.
     """
     try:
-        manifest = read_manifest(root)
+        manifest = read_inventory(root)
     except DatasetError as error:
         there = _entries(root)
-        if MANIFEST_FILE in there:
+        if INVENTORY_FILE in there:
             return None, [str(error).removeprefix(f"{root}/")]
         if WORK_DIR in there or VERSION_DIR not in there:
             raise
-        return None, [f"{MANIFEST_FILE}: is missing, so what should be there is not known"]
+        return None, [f"{INVENTORY_FILE}: is missing, so what should be there is not known"]
     return manifest, list(manifest_faults(manifest))
 
 
@@ -157,7 +157,7 @@ def _entries(root: Path) -> set[str]:
 
 
 def _faults_beside(
-    root: Path, manifest: Manifest | None, findings: Sequence[ShardFindings]
+    root: Path, manifest: Inventory | None, findings: Sequence[ShardFindings]
 ) -> Iterator[str]:
     """Check what stands beside the shards, and the shards against each other."""
     known = {found.path for found in findings}
@@ -174,7 +174,7 @@ def _faults_beside(
         yield from card_faults(root, name, characters)
 
 
-def _train_hours(manifest: Manifest | None, findings: Sequence[ShardFindings]) -> dict[str, float]:
+def _train_hours(manifest: Inventory | None, findings: Sequence[ShardFindings]) -> dict[str, float]:
     """Hours of training audio by corpus, as the manifest has them: it is checked by the shards."""
     told = {shard.path: shard.seconds for shard in manifest.shards} if manifest else {}
     hours: defaultdict[str, float] = defaultdict(float)

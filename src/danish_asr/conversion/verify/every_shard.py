@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import Progress
 
-from danish_asr.conversion.manifest import Manifest, ShardEntry
+from danish_asr.conversion.inventory import Inventory, ShardEntry
 from danish_asr.conversion.verify.damage import DAMAGE
 from danish_asr.conversion.verify.shard import ShardFindings, check_shard
 from danish_asr.regular_file import regular_file
@@ -26,7 +26,7 @@ _INTERVAL: Final = 60.0
 
 
 def check_shards(
-    root: Path, manifest: Manifest | None, sample: int | None, workers: int
+    root: Path, manifest: Inventory | None, sample: int | None, workers: int
 ) -> list[ShardFindings]:
     """Check the shards that the manifest names; those that are there, if there is no manifest.
 

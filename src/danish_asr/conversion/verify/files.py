@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.conversion.manifest import Manifest
+from danish_asr.conversion.inventory import Inventory
 from danish_asr.conversion.verify.shard import sha256_of
 from danish_asr.regular_file import regular_file
 from danish_asr.schema import (
+    INVENTORY_FILE,
     LANGUAGE,
     LEDGER_FILE,
     LEDGER_SCHEMA,
-    MANIFEST_FILE,
     STATISTICS_FILE,
     VERSION_DIR,
 )
@@ -29,21 +29,21 @@ _ROUNDING: Final = 1e-6
 """Hours; the file has six decimals."""
 
 
-def manifest_faults(manifest: Manifest) -> Iterator[str]:
+def manifest_faults(manifest: Inventory) -> Iterator[str]:
     """Tell where the manifest contradicts itself."""
     rows = sum(file.rows for file in manifest.files)
     if rows != manifest.source_rows:
         yield (
-            f"{MANIFEST_FILE}: its source files have {rows} rows, and the source has "
+            f"{INVENTORY_FILE}: its source files have {rows} rows, and the source has "
             f"{manifest.source_rows}"
         )
     files = {file.file for file in manifest.files}
     for shard in manifest.shards:
         for stranger in sorted(set(shard.files) - files):
-            yield f"{MANIFEST_FILE}: {shard.path} is made from {stranger}, which is no source file"
+            yield f"{INVENTORY_FILE}: {shard.path} is made from {stranger}, which is no source file"
     for path, times in Counter(shard.path for shard in manifest.shards).items():
         if times > 1:
-            yield f"{MANIFEST_FILE}: names {path} {times} times"
+            yield f"{INVENTORY_FILE}: names {path} {times} times"
 
 
 def stray_files(root: Path, known: set[str]) -> Iterator[str]:
@@ -59,7 +59,7 @@ def stray_files(root: Path, known: set[str]) -> Iterator[str]:
 
 
 def ledger_faults(
-    root: Path, manifest: Manifest | None, positions: dict[str, NDArray[np.int64]]
+    root: Path, manifest: Inventory | None, positions: dict[str, NDArray[np.int64]]
 ) -> Iterator[str]:
     """Check the ledger; what it says is put into ``positions``: rows by source file."""
     path = regular_file(root / LEDGER_FILE)
@@ -84,7 +84,7 @@ def ledger_faults(
     yield from _drop_faults(table, manifest)
 
 
-def _drop_faults(table: pa.Table, manifest: Manifest | None) -> Iterator[str]:
+def _drop_faults(table: pa.Table, manifest: Inventory | None) -> Iterator[str]:
     counts = table.group_by(["reason", "dialect"]).aggregate([([], "count_all")]).to_pylist()
     found = Counter({(row["reason"], row["dialect"]): row["count_all"] for row in counts})
     if any(not reason.strip() for reason, _ in found):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from danish_asr.conversion.manifest import ShardEntry, seconds
+from danish_asr.conversion.inventory import ShardEntry, seconds
 from danish_asr.conversion.verify.damage import guarded
 from danish_asr.conversion.verify.rows import row_faults, source_position
 from danish_asr.regular_file import regular_file

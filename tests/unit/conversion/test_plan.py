@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.conversion.work_units import ConvertOptions, find_duplicates, plan_work
+from danish_asr.conversion import ConvertOptions
+from danish_asr.conversion.plan import find_duplicates, plan_conversion
 from danish_asr.sources import open_source
 from danish_asr.sources.base import SourceFile, Utterance
 from tests.builders import build_source
@@ -30,11 +32,11 @@ class Listed:
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         raise NotImplementedError
 
-    def path(self, file: SourceFile) -> Path | None:
-        raise NotImplementedError
+    def path(self, _file: SourceFile) -> Path | None:
+        return None
 
-    def audio_files(self, file: SourceFile, start: int, stop: int) -> Iterator[Path]:
-        raise NotImplementedError
+    def audio_files(self, _file: SourceFile, _start: int, _stop: int) -> Iterator[Path]:
+        yield from ()
 
 
 @st.composite
@@ -59,30 +61,30 @@ def sources(draw: st.DrawFn) -> Listed:
 
 
 @given(sources(), st.integers(1, 20))
-def test_every_source_row_is_in_exactly_one_unit(source: Listed, shard_rows: int) -> None:
-    plan = plan_work(source, ConvertOptions(shard_rows=shard_rows))
+def test_every_source_row_is_in_exactly_one_task(source: Listed, shard_rows: int) -> None:
+    plan = plan_conversion(source, ConvertOptions(shard_rows=shard_rows))
     planned = Counter(
-        (piece.file.name, row)
-        for unit in plan.units
-        for piece in unit.pieces
-        for row in range(piece.start, piece.stop)
+        (rows.file.name, row)
+        for task in plan.tasks
+        for rows in task.slices
+        for row in range(rows.start, rows.stop)
     )
     assert planned == Counter((file.name, row) for file in source.files for row in range(file.rows))
     assert plan.rows == sum(file.rows for file in source.files)
 
 
 @given(sources(), st.integers(1, 20))
-def test_a_unit_has_rows_of_one_partition_and_not_too_many(source: Listed, rows: int) -> None:
-    for unit in plan_work(source, ConvertOptions(shard_rows=rows)).units:
-        assert 0 < unit.rows <= rows
-        assert {(p.file.corpus, p.file.split) for p in unit.pieces} == {(unit.corpus, unit.split)}
+def test_a_task_has_rows_of_one_partition_and_not_too_many(source: Listed, limit: int) -> None:
+    for task in plan_conversion(source, ConvertOptions(shard_rows=limit)).tasks:
+        assert 0 < task.rows <= limit
+        assert {(p.file.corpus, p.file.split) for p in task.slices} == {(task.corpus, task.split)}
 
 
 @given(sources(), st.integers(1, 20))
-def test_no_two_units_have_the_same_shard(source: Listed, shard_rows: int) -> None:
-    units = plan_work(source, ConvertOptions(shard_rows=shard_rows)).units
-    assert len({unit.shard(Path()) for unit in units}) == len(units)
-    assert [unit.number for unit in units] == list(range(len(units)))
+def test_no_two_tasks_have_the_same_shard(source: Listed, shard_rows: int) -> None:
+    tasks = plan_conversion(source, ConvertOptions(shard_rows=shard_rows)).tasks
+    assert len({task.path for task in tasks}) == len(tasks)
+    assert [task.number for task in tasks] == list(range(len(tasks)))
 
 
 @given(sources())
@@ -96,13 +98,13 @@ def test_the_first_row_of_an_id_is_kept_and_all_later_ones_are_duplicates(source
 
 
 @given(sources(), st.integers(1, 20))
-def test_pieces_know_their_own_duplicates(source: Listed, shard_rows: int) -> None:
+def test_slices_have_their_own_duplicates(source: Listed, shard_rows: int) -> None:
     duplicates = find_duplicates(source)
     found: dict[str, set[int]] = {file.name: set() for file in source.files}
-    for unit in plan_work(source, ConvertOptions(shard_rows=shard_rows)).units:
-        for piece in unit.pieces:
-            assert all(piece.start <= row < piece.stop for row in piece.duplicates)
-            found[piece.file.name] |= piece.duplicates
+    for task in plan_conversion(source, ConvertOptions(shard_rows=shard_rows)).tasks:
+        for rows in task.slices:
+            assert all(rows.start <= row < rows.stop for row in rows.duplicates)
+            found[rows.file.name] |= rows.duplicates
     assert found == duplicates
 
 
@@ -110,16 +112,24 @@ def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
     source = open_source(
         str(build_source(tmp_path, train=50, dev=0, test=0, conversation=False, row_group_size=20))
     )
-    (first, second) = plan_work(source, ConvertOptions(shard_rows=45)).units
-    assert [(piece.start, piece.stop) for piece in first.pieces] == [(0, 40)]
-    assert [(piece.start, piece.stop) for piece in second.pieces] == [(40, 50)]
+    (first, second) = plan_conversion(source, ConvertOptions(shard_rows=45)).tasks
+    assert [(rows.start, rows.stop) for rows in first.slices] == [(0, 40)]
+    assert [(rows.start, rows.stop) for rows in second.slices] == [(40, 50)]
 
 
-def test_the_key_tells_other_content_and_other_options_apart(tmp_path: Path) -> None:
-    one = open_source(str(build_source(tmp_path / "one")))
-    same = open_source(str(build_source(tmp_path / "same")))
-    other = open_source(str(build_source(tmp_path / "other", train=13)))
+def test_the_key_depends_on_content_file_times_and_options(tmp_path: Path) -> None:
+    folder = build_source(tmp_path / "in")
     options = ConvertOptions()
-    assert plan_work(one, options).key == plan_work(same, options).key
-    assert plan_work(one, options).key != plan_work(other, options).key
-    assert plan_work(one, options).key != plan_work(one, ConvertOptions(max_seconds=1)).key
+
+    def key(options: ConvertOptions = options) -> str:
+        return plan_conversion(open_source(str(folder)), options).key
+
+    first = key()
+    assert key() == first
+    assert key(ConvertOptions(max_drop=1)) == first
+    assert key(ConvertOptions(max_seconds=1)) != first
+    os.utime(next(folder.rglob("*.parquet")), ns=(1, 1))
+    touched = key()
+    assert touched != first
+    build_source(folder, train=13)
+    assert key() not in {first, touched}

@@ -1,4 +1,4 @@
-"""Cut a source into units of work: each becomes one shard, whoever converts it and when.
+"""Divide a source into shard tasks: each becomes one shard, whoever converts it and when.
 
 The plan is a function of the source and the options alone. That makes a conversion resumable, and
 its bytes independent of the number of workers.
@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -19,39 +19,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.schema import SPLITS, partition_dir
 from danish_asr.sources.base import Source, SourceFile
 
-FORMAT: Final = 2
-"""Raised when the same source and options give other shards or another ledger than before."""
+FORMAT: Final = 3
+"""Raised when the same source and options give another key, other shards or another ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertOptions:
-    """What decides the bytes of a built dataset, beside its source.
-
-    Attributes:
-        max_seconds: Longer utterances go to the ledger. The limit also bounds memory.
-        shard_rows: Most source rows per shard; row groups of the source stay whole if they fit.
-    """
-
-    max_seconds: float = 600.0
-    shard_rows: int = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class RowSlice:
     """Rows ``start`` to ``stop - 1`` of one source file."""
 
     file: SourceFile
     start: int
     stop: int
     duplicates: frozenset[int]
-    """Rows among them whose id stands in an earlier row of the source."""
+    """Rows of the slice whose id occurs in an earlier row of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class ShardTask:
     """The source rows of one shard."""
 
     number: int
@@ -59,80 +47,93 @@ class Unit:
     split: str
     part: int
     parts: int
-    pieces: tuple[Piece, ...]
+    slices: tuple[RowSlice, ...]
 
     @property
     def rows(self) -> int:
-        """Source rows in the unit."""
-        return sum(piece.stop - piece.start for piece in self.pieces)
+        """Source rows of the task."""
+        return sum(rows.stop - rows.start for rows in self.slices)
 
     @property
     def fingerprint(self) -> str:
         """Changes with the source rows."""
-        return _digest([(piece.file.fingerprint, piece.start, piece.stop) for piece in self.pieces])
+        return _digest([(rows.file.fingerprint, rows.start, rows.stop) for rows in self.slices])
 
     @property
-    def beside(self) -> bool:
-        """Whether some of the audio may lie in files of its own."""
-        return any(piece.file.beside for piece in self.pieces)
-
-    @property
-    def told(self) -> str:
-        """The source rows as a message has them."""
-        return "; ".join(f"{p.file.name}, rows {p.start} to {p.stop - 1}" for p in self.pieces)
-
-    def shard(self, root: Path) -> Path:
-        """Where the unit's shard stands in a built dataset."""
+    def path(self) -> str:
+        """Path of the shard below the dataset's root."""
         name = f"part-{self.part:05d}-of-{self.parts:05d}.parquet"
-        return partition_dir(root, self.corpus, self.split) / name
+        return (partition_dir(Path(), self.corpus, self.split) / name).as_posix()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkPlan:
-    """All units of a conversion.
+class ConversionPlan:
+    """All tasks of a conversion.
 
     Attributes:
-        key: Digest of everything that decides the result.
-        units: One per shard, in order.
+        key: See `conversion_key`.
+        tasks: One per shard, in order.
     """
 
     key: str
-    units: tuple[Unit, ...]
+    tasks: tuple[ShardTask, ...]
 
     @property
     def rows(self) -> int:
         """Rows in the source."""
-        return sum(unit.rows for unit in self.units)
+        return sum(task.rows for task in self.tasks)
 
 
-def plan_work(source: Source, options: ConvertOptions) -> WorkPlan:
+def plan_conversion(source: Source, options: ConvertOptions) -> ConversionPlan:
     """Plan the conversion of a source; reads its ids and no audio."""
     duplicates = find_duplicates(source)
     partitions: dict[tuple[str, str], list[SourceFile]] = {}
     for file in source.files:
         partitions.setdefault((file.corpus, file.split), []).append(file)
-    units: list[Unit] = []
+    tasks: list[ShardTask] = []
     for corpus, split in sorted(partitions, key=lambda key: (key[0], SPLITS.index(key[1]))):
         shards = list(_cut(partitions[corpus, split], duplicates, options.shard_rows))
-        for part, pieces in enumerate(shards):
-            unit = Unit(
-                number=len(units),
+        for part, slices in enumerate(shards):
+            task = ShardTask(
+                number=len(tasks),
                 corpus=corpus,
                 split=split,
                 part=part,
                 parts=len(shards),
-                pieces=tuple(pieces),
+                slices=tuple(slices),
             )
-            units.append(unit)
-    contents = [(file.name, file.corpus, file.split, file.fingerprint) for file in source.files]
-    return WorkPlan(
-        key=_digest([FORMAT, asdict(options), contents]),
-        units=tuple(units),
-    )
+            tasks.append(task)
+    return ConversionPlan(key=conversion_key(source, options), tasks=tuple(tasks))
+
+
+def conversion_key(source: Source, options: ConvertOptions) -> str:
+    """Digest of all that decides the bytes of a dataset.
+
+    That is the format, the options, and of every source file its fingerprint and the size and time
+    of change of the local files that its rows are read from, external audio included.
+    """
+    files = [
+        (file.name, file.corpus, file.split, file.fingerprint, _local_state(source, file))
+        for file in source.files
+    ]
+    return _digest([FORMAT, options.max_seconds, options.shard_rows, files])
+
+
+def _local_state(source: Source, file: SourceFile) -> str:
+    paths = [source.path(file), *source.audio_files(file, 0, file.rows)]
+    return _digest([_size_and_time(path) for path in dict.fromkeys(paths) if path is not None])
+
+
+def _size_and_time(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def find_duplicates(source: Source) -> dict[str, frozenset[int]]:
-    """For each file, the rows whose id stands in an earlier row of this or an earlier file."""
+    """For each file, the rows whose id occurs in an earlier row of this or an earlier file."""
     ids = pa.chunked_array([source.ids(file) for file in source.files], pa.string())
     # Codes count up in the order of first appearance, so a new id is always a new maximum.
     codes = pc.dictionary_encode(ids).chunks
@@ -150,23 +151,27 @@ def find_duplicates(source: Source) -> dict[str, frozenset[int]]:
 
 def _cut(
     files: list[SourceFile], duplicates: dict[str, frozenset[int]], shard_rows: int
-) -> Iterator[list[Piece]]:
+) -> Iterator[list[RowSlice]]:
     """Group the chunks of a partition's files into shards of at most ``shard_rows``.
 
     A chunk that is larger than that is cut into equal parts; the others stay whole.
     """
-    pieces: list[Piece] = []
-    rows = 0
+    slices: list[RowSlice] = []
+    total = 0
     for file in files:
         for start, stop in _ranges(file.chunks, shard_rows):
-            if rows and rows + stop - start > shard_rows:
-                yield pieces
-                pieces, rows = [], 0
+            if total and total + stop - start > shard_rows:
+                yield slices
+                slices, total = [], 0
             within = frozenset(row for row in duplicates[file.name] if start <= row < stop)
-            pieces = _extend(pieces, Piece(file=file, start=start, stop=stop, duplicates=within))
-            rows += stop - start
-    if pieces:
-        yield pieces
+            last = slices[-1] if slices else None
+            if last is not None and last.file is file and last.stop == start:
+                slices[-1] = replace(last, stop=stop, duplicates=last.duplicates | within)
+            else:
+                slices.append(RowSlice(file=file, start=start, stop=stop, duplicates=within))
+            total += stop - start
+    if slices:
+        yield slices
 
 
 def _ranges(chunks: tuple[int, ...], shard_rows: int) -> Iterator[tuple[int, int]]:
@@ -176,19 +181,6 @@ def _ranges(chunks: tuple[int, ...], shard_rows: int) -> Iterator[tuple[int, int
         bounds = [begin + rows * part // parts for part in range(parts + 1)]
         yield from ((low, high) for low, high in pairwise(bounds) if high > low)
         begin += rows
-
-
-def _extend(pieces: list[Piece], piece: Piece) -> list[Piece]:
-    """Append a piece, joined with the last one where it continues it."""
-    if pieces and pieces[-1].file is piece.file and pieces[-1].stop == piece.start:
-        last = pieces.pop()
-        piece = Piece(
-            file=piece.file,
-            start=last.start,
-            stop=piece.stop,
-            duplicates=last.duplicates | piece.duplicates,
-        )
-    return [*pieces, piece]
 
 
 def _digest(value: object) -> str:
