@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.scoring.intervals import interval, p_value, resampled_sums
+from danish_asr.scoring.intervals import interval, p_value, resample_sums
 from danish_asr.scoring.scored_rows import FloatArray, IntArray
 
 SPEAKERS = (3, 4, 8, 10, 12, 20, 35, 100)
@@ -55,7 +55,7 @@ def measure(speakers: int, splits: int) -> tuple[float, float, float]:
     for _ in range(splits):
         words, errors, errors_of_other = draw(speakers, generator)
         sums = np.stack([words, errors, errors_of_other], axis=1)
-        drawn = np.concatenate(list(resampled_sums(sums, RESAMPLES, generator)))
+        drawn = resample_sums(sums, RESAMPLES, generator)
         bounds = interval(drawn[:, 1] / drawn[:, 0], speakers)
         held += bounds.low <= truth <= bounds.high
         held_by_word += abs(errors.sum() / words.sum() - truth) <= by_word(errors, words)

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from danish_asr.report import compare_files, score_file
 from danish_asr.scoring.error_analysis import analyse_errors
-from danish_asr.scoring.intervals import resampled_sums
+from danish_asr.scoring.intervals import resample_sums
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
@@ -101,8 +101,7 @@ def score_profiles(path: Path) -> None:
 def resample(speakers: int) -> None:
     """Draw the resamples of one group alone."""
     sums = np.random.default_rng(0).integers(0, 50, (speakers, 9))
-    for _ in resampled_sums(sums, 1_000, np.random.default_rng(0)):
-        pass
+    resample_sums(sums, 1_000, np.random.default_rng(0))
 
 
 def analyse(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Predictions for tests: a small hand-made file, and a large one as a model would make it."""
+"""Predictions for tests: a small file made by hand, and a large one with random errors."""
 
 from __future__ import annotations
 
@@ -17,23 +17,13 @@ DIALECTS = ("Østjysk", "Sjællandsk", "Nordjysk", "Fynsk", "Bornholmsk")
 
 
 def prediction(row_id: str, reference: str, hypothesis: str, **changes: object) -> Prediction:
-    """One row; what is not told is the same for all."""
-    values: dict[str, object] = {
-        "corpus": "coral",
-        "split": "test",
-        "duration": 2.0,
-        "speaker_id": "s1",
-    }
-    return Prediction(
-        id=row_id,
-        reference=reference,
-        hypothesis=hypothesis,
-        **(values | changes),  # type: ignore[arg-type]
-    )
+    """One row with default values for the rest."""
+    values = {"corpus": "coral", "split": "test", "duration": 2.0, "speaker_id": "s1"} | changes
+    return Prediction(id=row_id, reference=reference, hypothesis=hypothesis, **values)  # type: ignore[arg-type]
 
 
 def four_rows() -> list[Prediction]:
-    """Two of Fynsk, one of Bornholmsk with nothing heard, one of an unknown dialect."""
+    """Two of Fynsk, one of Bornholmsk with an empty hypothesis, one of an unknown dialect."""
     return [
         prediction("a", "det er koldt", "det er koldt", dialect="Fynsk"),
         prediction("b", "det er varmt", "det var varmt", dialect="Fynsk"),
@@ -42,10 +32,10 @@ def four_rows() -> list[Prediction]:
     ]
 
 
-def heard_rows(
+def random_rows(
     rows: int, *, speakers: int = 60, errors: float = 0.2, seed: int = 0
 ) -> Iterator[Prediction]:
-    """Random sentences, heard with a speaker's own error rate around ``errors``."""
+    """Random sentences, recognised with an error rate per speaker around ``errors``."""
     random = Random(seed)
     rates = [min(0.9, errors * random.lognormvariate(0, 0.4)) for _ in range(speakers)]
     for number in range(rows):
@@ -54,7 +44,7 @@ def heard_rows(
         yield prediction(
             f"utt-{number:06d}",
             " ".join(words).capitalize() + ".",
-            " ".join(_heard(words, rates[speaker], random)),
+            " ".join(_with_errors(words, rates[speaker], random)),
             duration=round(len(words) / random.uniform(1, 4), 2),
             speaker_id=f"spk-{speaker:03d}",
             dialect=DIALECTS[speaker % len(DIALECTS)],
@@ -63,7 +53,10 @@ def heard_rows(
         )
 
 
-def _heard(words: list[str], rate: float, random: Random) -> Iterator[str]:
+heard_rows = random_rows
+
+
+def _with_errors(words: list[str], rate: float, random: Random) -> Iterator[str]:
     for word in words:
         chance = random.random()
         if chance < rate / 3:

@@ -1,14 +1,17 @@
-"""Word and character error rates: the public API of :mod:`danish_asr.scoring`.
+"""Word and character error rates: the light part of :mod:`danish_asr.scoring`.
 
-Importing this module is cheap: it needs neither torch nor fairseq2.
+Importing this module loads neither torch nor fairseq2. For scores per dialect, age group and gender
+see :func:`danish_asr.scoring.scores.score_predictions`.
 """
 
 from danish_asr.scoring.counts import (
     DENOMINATORS,
+    AlignedWord,
     Counts,
     Denominator,
     ErrorCounts,
     align_counts,
+    align_words,
     compute_cer,
     compute_wer,
     count_errors,
@@ -18,10 +21,12 @@ from danish_asr.scoring.counts import (
 
 __all__ = [
     "DENOMINATORS",
+    "AlignedWord",
     "Counts",
     "Denominator",
     "ErrorCounts",
     "align_counts",
+    "align_words",
     "compute_cer",
     "compute_wer",
     "count_errors",

@@ -1,4 +1,4 @@
-"""Error counts and rates."""
+"""Error counts, rates and alignments."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from danish_asr.errors import ConfigError
 from danish_asr.metrics import (
+    DENOMINATORS,
+    AlignedWord,
     Counts,
     ErrorCounts,
+    align_counts,
+    align_words,
     compute_cer,
     compute_wer,
     count_errors,
@@ -22,11 +26,12 @@ from danish_asr.metrics import (
 
 Compute = Callable[[list[str], list[str]], float]
 
-# Few distinct words, so that alignments have many ties, and every kind of gap that jiwer knows.
+# Few distinct words, so that alignments have many ties, and every kind of space that jiwer splits.
 VOCABULARY = ["en", "et", "æble", "øl", "å", "rødgrød", "Ål", "21", "fløde-is", "ë"]
-GAPS = [" ", " ", " ", "  ", "\t", "\n ", ""]
-TEXTS = st.lists(st.sampled_from([*VOCABULARY, *GAPS]), max_size=12).map("".join)
+SPACES = [" ", " ", " ", "  ", "\t", "\n ", ""]
+TEXTS = st.lists(st.sampled_from([*VOCABULARY, *SPACES]), max_size=12).map("".join)
 PAIRS = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=3)
+WORDS = st.lists(st.sampled_from(["rød", "grød", "rødgrød", "med", "fløde", "å"]), max_size=8)
 
 
 def test_counts_and_rates_equal_jiwer_on_ten_thousand_danish_like_pairs() -> None:
@@ -36,9 +41,8 @@ def test_counts_and_rates_equal_jiwer_on_ten_thousand_danish_like_pairs() -> Non
 
 
 def _text(random: Random) -> str:
-    return "".join(
-        random.choice(VOCABULARY) + random.choice(GAPS) for _ in range(random.randrange(9))
-    )
+    words = range(random.randrange(9))
+    return "".join(random.choice(VOCABULARY) + random.choice(SPACES) for _ in words)
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
@@ -61,15 +65,39 @@ def _counts(output: jiwer.WordOutput | jiwer.CharacterOutput) -> Counts:
     return Counts(output.hits, output.substitutions, output.deletions, output.insertions)
 
 
-@given(PAIRS, st.data())
-def test_counts_add_up_over_any_split_of_the_rows(
-    pairs: list[tuple[str, str]], data: st.DataObject
+@given(PAIRS, PAIRS)
+def test_counts_of_sets_of_rows_add_up(
+    one: list[tuple[str, str]], other: list[tuple[str, str]]
 ) -> None:
-    counts = [count_errors(*pair) for pair in pairs]
-    side = data.draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
-    left = sum((c for c, first in zip(counts, side, strict=True) if first), ErrorCounts())
-    right = sum((c for c, first in zip(counts, side, strict=True) if not first), ErrorCounts())
-    assert left + right == sum(counts, ErrorCounts())
+    first, second, both = (
+        sum((count_errors(*pair) for pair in pairs), ErrorCounts())
+        for pairs in (one, other, one + other)
+    )
+    assert first + second == both
+    assert ErrorCounts.from_tuple(both.to_tuple()) == both
+
+
+@given(WORDS, WORDS)
+def test_an_alignment_has_both_sides_in_order_and_exactly_the_counted_errors(
+    reference: list[str], hypothesis: list[str]
+) -> None:
+    aligned = align_words(reference, hypothesis)
+    assert [word.reference for word in aligned if word.reference] == reference
+    assert [word.hypothesis for word in aligned if word.hypothesis] == hypothesis
+    tags = [word.tag for word in aligned]
+    expected = align_counts(reference, hypothesis)
+    assert expected == Counts(
+        *(tags.count(tag) for tag in ("hit", "substitution", "deletion", "insertion"))
+    )
+
+
+def test_an_alignment_of_one_example() -> None:
+    assert align_words(["det", "er", "koldt"], ["det", "var", "koldt", "her"]) == [
+        AlignedWord("hit", "det", "det"),
+        AlignedWord("substitution", "er", "var"),
+        AlignedWord("hit", "koldt", "koldt"),
+        AlignedWord("insertion", "", "her"),
+    ]
 
 
 @given(TEXTS, TEXTS)
@@ -83,8 +111,9 @@ def test_the_coral_rate_is_at_most_one_and_at_most_the_standard_rate(
 def test_the_two_denominators_of_one_example() -> None:
     counts = count_errors("det er koldt", "det er ret så koldt").words
     assert counts == Counts(hits=3, insertions=2)
-    assert counts.rate("standard") == pytest.approx(2 / 3)
-    assert counts.rate("coral") == pytest.approx(2 / 5)
+    assert [counts.rate(name) for name in DENOMINATORS] == pytest.approx([2 / 3, 2 / 5])
+    with pytest.raises(ConfigError, match="expected one of standard, coral; found 'jiwer'"):
+        denominator_named("jiwer")
 
 
 def test_compute_functions_take_predictions_first_and_return_fractions() -> None:
@@ -93,22 +122,13 @@ def test_compute_functions_take_predictions_first_and_return_fractions() -> None
 
 
 @pytest.mark.parametrize("compute", [compute_wer, compute_cer])
-def test_compute_functions_take_empty_texts_and_empty_lists(compute: Compute) -> None:
+def test_compute_functions_accept_empty_texts_and_lists_and_refuse_unpaired(
+    compute: Compute,
+) -> None:
     assert compute(["", ""], ["", ""]) == 0
     assert compute([""], ["a"]) == 1
     assert compute([], []) == 0
-
-
-def test_unpaired_lists_are_refused() -> None:
     with pytest.raises(ValueError, match="found 1 predictions and 2 references"):
-        compute_wer(["a"], ["a", "b"])
-
-
-def test_a_single_text_is_refused() -> None:
+        compute(["a"], ["a", "b"])
     with pytest.raises(TypeError, match="two lists"):
-        compute_cer("abc", "abd")
-
-
-def test_an_unknown_denominator_is_refused() -> None:
-    with pytest.raises(ConfigError, match="expected one of standard, coral; found 'jiwer'"):
-        denominator_named("jiwer")
+        compute("abc", "abd")  # type: ignore[arg-type]

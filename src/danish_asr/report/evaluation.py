@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.errors import PredictionsError
-from danish_asr.scoring.row_filters import RowsUsed
+from danish_asr.scoring.scored_rows import RowsUsed
 
 _FILE: Final = "evaluation.json"
 _ABOUT: Final = ("dataset", "model", "checkpoint")

@@ -6,7 +6,7 @@ from typing import Final
 
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
-from danish_asr.scoring.row_filters import RowsUsed
+from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Gap, Grouping, Scores
 from danish_asr.scoring.settings import Settings
 

@@ -1,11 +1,11 @@
-"""Is run B better than run A? The same rows paired, differences with intervals, and a test.
+"""Comparison of two runs over the same rows: differences with intervals and p-values.
 
 The test is the paired blockwise bootstrap with speakers as blocks: whole speakers are drawn with
-replacement, each with all of its rows of both runs, and the difference of the two rates is taken in
-every resample. Sources: Bisani and Ney (ICASSP 2004) for the paired bootstrap, Liu and Peng
-(Interspeech 2020) for the blocks. The interval and the p-value are of one mould: p is the level at
-which the interval just touches zero. Within a grouping p is also given as adjusted by Holm's method
-(Scandinavian Journal of Statistics 6, 1979) for having looked at several groups.
+replacement, each with all of their rows of both runs, and every resample gives a difference of the
+two rates. Sources: Bisani and Ney (ICASSP 2004) for the paired bootstrap, Liu and Peng
+(Interspeech 2020) for the blocks. The p-value is the level at which the interval just touches
+zero. Within a grouping it is also adjusted for the number of groups by Holm's method
+(Scandinavian Journal of Statistics 6, 1979).
 
 ::
 
@@ -15,30 +15,31 @@ which the interval just touches zero. Within a grouping p is also given as adjus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from danish_asr.errors import PredictionsError
 from danish_asr.scoring.counts import ErrorCounts
-from danish_asr.scoring.estimates import Estimate, group_label
 from danish_asr.scoring.intervals import (
+    Estimate,
     NotResolvable,
+    group_label,
     interval,
     p_value,
-    resampled_sums,
+    resample_sums,
     why_not_resolvable,
 )
-from danish_asr.scoring.pairing import pair_rows, require_one_split
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.row_filters import RowsUsed
 from danish_asr.scoring.scored_rows import (
     COUNT_COLUMNS,
     FloatArray,
     GroupKey,
     GroupSums,
+    RowsUsed,
+    ScoredRows,
     rates,
     score_rows,
 )
@@ -49,16 +50,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPARE_RESAMPLES: Final = 10_000
-"""More than for an interval: p-values live in the tails."""
+"""More than for an interval, because p-values depend on the tails."""
+
+_LISTED: Final = 10
+"""How many rows an error message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRate:
     """One rate of both runs over the same rows; ``difference`` is B minus A, negative if B wins.
 
-    The p-values are None where the difference is not resolvable. ``p_adjusted`` is Holm's, over
-    the groups of one grouping. ``p_is_bound``: no resample had another sign, so both p-values are
-    the least that so many resamples can tell; they may be smaller.
+    The p-values are None if the difference is not resolvable. ``p_adjusted`` is Holm's over the
+    groups of one grouping. ``p_is_bound``: all resamples have the same sign, so both p-values are
+    upper bounds, the smallest that this number of resamples can show.
     """
 
     a: float
@@ -70,17 +74,10 @@ class PairedRate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "a": self.a,
-            "b": self.b,
-            "difference": self.difference.to_dict(),
-            "p": self.p,
-            "p_adjusted": self.p_adjusted,
-            "p_is_bound": self.p_is_bound,
-        }
+        return asdict(self) | {"difference": self.difference.to_dict()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedGroup:
     """Both runs over the rows that share the values of a grouping's columns."""
 
@@ -94,7 +91,7 @@ class ComparedGroup:
 
     @property
     def label(self) -> str:
-        """The values for people to read."""
+        """The values for display."""
         return group_label(self.values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,10 +106,25 @@ class ComparedGroup:
             "words_b": asdict(self.errors_b.words),
         }
 
+    def to_line(self) -> dict[str, Any]:
+        """Return one flat line of a table."""
+        line: dict[str, Any] = {
+            "group": self.label,
+            "rows": self.errors_a.rows,
+            "speakers": self.speakers,
+        }
+        for measure, rate in (("wer", self.wer), ("cer", self.cer)):
+            values = rate.to_dict()
+            difference = values.pop("difference")
+            values |= {"difference": difference["value"]}
+            values |= {key: difference.get(key) for key in ("low", "high")}
+            line |= {f"{measure}_{key}": value for key, value in values.items()}
+        return line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Run B against run A, overall and per group, with everything that the numbers depend on."""
+    """Run B compared with run A, overall and per group, with the settings and rows used."""
 
     settings: Settings
     rows_a: RowsUsed
@@ -132,20 +144,16 @@ class Comparison:
             },
         }
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Return one flat line per group, the first being all rows; none without its settings."""
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with one line per group; the first is all rows."""
+        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
+
         named = [("all", self.overall)]
         named += [(name, group) for name, groups in self.groupings.items() for group in groups]
         about = self.settings.to_dict()
         for run, rows in (("a", self.rows_a), ("b", self.rows_b)):
             about |= {f"{key}_{run}": value for key, value in rows.to_line().items()}
-        return [_line(name, group) | about for name, group in named]
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return `lines` as a data frame."""
-        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
-
-        return pd.DataFrame(self.lines())
+        return pd.DataFrame([{"grouping": name} | group.to_line() | about for name, group in named])
 
 
 def compare_predictions(
@@ -157,27 +165,26 @@ def compare_predictions(
     names: tuple[str, str] = ("A", "B"),
     rows_in_split: tuple[int | None, int | None] = (None, None),
 ) -> Comparison:
-    """Compare two runs over the same rows; groups and speakers are those that A tells.
+    """Compare two runs over the same rows; groups and speakers are those of A.
 
     ``names`` and ``rows_in_split`` are of A and of B.
 
     Raises:
-        PredictionsError: The runs scored different rows, or rows with different references; each
-            such row is named by file and line. Or they are of splits of different sizes.
-        ConfigError: There is no such profile, row filter or column.
+        PredictionsError: The runs scored different rows or references (each such row is named by
+            file and line), or splits of different sizes.
+        ConfigError: A column is unknown.
     """
     settings = settings or Settings(resamples=COMPARE_RESAMPLES)
     columns_of = {name: grouping_columns(name) for name in by}
     columns = [column for columns in columns_of.values() for column in columns]
-    count = partial(
-        score_rows,
-        profile=settings.profile,
-        row_filter=settings.row_filter,
-        remove_fillers=settings.remove_fillers,
-    )
-    one, other = count(a, columns=columns), count(b, columns=())
-    paired = pair_rows(one, other, names)
-    require_one_split(rows_in_split, names)
+    one = score_rows(a, columns=columns, settings=settings)
+    other = score_rows(b, columns=(), settings=settings)
+    paired = _pair(one, other, names)
+    if None not in rows_in_split and rows_in_split[0] != rows_in_split[1]:
+        raise PredictionsError(
+            f"{names[0]} is of a split of {rows_in_split[0]} rows, {names[1]} of a split of "
+            f"{rows_in_split[1]}; evaluate both runs on the same dataset"
+        )
     return Comparison(
         settings=settings,
         rows_a=one.used(rows_in_split[0]),
@@ -190,8 +197,38 @@ def compare_predictions(
     )
 
 
+def _pair(a: ScoredRows, b: ScoredRows, names: tuple[str, str]) -> ScoredRows:
+    """Return A's rows with the counts of both runs, A's columns first; pairs rows by id."""
+    row_of = {row_id: row for row, row_id in enumerate(b.ids)}
+    _refuse([*_only_in(a, b, *names), *_only_in(b, a, *reversed(names))], "different rows")
+    if not a.ids:
+        raise PredictionsError(f"{names[0]}: the row filter leaves no row to compare")
+    order = np.array([row_of[row_id] for row_id in a.ids])
+    changed = [
+        f"{names[1]}:{b.lines[order[row]]}: the reference of id {a.ids[row]!r} differs from "
+        f"{names[0]}:{a.lines[row]}"
+        for row in np.flatnonzero(a.fingerprints != b.fingerprints[order])
+    ]
+    _refuse(changed, "different references")
+    return replace(a, counts=np.hstack([a.counts, b.counts[order]]))
+
+
+def _only_in(rows: ScoredRows, others: ScoredRows, name: str, other: str) -> Iterator[str]:
+    ids = set(others.ids)
+    for row_id, line in zip(rows.ids, rows.lines, strict=True):
+        if row_id not in ids:
+            yield f"{name}:{line}: id {row_id!r} is not in {other}"
+
+
+def _refuse(faults: Sequence[str], what: str) -> None:
+    if faults:
+        message = f"the runs scored {what} ({len(faults)} of them); compare runs over one split"
+        hidden = [f"and {len(faults) - _LISTED} more"] if len(faults) > _LISTED else []
+        raise PredictionsError("\n  ".join([f"{message}:", *faults[:_LISTED], *hidden]))
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for being several, in the order given."""
+    """Return p-values adjusted for multiple tests, in the given order."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
@@ -204,78 +241,47 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _compare_groups(
     columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
 ) -> list[ComparedGroup]:
-    compared = [_compare_group(columns, group, settings) for group in groups]
-    wers = _adjusted([group.wer for group in compared])
-    cers = _adjusted([group.cer for group in compared])
+    pairs = [_paired_rates(group, settings) for group in groups]
+    wers, cers = (_adjusted(list(rates_of)) for rates_of in zip(*pairs, strict=True))
     return [
-        replace(group, wer=wer, cer=cer)
-        for group, wer, cer in zip(compared, wers, cers, strict=True)
+        ComparedGroup(
+            columns=columns,
+            values=group.values,
+            speakers=group.known_speakers,
+            errors_a=group.errors,
+            errors_b=replace(group, sums=group.sums[:, COUNT_COLUMNS:]).errors,
+            wer=wer,
+            cer=cer,
+        )
+        for group, wer, cer in zip(groups, wers, cers, strict=True)
     ]
 
 
 def _adjusted(paired: Sequence[PairedRate]) -> list[PairedRate]:
-    tested = [rate.p for rate in paired if rate.p is not None]
-    adjusted = iter(holm(tested))
+    adjusted = iter(holm([rate.p for rate in paired if rate.p is not None]))
     return [rate if rate.p is None else replace(rate, p_adjusted=next(adjusted)) for rate in paired]
 
 
-def _compare_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> ComparedGroup:
+def _paired_rates(group: GroupSums, settings: Settings) -> Iterable[PairedRate]:
+    """Return WER and CER of both runs, all from the same resamples."""
     generator = np.random.default_rng(settings.seed)
-    sums = group.sums
-    resampled = np.concatenate(list(resampled_sums(sums, settings.resamples, generator)))
-    total = sums.sum(axis=0)
-    errors_a, errors_b = (
-        ErrorCounts.from_tuple(total[half].tolist())
-        for half in (slice(COUNT_COLUMNS), slice(COUNT_COLUMNS, None))
-    )
-    wer, cer = (
-        _paired_rate(group, total_of, samples, per_speaker)
-        for total_of, samples, per_speaker in zip(
-            _both(total, settings), _both(resampled, settings), _both(sums, settings), strict=True
-        )
-    )
-    return ComparedGroup(columns, group.values, group.known_speakers, errors_a, errors_b, wer, cer)
+    resampled = resample_sums(group.sums, settings.resamples, generator)
+    views = [
+        rates(sums.reshape(-1, 2, COUNT_COLUMNS), settings.denominator)
+        for sums in (group.sums.sum(axis=0), group.sums, resampled)
+    ]
+    return [_paired_rate(group, *of_measure) for of_measure in zip(*views, strict=True)]
 
 
-_Pair = tuple[FloatArray, FloatArray]
-
-
-def _both(sums: Any, settings: Settings) -> tuple[_Pair, _Pair]:
-    """Return WER of A and B, and CER of A and B, of sums of shape (..., 18)."""
-    wer_a, cer_a = rates(sums[..., :COUNT_COLUMNS], settings.denominator)
-    wer_b, cer_b = rates(sums[..., COUNT_COLUMNS:], settings.denominator)
-    return (wer_a, wer_b), (cer_a, cer_b)
-
-
-def _paired_rate(group: GroupSums, total: _Pair, samples: _Pair, per_speaker: _Pair) -> PairedRate:
-    a, b = float(total[0]), float(total[1])
-    reason = why_not_resolvable(group, per_speaker[1] - per_speaker[0])
-    if reason:
+def _paired_rate(
+    group: GroupSums, total: FloatArray, per_speaker: FloatArray, resampled: FloatArray
+) -> PairedRate:
+    """Build one rate from arrays of shape (..., runs)."""
+    ((a, b),) = total.tolist()
+    if reason := why_not_resolvable(group, np.diff(per_speaker)):
         return PairedRate(a, b, Estimate(b - a, NotResolvable(reason)))
     speakers = len(group.sums)
-    differences = samples[1] - samples[0]
+    differences = np.diff(resampled)[:, 0]
     p = p_value(differences, speakers)
     is_bound = bool((differences < 0).all() or (differences > 0).all())
     return PairedRate(a, b, Estimate(b - a, interval(differences, speakers)), p, p, is_bound)
-
-
-def _line(name: str, group: ComparedGroup) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "grouping": name,
-        "group": group.label,
-        "rows": group.errors_a.rows,
-        "speakers": group.speakers,
-    }
-    for measure, rate in (("wer", group.wer), ("cer", group.cer)):
-        bounds = rate.difference.interval.to_dict()
-        line |= {
-            f"{measure}_a": rate.a,
-            f"{measure}_b": rate.b,
-            f"{measure}_difference": rate.difference.value,
-            f"{measure}_low": bounds.get("low"),
-            f"{measure}_high": bounds.get("high"),
-            f"{measure}_p": rate.p,
-            f"{measure}_p_adjusted": rate.p_adjusted,
-            f"{measure}_p_is_bound": rate.p_is_bound,
-        }
-    return line

@@ -1,10 +1,10 @@
-"""Word and character error rates from addable integer counts.
+"""Word and character error rates from integer counts that add up.
 
-One engine serves training, scoring and comparison: errors are counted as integers per utterance,
-integers are added up over any set of utterances, and one division at the end makes a rate. The
-counts are those of jiwer, whose alignment (RapidFuzz) and whose idea of a word are used.
+Training, scoring and comparison share this code: errors are counted per utterance, counts are
+summed over any set of utterances, and one division at the end gives a rate. Counts and alignments
+are those of jiwer: this module calls RapidFuzz as jiwer does, without jiwer's overhead per call.
 
-Importing this module is cheap: it needs neither torch nor fairseq2.
+Importing this module loads neither torch nor fairseq2.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, Literal, get_args
 
 import jiwer
@@ -20,8 +21,8 @@ from rapidfuzz.distance import Levenshtein
 from danish_asr.errors import ConfigError
 
 Denominator = Literal["standard", "coral"]
-"""What errors are divided by. ``standard``: the reference's length, S + D + H. ``coral``: CoRal's
-official evaluation, S + D + H + I, which never exceeds 1 and is never above the standard rate."""
+"""What errors are divided by. ``standard``: the length of the reference, S + D + H. ``coral``:
+S + D + H + I, as CoRal's official evaluation; at most 1, and at most the standard rate."""
 
 DENOMINATORS: Final[tuple[Denominator, ...]] = get_args(Denominator)
 
@@ -30,7 +31,7 @@ def denominator_named(name: str) -> Denominator:
     """Return the denominator of that name.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The name is unknown.
     """
     for denominator in DENOMINATORS:
         if denominator == name:
@@ -41,10 +42,7 @@ def denominator_named(name: str) -> Denominator:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How a hypothesis differs from its reference, in words or in characters.
-
-    Counts of several utterances add up; ``Counts()`` is the neutral element.
-    """
+    """Differences between hypothesis and reference, in words or in characters."""
 
     hits: int = 0
     substitutions: int = 0
@@ -52,41 +50,31 @@ class Counts:
     insertions: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.hits + other.hits,
-            self.substitutions + other.substitutions,
-            self.deletions + other.deletions,
-            self.insertions + other.insertions,
-        )
+        return Counts(*map(sum, zip(self.to_tuple(), other.to_tuple(), strict=True)))
 
     def to_tuple(self) -> tuple[int, int, int, int]:
-        """Hits, substitutions, deletions, insertions."""
+        """Return hits, substitutions, deletions, insertions."""
         return self.hits, self.substitutions, self.deletions, self.insertions
 
     @property
     def errors(self) -> int:
-        """Edits that turn the reference into the hypothesis."""
+        """Substitutions, deletions and insertions."""
         return self.substitutions + self.deletions + self.insertions
 
     @property
     def reference_length(self) -> int:
-        """Units (words or characters) of the reference."""
+        """Words or characters of the reference."""
         return self.hits + self.substitutions + self.deletions
 
     def rate(self, denominator: Denominator = "standard") -> float:
-        """Errors as a fraction, not per cent.
-
-        Over an empty reference the standard rate is the number of insertions, as in jiwer.
-        """
-        length = self.reference_length
-        if denominator == "coral":
-            length += self.insertions
+        """Return errors as a fraction; over an empty reference the number of insertions."""
+        length = self.reference_length + (self.insertions if denominator == "coral" else 0)
         return self.errors / max(length, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorCounts:
-    """The counts of one utterance, or of any set of utterances, in words and in characters."""
+    """The counts of one utterance or of any set of utterances."""
 
     rows: int = 0
     words: Counts = Counts()
@@ -98,25 +86,25 @@ class ErrorCounts:
         )
 
     def wer(self, denominator: Denominator = "standard") -> float:
-        """Word error rate, a micro-average: all errors over all words."""
+        """Return the word error rate over all words (a micro-average)."""
         return self.words.rate(denominator)
 
     def cer(self, denominator: Denominator = "standard") -> float:
-        """Character error rate, a micro-average; spaces between words are characters."""
+        """Return the character error rate; a space between words is a character."""
         return self.characters.rate(denominator)
 
     @classmethod
     def from_tuple(cls, numbers: Sequence[int]) -> ErrorCounts:
-        """Undo `to_tuple`."""
+        """Build the counts from the numbers that `to_tuple` returns."""
         return cls(numbers[0], Counts(*numbers[1:5]), Counts(*numbers[5:9]))
 
     def to_tuple(self) -> tuple[int, ...]:
-        """Rows, then hits, substitutions, deletions, insertions in words, then in characters."""
+        """Return rows, then `Counts.to_tuple` of the words and of the characters."""
         return self.rows, *self.words.to_tuple(), *self.characters.to_tuple()
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
-    """Count the errors of one utterance; both texts are compared as they are."""
+    """Count the errors of one utterance; the texts are compared without normalisation."""
     return ErrorCounts(
         1,
         align_counts(split_words(reference), split_words(hypothesis)),
@@ -125,7 +113,7 @@ def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
 
 
 def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
-    """Count hits and edits of the alignment that jiwer chooses."""
+    """Count hits and errors of jiwer's alignment."""
     if reference == hypothesis:
         return Counts(hits=len(reference))
     substitutions = deletions = insertions = 0
@@ -140,11 +128,42 @@ def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
     return Counts(hits, substitutions, deletions, insertions)
 
 
+Tag = Literal["hit", "substitution", "deletion", "insertion"]
+_TAGS: Final[dict[str, Tag]] = {
+    "equal": "hit",
+    "replace": "substitution",
+    "delete": "deletion",
+    "insert": "insertion",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedWord:
+    """One column of an alignment; a side without a word is the empty string."""
+
+    tag: Tag
+    reference: str
+    hypothesis: str
+
+
+def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedWord]:
+    """Return jiwer's alignment, whose errors `align_counts` counts."""
+    aligned: list[AlignedWord] = []
+    for step in Levenshtein.opcodes(reference, hypothesis):
+        pairs = zip_longest(
+            reference[step.src_start : step.src_end],
+            hypothesis[step.dest_start : step.dest_end],
+            fillvalue="",
+        )
+        aligned += [AlignedWord(_TAGS[step.tag], *pair) for pair in pairs]
+    return aligned
+
+
 _SPACES: Final = re.compile(r"\s\s+")
 
 
 def split_words(text: str) -> list[str]:
-    """Split at spaces, exactly as jiwer does: a lone tab or newline does not part two words."""
+    """Split at spaces as jiwer does: a single tab or newline does not separate words."""
     return [word for word in _SPACES.sub(" ", text).strip().split(" ") if word]
 
 
@@ -152,7 +171,7 @@ def compute_wer(predictions: Sequence[str], references: Sequence[str]) -> float:
     """Return jiwer's word error rate over all pairs, as a fraction.
 
     Raises:
-        ValueError: There are not as many predictions as references.
+        ValueError: The numbers of predictions and references differ.
     """
     _require_pairs(predictions, references)
     return float(jiwer.wer(list(references), list(predictions))) if references else 0.0
@@ -162,7 +181,7 @@ def compute_cer(predictions: Sequence[str], references: Sequence[str]) -> float:
     """Return jiwer's character error rate over all pairs, as a fraction.
 
     Raises:
-        ValueError: There are not as many predictions as references.
+        ValueError: The numbers of predictions and references differ.
     """
     _require_pairs(predictions, references)
     return float(jiwer.cer(list(references), list(predictions))) if references else 0.0
@@ -173,6 +192,6 @@ def _require_pairs(predictions: Sequence[str], references: Sequence[str]) -> Non
         raise TypeError("expected two lists of texts, found a single text")
     if len(predictions) != len(references):
         raise ValueError(
-            f"each prediction needs its reference: found {len(predictions)} predictions "
+            f"each prediction needs a reference: found {len(predictions)} predictions "
             f"and {len(references)} references"
         )

@@ -1,29 +1,26 @@
-"""What the errors are: confused words and characters, matters of writing, the worst utterances.
+"""Analysis of errors: confused words and characters, error categories, the worst utterances.
 
 ::
 
     analysis = analyse_errors(read_predictions(path), settings=Settings(profile="coral"))
     analysis.substitutions[:10]
-    analysis.to_pandas("effects")
+    analysis.to_pandas("categories")
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.scoring.alignment import AlignedWord, align_words
-from danish_asr.scoring.counts import split_words
-from danish_asr.scoring.effects import EFFECTS, word_errors
+from danish_asr.scoring.counts import AlignedWord, align_words, split_words
+from danish_asr.scoring.error_categories import CATEGORIES, word_errors
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.row_filters import row_filter_reason
-from danish_asr.scoring.settings import Settings
-from danish_asr.text.profiles import normalizer
+from danish_asr.scoring.settings import Settings, row_filter_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,20 +30,20 @@ WORST: Final = 50
 """How many of each kind are kept."""
 
 MOST_PAIRS: Final = 1_000_000
-"""Distinct confusions that are counted at a time. Beyond it the rarer half is forgotten, so that
-memory is bounded; what is frequent over all rows stays, and up to it all counts are exact."""
+"""Distinct confusions that are counted at a time. Beyond that the rarer half is dropped, which
+bounds the memory and keeps what is frequent over all rows."""
 
 Pair = tuple[str, str]
-"""What was said and what was heard."""
+"""Reference and hypothesis."""
 
 Part = Literal[
-    "substitutions", "insertions", "deletions", "character_confusions", "effects", "worst"
+    "substitutions", "insertions", "deletions", "character_confusions", "categories", "worst"
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """What was said, what was heard, and how often. An empty side: nothing was said, or heard."""
+    """How often a hypothesis was given for a reference; one is empty in insertions, deletions."""
 
     reference: str
     hypothesis: str
@@ -54,23 +51,23 @@ class Confusion:
 
 
 @dataclass(frozen=True, slots=True)
-class EffectShare:
-    """Word errors of profile ``profile`` before and after an effect is taken out of both sides."""
+class CategoryShare:
+    """Word errors under ``profile``, with and without one error category."""
 
-    effect: str
+    category: str
     profile: str
     errors: int
     errors_without: int
 
     @property
     def share(self) -> float:
-        """The share of the errors that is due to the effect; negative if it hides more errors."""
+        """The category's share of the errors; negative if it hides more errors than it makes."""
         return (self.errors - self.errors_without) / max(self.errors, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstUtterance:
-    """An utterance with many word errors, and its words side by side."""
+    """An utterance with many word errors, and the alignment of its words."""
 
     id: str
     word_errors: int
@@ -95,18 +92,16 @@ class ErrorAnalysis:
     insertions: tuple[Confusion, ...]
     deletions: tuple[Confusion, ...]
     character_confusions: tuple[Confusion, ...]
-    effects: tuple[EffectShare, ...]
+    categories: tuple[CategoryShare, ...]
     worst: tuple[WorstUtterance, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        document = asdict(self)
-        for line, effect in zip(document["effects"], self.effects, strict=True):
-            line["share"] = effect.share
-        return document
+        shares = [asdict(category) | {"share": category.share} for category in self.categories]
+        return asdict(self) | {"categories": shares}
 
     def to_pandas(self, part: Part) -> pd.DataFrame:
-        """Return one of the tables as a data frame, with its columns where it is empty too."""
+        """Return one of the tables as a data frame; an empty one has its columns too."""
         import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
 
         lines = self.to_dict()[part]
@@ -117,19 +112,14 @@ class ErrorAnalysis:
 def analyse_errors(
     predictions: Iterable[Prediction], *, settings: Settings | None = None
 ) -> ErrorAnalysis:
-    """Look at the errors of all rows that the settings score.
-
-    Raises:
-        ConfigError: There is no such profile or row filter.
-        PredictionsError: Passed on from ``predictions``.
-    """
+    """Analyse the errors of all rows that the settings score."""
     settings = settings or Settings()
-    reason_of = row_filter_reason(settings.row_filter)
-    normalise = normalizer(settings.profile, remove_fillers=settings.remove_fillers)
+    reason_of = row_filter_named(settings.row_filter)
+    normalize = settings.normalizer()
     collected = _Collected(settings.profile)
     for row in predictions:
         if reason_of(row) is None:
-            collected.add(row, normalise(row.reference), normalise(row.hypothesis))
+            collected.add(row, normalize(row.reference), normalize(row.hypothesis))
     return collected.result()
 
 
@@ -143,18 +133,17 @@ class _Collected:
     word_errors: int = 0
     pairs: Counter[Pair] = field(default_factory=Counter)
     characters: Counter[Pair] = field(default_factory=Counter)
-    effects: Counter[Pair] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    errors_without: Counter[tuple[str, str]] = field(default_factory=Counter)
     worst: list[tuple[tuple[int, float, str, int], WorstUtterance]] = field(default_factory=list)
 
     def add(self, row: Prediction, reference: str, hypothesis: str) -> None:
         self.rows += 1
-        self._add_effects("raw", row.reference, row.hypothesis)
-        # Both sides change alike, so a row without errors has none without an effect either.
+        self._add_categories("raw", row.reference, row.hypothesis)
         if reference == hypothesis:
             return
         if self.profile != "raw":
-            self._add_effects(self.profile, reference, hypothesis)
+            self._add_categories(self.profile, reference, hypothesis)
         alignment = align_words(split_words(reference), split_words(hypothesis))
         misses = [word for word in alignment if word.tag != "hit"]
         if not misses:
@@ -169,12 +158,12 @@ class _Collected:
             self.pairs = Counter(dict(self.pairs.most_common(MOST_PAIRS // 2)))
         self._keep_if_bad(row, alignment, len(misses))
 
-    def _add_effects(self, profile: str, reference: str, hypothesis: str) -> None:
-        if reference == hypothesis:
-            return
-        self.errors[profile] += word_errors(reference, hypothesis)
-        for name, effect in EFFECTS.items():
-            self.effects[profile, name] += effect(reference, hypothesis)
+    def _add_categories(self, profile: str, reference: str, hypothesis: str) -> None:
+        # Both sides change in the same way, so equal texts stay equal.
+        if reference != hypothesis:
+            self.errors[profile] += word_errors(reference, hypothesis)
+            for name, count in CATEGORIES.items():
+                self.errors_without[profile, name] += count(reference, hypothesis)
 
     def _keep_if_bad(self, row: Prediction, alignment: list[AlignedWord], errors: int) -> None:
         words = sum(bool(word.reference) for word in alignment)
@@ -196,37 +185,34 @@ class _Collected:
         push(self.worst, (badness, utterance))
 
     def result(self) -> ErrorAnalysis:
-        substitutions, insertions, deletions = Counter[Pair](), Counter[Pair](), Counter[Pair]()
-        for (said, heard), count in self.pairs.items():
-            kind = substitutions if said and heard else deletions if said else insertions
-            kind[said, heard] = count
+        pairs = self.pairs.items()
         return ErrorAnalysis(
             profile=self.profile,
             rows=self.rows,
             rows_with_errors=self.rows_with_errors,
             word_errors=self.word_errors,
-            substitutions=_most_frequent(substitutions),
-            insertions=_most_frequent(insertions),
-            deletions=_most_frequent(deletions),
-            character_confusions=_most_frequent(self.characters),
-            effects=tuple(
-                EffectShare(name, profile, self.errors[profile], self.effects[profile, name])
-                for profile in dict.fromkeys(["raw", self.profile])
-                for name in EFFECTS
+            substitutions=_most_frequent(item for item in pairs if all(item[0])),
+            insertions=_most_frequent(item for item in pairs if not item[0][0]),
+            deletions=_most_frequent(item for item in pairs if not item[0][1]),
+            character_confusions=_most_frequent(self.characters.items()),
+            categories=tuple(
+                CategoryShare(name, of, self.errors[of], self.errors_without[of, name])
+                for of in dict.fromkeys(["raw", self.profile])
+                for name in CATEGORIES
             ),
             worst=tuple(utterance for _, utterance in sorted(self.worst, reverse=True)),
         )
 
 
-def _most_frequent(counts: Counter[Pair]) -> tuple[Confusion, ...]:
-    first = heapq.nsmallest(FREQUENT, counts.items(), key=lambda item: (-item[1], item[0]))
+def _most_frequent(counts: Iterable[tuple[Pair, int]]) -> tuple[Confusion, ...]:
+    first = heapq.nsmallest(FREQUENT, counts, key=lambda item: (-item[1], item[0]))
     return tuple(Confusion(*pair, count) for pair, count in first)
 
 
-def _confused_characters(said: str, heard: str) -> Iterable[Pair]:
-    """Yield the characters that differ between a word and the word it was taken for."""
-    for step in Levenshtein.editops(said, heard):
+def _confused_characters(reference: str, hypothesis: str) -> Iterator[Pair]:
+    """Yield the characters that differ in a substituted word."""
+    for step in Levenshtein.editops(reference, hypothesis):
         yield (
-            "" if step.tag == "insert" else said[step.src_pos],
-            "" if step.tag == "delete" else heard[step.dest_pos],
+            "" if step.tag == "insert" else reference[step.src_pos],
+            "" if step.tag == "delete" else hypothesis[step.dest_pos],
         )

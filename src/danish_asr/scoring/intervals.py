@@ -1,29 +1,28 @@
-"""95 % intervals by resampling speakers, and an honest refusal where there are too few of them.
+"""95 % intervals from resampled speakers, and the reason where there are too few speakers for one.
 
-The utterances of one speaker are alike, so rows are no independent observations: whole speakers
-are drawn with replacement, each with all of their rows (the blockwise bootstrap of Bisani and Ney,
+Utterances of one speaker are alike, so rows are not independent observations. Whole speakers are
+drawn with replacement, each with all of their rows: the blockwise bootstrap of Bisani and Ney,
 "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004, and of
-Liu and Peng, "Statistical Testing on ASR Performance via Blockwise Bootstrap", Interspeech 2020).
+Liu and Peng, "Statistical Testing on ASR Performance via Blockwise Bootstrap", Interspeech 2020.
 
-With few speakers the plain percentile interval is too narrow. The percentiles are therefore moved
-outwards to where a t distribution with k - 1 degrees of freedom puts them (the "expanded
-percentile interval" of Hesterberg, "What Teachers Should Know About the Bootstrap", The American
-Statistician 69, 2015).
+With few speakers the plain percentile interval is too narrow. The percentiles are moved outwards
+to where a t distribution with k - 1 degrees of freedom puts them: the "expanded percentile
+interval" of Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician
+69, 2015.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
+from danish_asr.scoring.scored_rows import FloatArray, GroupKey, GroupSums, IntArray, rates
+from danish_asr.scoring.settings import Settings
 
 LEVEL: Final = 0.95
-RESAMPLES: Final = 1_000
 
 MIN_SPEAKERS: Final = 8
 """Fewer speakers give no interval. In a simulation of speakers whose WER varies log-normally
@@ -31,7 +30,7 @@ MIN_SPEAKERS: Final = 8
 with 8 to 12, but in 84 % with 4 and 73 % with 3 (``benchmarks/intervals.py``)."""
 
 MAX_SHARE: Final = 0.5
-"""A speaker with more than this share of a group's words decides its rate; no interval then."""
+"""A speaker with more than this share of a group's words dominates its rate; no interval then."""
 
 _CELLS_AT_ONCE: Final = 2_000_000
 _NORMAL: Final = NormalDist()
@@ -39,23 +38,23 @@ _NORMAL: Final = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where the rate lies if other speakers of the same kind had been recorded, at 95 %."""
+    """Where the rate would be for other speakers of the same kind, at 95 %."""
 
     low: float
     high: float
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {"low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, slots=True)
 class NotResolvable:
-    """No interval, because the data cannot give one."""
+    """The reason why the data cannot give an interval."""
 
     reason: str
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {"not_resolvable": self.reason}
 
@@ -63,19 +62,76 @@ class NotResolvable:
 Resolution = Interval | NotResolvable
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A rate or a difference of rates, as a fraction, with its interval."""
+
+    value: float
+    interval: Resolution
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"value": self.value, **self.interval.to_dict()}
+
+
+def group_label(values: GroupKey) -> str:
+    """Return a group's values for display; characters that cannot be printed are escaped."""
+    label = " · ".join("unknown" if value is None else value for value in values) or "all"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
+
+
+def estimate_rates(group: GroupSums, settings: Settings) -> tuple[Estimate, Estimate]:
+    """Return WER and CER of a group, both from the same resamples."""
+    denominator = settings.denominator
+    wer, cer = per_speaker = rates(group.sums, denominator)
+    reasons = why_not_resolvable(group, wer), why_not_resolvable(group, cer)
+    if not all(reasons):
+        generator = np.random.default_rng([settings.seed, 0])
+        sums = resample_sums(group.sums, settings.resamples, generator)
+        per_speaker = rates(sums, denominator)
+    wer_interval, cer_interval = (
+        NotResolvable(reason) if reason else interval(samples, len(group.speakers))
+        for reason, samples in zip(reasons, per_speaker, strict=True)
+    )
+    errors = group.errors
+    return (
+        Estimate(errors.wer(denominator), wer_interval),
+        Estimate(errors.cer(denominator), cer_interval),
+    )
+
+
+def estimate_gap(worst: GroupSums, best: GroupSums, settings: Settings) -> Estimate:
+    """Return the difference of two groups' WER.
+
+    The groups are resampled independently. For a speaker in both groups (e.g. in a grouping by
+    duration) the interval is wider than necessary.
+    """
+    denominator = settings.denominator
+    difference = worst.errors.wer(denominator) - best.errors.wer(denominator)
+    samples: list[FloatArray] = []
+    for stream, group in ((1, worst), (2, best)):
+        wer, _ = rates(group.sums, denominator)
+        if reason := why_not_resolvable(group, wer):
+            return Estimate(difference, NotResolvable(f"{group_label(group.values)}: {reason}"))
+        generator = np.random.default_rng([settings.seed, stream])
+        sums = resample_sums(group.sums, settings.resamples, generator)
+        samples.append(rates(sums, denominator)[0])
+    speakers = min(len(worst.speakers), len(best.speakers))
+    return Estimate(difference, interval(samples[0] - samples[1], speakers))
+
+
 def why_not_resolvable(group: GroupSums, per_speaker: FloatArray) -> str | None:
-    """Return why a group's speakers cannot give an interval, or None where they can.
+    """Return the reason why a group's speakers cannot give an interval, or None if they can.
 
     Args:
         group: The group.
-        per_speaker: What is estimated (a rate, a difference), for each line of ``group.sums``.
+        per_speaker: The estimated quantity (a rate, a difference) of each line of ``group.sums``.
     """
     if not group.known_speakers:
         return "the speakers are unknown"
     speakers = len(group.speakers)
     if speakers < MIN_SPEAKERS:
-        people = "1 speaker" if speakers == 1 else f"{speakers} speakers"
-        return f"{people}, {MIN_SPEAKERS} needed"
+        return f"{speakers} speaker{'s' if speakers > 1 else ''}, {MIN_SPEAKERS} needed"
     words = group.sums[:, 1:4].sum(axis=1)
     share = words.max() / max(words.sum(), 1)
     if share > MAX_SHARE:
@@ -85,22 +141,22 @@ def why_not_resolvable(group: GroupSums, per_speaker: FloatArray) -> str | None:
     return None
 
 
-def resampled_sums(
-    sums: IntArray, resamples: int, generator: np.random.Generator
-) -> Iterator[FloatArray]:
-    """Yield sums over drawn speakers, in chunks of shape (some resamples, columns).
+def resample_sums(sums: IntArray, resamples: int, generator: np.random.Generator) -> FloatArray:
+    """Return sums over drawn speakers, (resamples, columns), of ``sums`` (speakers, columns).
 
-    ``sums`` is (speakers, columns). Chunks bound the memory whatever the number of speakers is.
+    Draws in chunks, which bounds the memory for any number of speakers.
     """
     speakers = len(sums)
     chunk = max(1, _CELLS_AT_ONCE // speakers)
     exact = sums.astype(np.float64)  # sums below 2**53 stay exact
+    chunks: list[FloatArray] = []
     for begin in range(0, resamples, chunk):
         size = min(chunk, resamples - begin)
         drawn = generator.integers(0, speakers, (size, speakers))
         drawn += speakers * np.arange(size)[:, None]
         times = np.bincount(drawn.reshape(-1), minlength=size * speakers).reshape(size, speakers)
-        yield times @ exact
+        chunks.append(times @ exact)
+    return np.concatenate(chunks)
 
 
 def interval(samples: FloatArray, speakers: int) -> Interval:
@@ -131,7 +187,7 @@ def p_value(differences: FloatArray, speakers: int) -> float:
     """Return the two-sided p-value: the level at which the interval just touches zero.
 
     ``differences`` is a bootstrapped difference. The share beyond zero counts the observation
-    itself, so that the value is never 0.
+    itself, so the value is never 0.
     """
     beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     share = (beyond + 1) / (len(differences) + 1)

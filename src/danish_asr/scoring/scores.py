@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from danish_asr.errors import PredictionsError
 from danish_asr.scoring.counts import ErrorCounts
-from danish_asr.scoring.estimates import Estimate, estimate_gap, estimate_rates, group_label
+from danish_asr.scoring.intervals import Estimate, estimate_gap, estimate_rates, group_label
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.row_filters import RowsUsed
-from danish_asr.scoring.scored_rows import GroupKey, GroupSums, score_rows
+from danish_asr.scoring.scored_rows import GroupKey, GroupSums, RowsUsed, score_rows
 from danish_asr.scoring.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_BY: Final = ("dialect", "age_group", "gender")
-"""Groupings that are reported when none is asked for."""
+"""The groupings that are reported by default."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScore:
     """The errors of all scored rows that share the values of a grouping's columns."""
 
@@ -41,13 +40,13 @@ class GroupScore:
 
     @property
     def label(self) -> str:
-        """The values for people to read."""
+        """The values for display."""
         return group_label(self.values)
 
     @property
     def is_named(self) -> bool:
         """Whether all its values are known."""
-        return all(value is not None for value in self.values)
+        return None not in self.values
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -61,13 +60,28 @@ class GroupScore:
             "characters": asdict(self.errors.characters),
         }
 
+    def to_line(self) -> dict[str, Any]:
+        """Return one flat line of a table."""
+        line: dict[str, Any] = {
+            "group": self.label,
+            "rows": self.errors.rows,
+            "speakers": self.speakers,
+            "words": self.errors.words.reference_length,
+        }
+        for measure, estimate in (("wer", self.wer), ("cer", self.cer)):
+            bounds = estimate.interval.to_dict()
+            line[measure] = estimate.value
+            for key in ("low", "high", "not_resolvable"):
+                line[f"{measure}_{key}"] = bounds.get(key)
+        return line
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How far the group with the highest WER is from the one with the lowest.
+    """The difference between the groups with the highest and the lowest WER.
 
-    Groups without a name or without a word of reference do not take part. The interval knows
-    nothing of the search for the worst and the best, so read it as a description.
+    Groups with an unknown value or without reference words do not take part. The interval does not
+    account for the selection of the two groups, so it is descriptive.
     """
 
     worst: str
@@ -81,7 +95,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The scores of all groups of one grouping; ``gap`` is None where no two named ones differ."""
+    """The scores of all groups of a grouping; ``gap`` is None if no two named groups differ."""
 
     columns: tuple[str, ...]
     groups: tuple[GroupScore, ...]
@@ -97,7 +111,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """All scores of a predictions file, with everything that is needed to compare them."""
+    """All scores of a predictions file, with the settings and rows that they depend on."""
 
     settings: Settings
     rows: RowsUsed
@@ -105,11 +119,11 @@ class Scores:
     groupings: Mapping[str, Grouping]
 
     def only(self, names: Iterable[str]) -> Scores:
-        """Return the same scores with the named groupings alone."""
+        """Return the same scores with the named groupings only."""
         return replace(self, groupings={name: self.groupings[name] for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, as ``scores.json`` holds it."""
+        """Return plain data, the content of ``scores.json``."""
         return {
             "settings": self.settings.to_dict(),
             "rows": self.rows.to_dict(),
@@ -118,11 +132,11 @@ class Scores:
         }
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return one flat line per group, the first being all rows; none without its settings."""
+        """Return one flat line per group, each with all settings; the first is all rows."""
         named = [("all", self.overall)]
         named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
         about = self.settings.to_dict() | self.rows.to_line()
-        return [_line(name, group) | about for name, group in named]
+        return [{"grouping": name} | group.to_line() | about for name, group in named]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return `lines` as a data frame."""
@@ -141,21 +155,15 @@ def score_predictions(
     """Score rows; each element of ``by`` is a column or a product of columns ("age_group,gender").
 
     Raises:
-        ConfigError: There is no such profile, row filter or column.
-        PredictionsError: No row is left to score; or passed on from ``predictions``.
+        ConfigError: A column is unknown.
+        PredictionsError: There is no row to score; or passed on from ``predictions``.
     """
     settings = settings or Settings()
     columns_of = {name: grouping_columns(name) for name in by}
-    rows = score_rows(
-        predictions,
-        columns=[column for columns in columns_of.values() for column in columns],
-        profile=settings.profile,
-        row_filter=settings.row_filter,
-        remove_fillers=settings.remove_fillers,
-    )
+    columns = [column for columns in columns_of.values() for column in columns]
+    rows = score_rows(predictions, columns=columns, settings=settings)
     used = rows.used(rows_in_split)
     if not used.scored:
-        # A rate of nothing would read as a rate of zero.
         raise PredictionsError(f"no row to score{used.why_left_out()}; choose another row filter")
     return Scores(
         settings=settings,
@@ -169,7 +177,7 @@ def score_predictions(
 
 
 def grouping_columns(name: str) -> tuple[str, ...]:
-    """Return the columns of a grouping's name, e.g. of ``"age_group,gender"``."""
+    """Return the columns of a grouping, e.g. of ``"age_group,gender"``."""
     return tuple(dict.fromkeys(column.strip() for column in name.split(",")))
 
 
@@ -177,7 +185,16 @@ def _score_grouping(
     columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
 ) -> Grouping:
     scores = tuple(_score_group(columns, group, settings) for group in groups)
-    return Grouping(columns, scores, _gap(groups, scores, settings))
+    named = [
+        (score.wer.value, index)
+        for index, score in enumerate(scores)
+        if score.is_named and score.errors.words.reference_length
+    ]
+    if not named or min(named)[0] == max(named)[0]:
+        return Grouping(columns, scores, None)
+    best, worst = min(named)[1], max(named)[1]
+    difference = estimate_gap(groups[worst], groups[best], settings)
+    return Grouping(columns, scores, Gap(scores[worst].label, scores[best].label, difference))
 
 
 def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
@@ -190,35 +207,3 @@ def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings)
         wer=wer,
         cer=cer,
     )
-
-
-def _gap(
-    groups: Sequence[GroupSums], scores: Sequence[GroupScore], settings: Settings
-) -> Gap | None:
-    named = [
-        (score.wer.value, index)
-        for index, score in enumerate(scores)
-        if score.is_named and score.errors.words.reference_length
-    ]
-    if not named or min(named)[0] == max(named)[0]:
-        return None
-    best, worst = min(named)[1], max(named)[1]
-    difference = estimate_gap(groups[worst], groups[best], settings)
-    return Gap(scores[worst].label, scores[best].label, difference)
-
-
-def _line(name: str, group: GroupScore) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "grouping": name,
-        "group": group.label,
-        "rows": group.errors.rows,
-        "speakers": group.speakers,
-        "words": group.errors.words.reference_length,
-    }
-    for measure, estimate in (("wer", group.wer), ("cer", group.cer)):
-        bounds = estimate.interval.to_dict()
-        line[measure] = estimate.value
-        line[f"{measure}_low"] = bounds.get("low")
-        line[f"{measure}_high"] = bounds.get("high")
-        line[f"{measure}_not_resolvable"] = bounds.get("not_resolvable")
-    return line

@@ -1,17 +1,57 @@
-"""What a score depends on beside the predictions."""
+"""Scoring settings, and the row filters that select the rows of a split that are scored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from danish_asr.errors import ConfigError
 from danish_asr.scoring.counts import Denominator, denominator_named
-from danish_asr.scoring.intervals import RESAMPLES
-from danish_asr.scoring.row_filters import row_filter_reason
-from danish_asr.text.profiles import PROFILE_VERSIONS, normalizer
+from danish_asr.scoring.predictions import Prediction
+from danish_asr.text.profiles import PROFILE_VERSIONS, Normalizer, normalizer
 
+RowFilter = Callable[[Prediction], str | None]
+"""Returns the reason why a row is excluded, or None for a row that is scored."""
+
+SHORTEST: Final = 0.5
+LONGEST: Final = 10.0
+"""Bounds of CoRal's official evaluation in seconds; a row of exactly that length is excluded."""
+
+
+def row_filter_named(name: str) -> RowFilter:
+    """Return the row filter of that name.
+
+    Raises:
+        ConfigError: The name is unknown.
+    """
+    if name not in _FILTERS:
+        known = ", ".join(ROW_FILTERS)
+        raise ConfigError([f"row filter: expected one of {known}; found '{name}'"])
+    return _FILTERS[name]
+
+
+def _all(_: Prediction) -> str | None:
+    return None
+
+
+def _coral(row: Prediction) -> str | None:
+    """CoRal's official filter; ``validated`` is an extra key of CoRal's own rows."""
+    if row.duration <= SHORTEST:
+        return f"{SHORTEST:g} s or shorter"
+    if row.duration >= LONGEST:
+        return f"{LONGEST:g} s or longer"
+    if not row.reference.strip():
+        return "empty reference"
+    if (row.extra.get("validated") or "").lower() == "rejected":
+        return "rejected by the corpus's validators"
+    return None
+
+
+_FILTERS: Final[Mapping[str, RowFilter]] = {"all": _all, "coral": _coral}
+ROW_FILTERS: Final = tuple(_FILTERS)
+
+RESAMPLES: Final = 1_000
 _RESAMPLES: Final = range(100, 1_000_001)
 
 
@@ -20,15 +60,15 @@ class Settings:
     """How rows are scored; every score carries all of it.
 
     Attributes:
-        profile: How texts are normalised, see `danish_asr.text.profiles`.
-        remove_fillers: The option of profile ``rye``.
-        row_filter: Which rows are scored, see `danish_asr.scoring.row_filters`.
-        denominator: What errors are divided by, see `danish_asr.scoring.counts`.
-        resamples: Bootstrap resamples behind an interval.
-        seed: Of the resampling.
+        profile: Text normalisation profile, see `danish_asr.text.profiles`.
+        remove_fillers: Also remove fillers (profile ``rye`` only).
+        row_filter: ``all`` or ``coral``.
+        denominator: ``standard`` or ``coral``, see `danish_asr.scoring.counts`.
+        resamples: Bootstrap resamples per interval.
+        seed: Bootstrap seed.
 
     Raises:
-        ConfigError: A value is none that there is; all such are named.
+        ConfigError: Names all invalid values.
     """
 
     profile: str = "coral"
@@ -39,11 +79,16 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        faults = [
-            *_faults(lambda: normalizer(self.profile, remove_fillers=self.remove_fillers)),
-            *_faults(lambda: row_filter_reason(self.row_filter)),
-            *_faults(lambda: denominator_named(self.denominator)),
-        ]
+        faults: list[str] = []
+        for check in (
+            self.normalizer,
+            lambda: row_filter_named(self.row_filter),
+            lambda: denominator_named(self.denominator),
+        ):
+            try:
+                check()
+            except ConfigError as error:
+                faults += error.faults
         if self.resamples not in _RESAMPLES:
             bounds = f"{_RESAMPLES[0]} to {_RESAMPLES[-1]}"
             faults.append(f"resamples: expected {bounds}; found {self.resamples}")
@@ -51,6 +96,10 @@ class Settings:
             faults.append(f"seed: expected 0 or more; found {self.seed}")
         if faults:
             raise ConfigError(faults)
+
+    def normalizer(self) -> Normalizer:
+        """Return the text normalisation."""
+        return normalizer(self.profile, remove_fillers=self.remove_fillers)
 
     @property
     def profile_version(self) -> int:
@@ -60,11 +109,3 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with the profile's version."""
         return asdict(self) | {"profile_version": self.profile_version}
-
-
-def _faults(check: Callable[[], object]) -> tuple[str, ...]:
-    try:
-        check()
-    except ConfigError as error:
-        return error.faults
-    return ()
