@@ -183,7 +183,7 @@ def compare_predictions(
     if None not in rows_in_split and rows_in_split[0] != rows_in_split[1]:
         raise PredictionsError(
             f"{names[0]} is of a split of {rows_in_split[0]} rows, {names[1]} of a split of "
-            f"{rows_in_split[1]}; evaluate both runs on the same dataset"
+            f"{rows_in_split[1]}; evaluate both runs on one split"
         )
     return Comparison(
         settings=settings,

@@ -55,7 +55,7 @@ def test_compare_prints_a_table(folder: Path) -> None:
         ("score .", "Is a directory; expected the predictions.jsonl"),
         ("compare . a.jsonl", "Is a directory; expected the predictions.jsonl"),
         ("score a.jsonl --profile corl", "expected one of raw, coral, rye; found 'corl'"),
-        ("score a.jsonl --by dialekt", "'dialekt' is no column"),
+        ("score a.jsonl --by dialekt", "unknown column 'dialekt'"),
         ("score a.jsonl --filter official", "expected one of all, coral"),
         ("score a.jsonl --denominator both", "expected one of standard, coral"),
         ("compare a.jsonl c.jsonl", "a.jsonl:1: id 'a' is not in c.jsonl"),

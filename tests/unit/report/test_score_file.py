@@ -184,7 +184,7 @@ def _evaluation(predictions: Path, document: Any) -> None:
 
 def test_an_unknown_column_is_refused_with_the_known_ones(predictions: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"'dialekt' is no column .* they have corpus, split, .* duration"
+        ConfigError, match=r"unknown column 'dialekt'; available: corpus, split, .* duration"
     ):
         score_file(predictions, by=["dialekt"], console=_console())
 
