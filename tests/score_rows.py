@@ -53,9 +53,6 @@ def random_rows(
         )
 
 
-heard_rows = random_rows
-
-
 def _with_errors(words: list[str], rate: float, random: Random) -> Iterator[str]:
     for word in words:
         chance = random.random()

@@ -1,4 +1,4 @@
-"""From predictions to what people read: a table, a page, JSON, CSV and Markdown."""
+"""From predictions to reports: a table, a page, JSON, CSV and Markdown."""
 
 from __future__ import annotations
 

@@ -1,118 +1,159 @@
-"""The charts of the page: rates per group with their intervals, and training curves."""
+"""The charts of the page as inline SVG: error rates per group, and curves of a run.
+
+matplotlib draws static charts without any JavaScript, so the page needs no network and can be
+printed. It draws in fixed colours: figures use the placeholder colours below, and the SVG gets CSS
+variables in their place, which follow the reader's light or dark mode.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+from typing import Any, Final
 
-from matplotlib.axes import Axes
+import matplotlib as mpl
+from matplotlib.figure import Figure
 
-from danish_asr.report.svg import ACCENT, INK, MUTED, PAPER, SECOND, figure, to_svg
-from danish_asr.report.training import Curve
+from danish_asr.report.curves import Panel
 from danish_asr.report.wording import bounds, percent
 from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.scores import GroupScore
 
-WIDTH = 3.9
-"""Inches. About the width of a phone, so that the letters stay readable there."""
+_INK, _MUTED, _LINE, _ACCENT, _SECOND, _PAPER = (f"#0102{number:02x}" for number in range(6))
+_COLOURS: Final = {
+    _INK: "var(--ink)",
+    _MUTED: "var(--muted)",
+    _LINE: "var(--line)",
+    _ACCENT: "var(--accent)",
+    _SECOND: "var(--second)",
+    _PAPER: "var(--paper)",
+}
+_STYLE: Final[dict[str, Any]] = {
+    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
+    "font.size": 10,
+    "text.color": _INK,
+    "text.parse_math": False,  # a "$" in a label is a dollar
+    "axes.edgecolor": _LINE,
+    "axes.labelcolor": _MUTED,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "none",
+    "grid.color": _LINE,
+    "grid.linewidth": 0.6,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "legend.frameon": False,
+}
+_DASHED: Final[dict[str, Any]] = {"color": _MUTED, "linewidth": 1, "linestyle": (0, (3, 3))}
+_WIDTH: Final = 3.9
+"""Inches. About the width of a phone, so that the text stays readable there."""
+
+_LONGEST_LABEL: Final = 26
 
 
 def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: float) -> str:
-    """WER per group as a dot with its interval; a hollow dot where no interval can be given."""
-    with figure(WIDTH, 0.75 + 0.46 * len(groups), name) as drawn:
-        axes = drawn.add_subplot()
+    """WER per group as a dot with its interval; a hollow dot where there is no interval."""
+    with _figure(0.75 + 0.46 * len(groups), name) as figure:
+        axes = figure.add_subplot()
         for place, group in enumerate(reversed(groups)):
-            _draw_group(axes, place, group)
-        axes.axvline(100 * overall, color=MUTED, linewidth=1, linestyle=(0, (3, 3)))
-        axes.set_yticks(
-            range(len(groups)),
-            [f"{_short(group.label)}\n{_amount(group)}" for group in reversed(groups)],
-            color=INK,
-            linespacing=1.15,
-        )
+            interval = group.wer.interval
+            paper = _PAPER
+            if isinstance(interval, Interval):
+                paper = _ACCENT
+                ends = [100 * interval.low, 100 * interval.high]
+                axes.plot(ends, [place] * 2, color=_ACCENT, lw=2.5, solid_capstyle="round")
+            style: dict[str, Any] = {"marker": "o", "ms": 7, "mew": 1.5, "mfc": paper}
+            axes.plot(100 * group.wer.value, place, color=_ACCENT, **style)
+        axes.axvline(100 * overall, **_DASHED)
+        labels = [f"{_short(group.label)}\n{_amount(group)}" for group in reversed(groups)]
+        axes.set_yticks(range(len(groups)), labels, color=_INK, linespacing=1.15)
         axes.set_ylim(-0.6, len(groups) - 0.4)
         axes.set_xlim(left=0)
         hollow = any(not isinstance(group.wer.interval, Interval) for group in groups)
         axes.set_xlabel("WER % (dashed: all rows" + (";\nhollow: no interval)" if hollow else ")"))
         axes.tick_params(axis="y", length=0)
-        axes.grid(visible=True, axis="x", linewidth=0.6)
+        axes.grid(visible=True, axis="x")
         axes.spines["left"].set_visible(False)
-        # What the chart shows, in words: for those who do not see it.
-        told = "; ".join(
+        # The chart in words, for readers who cannot see it.
+        description = "; ".join(
             f"{group.label}: {percent(group.wer.value)} % ({bounds(group.wer.interval)}), "
             f"{group.errors.rows} rows"
             for group in groups
         )
-        return to_svg(drawn, title, told)
-
-
-def _draw_group(axes: Axes, place: int, group: GroupScore) -> None:
-    resolution = group.wer.interval
-    resolved = isinstance(resolution, Interval)
-    if isinstance(resolution, Interval):
-        axes.plot(
-            [100 * resolution.low, 100 * resolution.high],
-            [place, place],
-            color=ACCENT,
-            linewidth=2.5,
-            solid_capstyle="round",
-        )
-    axes.plot(
-        100 * group.wer.value,
-        place,
-        marker="o",
-        markersize=7,
-        color=ACCENT,
-        markerfacecolor=ACCENT if resolved else PAPER,
-        markeredgewidth=1.5,
-    )
+        return _to_svg(figure, title, description)
 
 
 def _amount(group: GroupScore) -> str:
-    return f"{_number(group.errors.rows, 'row')}, {_number(group.speakers, 'speaker')}"
-
-
-def _number(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+    counts = ((group.errors.rows, "row"), (group.speakers, "speaker"))
+    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 26 else f"{label[:25]}…"
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
-def training_chart(
-    name: str,
-    title: str,
-    unit: str,
-    curves: Sequence[Curve],
-    *,
-    along: str = "step",
-    marks: Sequence[float] = (),
-) -> str:
-    """Curves over training steps or ``along`` hours, in one pair of axes.
-
-    Dashed lines stand at ``marks``, where another job began.
-    """
-    with figure(WIDTH, 3.1, name) as drawn:
-        axes = drawn.add_subplot()
-        for curve, colour in zip(curves, (ACCENT, SECOND, MUTED), strict=False):
+def curves_chart(name: str, panel: Panel) -> str:
+    """Curves in one pair of axes, with dashed lines where another job started."""
+    along = panel.along
+    with _figure(3.1, name) as figure:
+        axes = figure.add_subplot()
+        for curve, colour in zip(panel.curves, (_ACCENT, _SECOND, _MUTED), strict=False):
             marker = "o" if len(curve.steps) < 40 else ""
             axes.plot(
                 curve.steps, curve.values, color=colour, label=curve.name, marker=marker, ms=3
             )
-        for mark in marks:
-            axes.axvline(mark, color=MUTED, linewidth=1, linestyle=(0, (3, 3)))
+        for mark in panel.marks:
+            axes.axvline(mark, **_DASHED)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel(f"{along} (dashed: another job)" if marks else along)
-        axes.set_ylabel(unit)
-        axes.grid(visible=True, axis="y", linewidth=0.6)
-        # Above the axes, for any place inside may be a curve's.
-        drawn.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=INK)
-        told = [
+        axes.set_xlabel(f"{along} (dashed: another job)" if panel.marks else along)
+        axes.set_ylabel(panel.unit)
+        axes.grid(visible=True, axis="y")
+        # Above the axes, because a curve may be anywhere inside.
+        figure.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=_INK)
+        description = [
             f"{curve.name}: {curve.values[0]:.4g} at {along} {curve.steps[0]:.4g}, lowest "
             f"{min(curve.values):.4g}, highest {max(curve.values):.4g}, {curve.values[-1]:.4g} at "
             f"{along} {curve.steps[-1]:.4g}"
-            for curve in curves
+            for curve in panel.curves
         ]
-        if marks:
-            told.append(f"another job at {along} " + ", ".join(f"{mark:.3g}" for mark in marks))
-        return to_svg(drawn, title, "; ".join(told))
+        if panel.marks:
+            marks = ", ".join(f"{mark:.3g}" for mark in panel.marks)
+            description.append(f"another job at {along} {marks}")
+        return _to_svg(figure, panel.title, "; ".join(description))
+
+
+@contextmanager
+def _figure(height: float, name: str) -> Iterator[Figure]:
+    """Yield an empty figure; call `_to_svg` before the block ends.
+
+    ``name`` makes the ids inside the SVG unique on the page, and the same on every run.
+    """
+    style = _STYLE | {"svg.hashsalt": name}
+    with mpl.rc_context(style):  # type: ignore[arg-type] # the stubs list every name of a setting
+        yield Figure(figsize=(_WIDTH, height), layout="constrained")
+
+
+def _to_svg(figure: Figure, title: str, description: str) -> str:
+    stream = io.StringIO()
+    with warnings.catch_warnings():
+        # The reader's browser draws the text, with the letters that its fonts have.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Groups have numbered ids, which would repeat when several figures are on one page.
+    text = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", text)
+    text = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", "system-ui, sans-serif", text)
+    for colour, variable in _COLOURS.items():
+        text = text.replace(colour, variable)
+    label = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    (box,) = re.findall(r'^<svg [^>]*?(viewBox="[\d. ]+")', text)
+    head = f'<svg {box} role="img" xmlns="http://www.w3.org/2000/svg" '
+    head += f'xmlns:xlink="http://www.w3.org/1999/xlink">{label}'
+    return head + text[text.index(">") + 1 :].rstrip()

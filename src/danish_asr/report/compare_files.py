@@ -1,4 +1,4 @@
-"""``danish-asr compare``: two predictions files become a table of differences."""
+"""``danish-asr compare``: a table of the differences between two predictions files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from danish_asr.files import publish_text
-from danish_asr.report.evaluation import evaluation_file, read_evaluation, require_rows_of_split
-from danish_asr.report.exports import to_json
-from danish_asr.report.outputs import check_outputs
-from danish_asr.report.terminal import print_table, warn
+from danish_asr.report.files import (
+    check_outputs,
+    read_evaluation,
+    require_rows_of_split,
+    to_json,
+    write_outputs,
+)
+from danish_asr.report.tables import add_section, print_table, say, warn
 from danish_asr.report.wording import (
     INTERVAL_NOTE,
     comparison_summary,
-    grouping_title,
     partial_warning,
     percent,
     points,
+    verdict,
 )
-from danish_asr.scoring.comparison import ComparedGroup, Comparison, PairedRate, compare_predictions
+from danish_asr.scoring.comparison import ComparedGroup, Comparison, compare_predictions
 from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import DEFAULT_BY
@@ -39,99 +42,70 @@ def compare_files(
     json_path: Path | None = None,
     console: Console | None = None,
 ) -> Comparison:
-    """Compare two files, print the table, and write JSON if asked to.
+    """Compare two files, print the table, and write JSON if a path is given.
 
     Raises:
         PredictionsError: A file breaks its contract, or the two hold different rows.
-        ConfigError: There is no such profile, row filter or column.
+        ConfigError: The profile, row filter or column does not exist.
     """
     console = console or Console()
-    files = (a, b)
-    check_outputs([json_path], inputs=[*files, *map(evaluation_file, files)])
-    evaluations = [read_evaluation(file) for file in files]
+    check_outputs([json_path], [a, b])
     comparison = compare_predictions(
         read_predictions(a),
         read_predictions(b),
         by=by,
         settings=settings,
         names=(str(a), str(b)),
-        rows_in_split=(evaluations[0].rows_in_split, evaluations[1].rows_in_split),
+        rows_in_split=(read_evaluation(a).rows_in_split, read_evaluation(b).rows_in_split),
     )
     for file, rows in ((a, comparison.rows_a), (b, comparison.rows_b)):
         require_rows_of_split(file, rows)
-    console.print(f"A: {a}\nB: {b}", soft_wrap=True, markup=False, highlight=False)
+    say(f"A: {a}\nB: {b}", console)
     print_comparison(comparison, console)
     if json_path:
-        compared = {"files": {"a": str(a), "b": str(b)}}
-        publish_text(json_path, to_json(comparison.to_dict() | compared))
-        console.print(f"wrote {json_path}", soft_wrap=True, markup=False, highlight=False)
+        files = {"files": {"a": str(a), "b": str(b)}}
+        write_outputs({json_path: to_json(comparison.to_dict() | files)}, console)
     return comparison
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Print one table of all groups, and in a sentence what the overall difference says."""
+    """Print one table of all groups, and what the overall difference means."""
     for run, rows in (("A", comparison.rows_a), ("B", comparison.rows_b)):
         if rows.is_partial:
             warn(partial_warning(rows, what=f"the predictions of {run}"), console)
-    console.print(comparison_summary(comparison), soft_wrap=True, highlight=False)
+    say(comparison_summary(comparison), console)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     table.add_column("\ngroup", overflow="fold")
     # Headings in two lines, so that the table fits into 80 columns.
-    columns = (
-        "WER %\nA",
-        "WER %\nB",
-        "\nB - A",
-        "95 %\ninterval",
-        "p\n(Holm)",
-        "\nrows",
-        "\nspeakers",
-    )
-    for name in columns:
+    two_lines = ("WER %\nA", "WER %\nB", "\nB - A", "95 %\ninterval", "p\n(Holm)")
+    for name in (*two_lines, "\nrows", "\nspeakers"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(*_cells(comparison.overall))
     for name, groups in comparison.groupings.items():
-        table.add_section()
-        table.add_row(f"[bold]{escape(grouping_title(name))}[/bold]")
+        add_section(table, name)
         for group in groups:
             table.add_row(*_cells(group))
     print_table(table, console)
     console.print()
-    console.print(verdict(comparison), soft_wrap=True, highlight=False)
+    say(verdict(comparison), console)
     groups = [comparison.overall, *(g for part in comparison.groupings.values() for g in part)]
     if any(group.wer.p is None for group in groups):
-        console.print(INTERVAL_NOTE, soft_wrap=True, highlight=False)
-
-
-def verdict(comparison: Comparison) -> str:
-    """Say what the overall difference in WER amounts to."""
-    rate = comparison.overall.wer
-    resolution = rate.difference.interval
-    if not isinstance(resolution, Interval):
-        return f"the difference is not resolvable: {resolution.reason}"
-    if resolution.low <= 0 <= resolution.high:
-        return "the data do not tell A and B apart: the interval holds zero"
-    better = "B" if rate.difference.value < 0 else "A"
-    return f"{better} is better: the interval does not hold zero"
+        say(INTERVAL_NOTE, console)
 
 
 def _cells(group: ComparedGroup) -> list[str]:
     rate = group.wer
-    resolution = rate.difference.interval
+    interval = rate.difference.interval
+    p = "" if rate.p_adjusted is None else f"{'<' if rate.p_is_bound else ''}{rate.p_adjusted:.4f}"
     return [
         escape(group.label),
         percent(rate.a),
         percent(rate.b),
         points(rate.difference.value),
-        f"{points(resolution.low)} to {points(resolution.high)}"
-        if isinstance(resolution, Interval)
+        f"{points(interval.low)} to {points(interval.high)}"
+        if isinstance(interval, Interval)
         else "not resolvable",
-        _p(rate),
+        p,
         str(group.errors_a.rows),
         str(group.speakers),
     ]
-
-
-def _p(rate: PairedRate) -> str:
-    if rate.p_adjusted is None:
-        return ""
-    return f"{'<' if rate.p_is_bound else ''}{rate.p_adjusted:.4f}"

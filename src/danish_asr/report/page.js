@@ -1,15 +1,10 @@
 "use strict";
 
-/* Sorting: a click on a column's button orders the rows, a second click turns the order round. */
+/* Sorting: a click on a column's button sorts the rows, a second click reverses them. */
 const collator = new Intl.Collator("da", { numeric: true, sensitivity: "base" });
 
-function cellValue(row, column) {
-  const cell = row.cells[column];
-  return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
-}
-
 function compare(a, b) {
-  return typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b);
+  return Number(a) - Number(b) || collator.compare(a, b);
 }
 
 for (const table of document.querySelectorAll("table.sortable")) {
@@ -20,8 +15,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
       heads.forEach((other) => other.setAttribute("aria-sort", "none"));
       head.setAttribute("aria-sort", order);
       const sign = order === "ascending" ? 1 : -1;
-      const rows = [...table.tBodies[0].rows];
-      rows.sort((a, b) => sign * compare(cellValue(a, column), cellValue(b, column)));
+      const text = (row) => row.cells[column].textContent.trim();
+      const rows = [...table.tBodies[0].rows].sort((a, b) => sign * compare(text(a), text(b)));
       table.tBodies[0].append(...rows);
     });
   });
@@ -33,19 +28,17 @@ function applyFilters(target) {
     (control) => control.dataset.filter === target && control.value !== "",
   );
   const area = document.querySelector(target);
-  let shown = 0;
-  for (const row of area.querySelectorAll("tbody tr")) {
-    const matches = controls.every((control) =>
+  const rows = [...area.querySelectorAll("tbody tr")];
+  for (const row of rows) {
+    row.hidden = !controls.every((control) =>
       control.dataset.key
         ? row.dataset[control.dataset.key] === control.value
         : row.textContent.toLowerCase().includes(control.value.toLowerCase()),
     );
-    row.hidden = !matches;
-    shown += matches ? 1 : 0;
   }
   if (area.dataset.count) {
-    document.querySelector(area.dataset.count).textContent =
-      controls.length === 0 ? "" : `${shown} shown`;
+    const shown = rows.filter((row) => !row.hidden).length;
+    document.querySelector(area.dataset.count).textContent = controls.length ? `${shown} shown` : "";
   }
 }
 

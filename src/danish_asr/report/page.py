@@ -1,115 +1,138 @@
-"""The HTML page: one file without any link, readable on paper, on a phone and in the dark.
+"""The HTML page: one file without external links, for screens, phones, paper and dark mode.
 
-Every text from the data goes through Jinja's escaping. The page's own script is allowed by its
-hash, and nothing else may run or be fetched (``Content-Security-Policy``), so a hypothesis that
-holds HTML is shown as what was heard.
+Jinja escapes every text from the data. A ``Content-Security-Policy`` allows the page's own script
+by its hash and forbids any other script or request, so HTML in a hypothesis is shown as text.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from danish_asr import __version__
+from danish_asr.errors import DatasetError
 from danish_asr.report import wording
-from danish_asr.report.charts import rate_chart, training_chart
-from danish_asr.report.training import Panel
+from danish_asr.report.charts import curves_chart, rate_chart
+from danish_asr.report.curves import Panel
+from danish_asr.schema import VERSION_DIR
 from danish_asr.scoring.error_analysis import ErrorAnalysis
 from danish_asr.scoring.scores import Scores
 
+CLIPS: Final = 10
+MAX_CLIP_BYTES: Final = 1_000_000
+"""About a minute of speech; longer clips are left out to keep the page small."""
+
 _MOST_IN_A_CHART: Final = 40
-"""Groups. More make no picture, and the table can be sorted."""
+"""Groups. More do not fit into a chart; the table can be sorted."""
 
 _MOST_WORDS: Final = 300
-"""Words of a worst utterance that are shown; one of hours would swell the page."""
+"""Words shown of an utterance; one of an hour would make the page too large."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageData:
-    """What a page is made of.
+def render_page(
+    scores: Scores,
+    analysis: ErrorAnalysis,
+    *,
+    about: Mapping[str, str] | None = None,
+    panels: Sequence[Panel] = (),
+    clips: Mapping[str, str] | None = None,
+) -> str:
+    """Return the page.
 
-    ``about`` says what was scored (dataset, model, checkpoint); ``clips`` maps ids of utterances
-    to ``data:`` URLs.
+    Args:
+        scores: The scores.
+        analysis: The errors behind them.
+        about: What was scored, such as dataset, model and checkpoint.
+        panels: Curves of the training run.
+        clips: ``data:`` URLs of audio by utterance id.
     """
-
-    title: str
-    scores: Scores
-    analysis: ErrorAnalysis
-    about: Mapping[str, str] = field(default_factory=dict)
-    training: Sequence[Panel] = ()
-    clips: Mapping[str, str] = field(default_factory=dict)
-
-
-def render_page(data: PageData) -> str:
-    """Return the page as a string."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {
-        "percent": wording.percent,
-        "points": wording.points,
-        "bounds": wording.bounds,
-        "why": wording.why,
-        "sentence": wording.sentence,
-        "short": wording.short,
-    }
+    for function in (wording.percent, wording.bounds, wording.why, wording.sentence, wording.short):
+        environment.filters[function.__name__] = function
     script = _resource("page.js")
-    template = environment.from_string(_resource("page.html"))
-    return template.render(
-        data=data,
-        scores=data.scores,
-        analysis=data.analysis,
+    return environment.from_string(_resource("page.html")).render(
+        about=about or {},
+        scores=scores,
+        analysis=analysis,
+        clips=clips or {},
         wording=wording,
         version=__version__,
-        charts=_charts(data.scores),
         most_words=_MOST_WORDS,
-        training=_training(data.training),
-        style=Markup(_resource("page.css")),  # noqa: S704 - a file of this package
-        script=Markup(script),  # noqa: S704 - a file of this package
-        script_hash=_hash(script),
+        charts={
+            name: _trusted(
+                rate_chart(
+                    f"chart-{name}",
+                    f"WER {wording.grouping_title(name)}",
+                    part.groups,
+                    scores.overall.wer.value,
+                )
+            )
+            for name, part in scores.groupings.items()
+            if 0 < len(part.groups) <= _MOST_IN_A_CHART
+        },
+        training={
+            panel.title: _trusted(curves_chart(f"training-{panel.title}", panel))
+            for panel in panels
+        },
+        style=_trusted(_resource("page.css")),
+        script=_trusted(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
-def _charts(scores: Scores) -> dict[str, Markup]:
-    overall = scores.overall.wer.value
-    return {
-        name: Markup(  # noqa: S704 - matplotlib escapes its texts
-            rate_chart(f"chart-{name}", f"WER {wording.grouping_title(name)}", part.groups, overall)
-        )
-        for name, part in scores.groupings.items()
-        if 0 < len(part.groups) <= _MOST_IN_A_CHART
-    }
-
-
-def _training(panels: Sequence[Panel]) -> list[dict[str, Any]]:
-    return [
-        {
-            "title": panel.title,
-            "chart": Markup(  # noqa: S704 - matplotlib escapes its texts
-                training_chart(
-                    f"training-{panel.title}",
-                    panel.title,
-                    panel.unit,
-                    panel.curves,
-                    along=panel.along,
-                    marks=panel.marks,
-                )
-            ),
-        }
-        for panel in panels
-    ]
+def _trusted(text: str) -> Markup:
+    """Files of this package, and charts, in which matplotlib has escaped all texts."""
+    return Markup(text)  # noqa: S704 - see the docstring
 
 
 def _resource(name: str) -> str:
     return (files("danish_asr.report") / name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def audio_urls(dataset: Path, ids: Collection[str]) -> dict[str, str]:
+    """Return a ``data:`` URL with FLAC for each of ``ids`` that the dataset has.
+
+    Only the row groups that hold one of them are read.
+
+    Raises:
+        DatasetError: ``dataset`` is not a built dataset, or one of its files is damaged.
+    """
+    shards = sorted((dataset / VERSION_DIR).rglob("*.parquet"))
+    if not shards:
+        raise DatasetError(
+            f"{dataset}: no {VERSION_DIR}/**/*.parquet there; expected the root of a dataset that "
+            "`danish-asr convert` built"
+        )
+    urls: dict[str, str] = {}
+    for shard in shards:
+        try:
+            urls |= _clips(shard, set(ids) - urls.keys())
+        except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+            raise DatasetError(
+                f"{shard}: cannot be read ({error}); `danish-asr verify` finds all such files; "
+                "convert them again, or score without --dataset"
+            ) from None
+    return urls
+
+
+def _clips(shard: Path, ids: Collection[str]) -> Iterator[tuple[str, str]]:
+    with pq.ParquetFile(shard) as file:
+        for group in range(file.num_row_groups if ids else 0):
+            names = file.read_row_group(group, columns=["id"])["id"].to_pylist()
+            if not set(ids).isdisjoint(names):
+                audio = file.read_row_group(group, columns=["audio_bytes"])["audio_bytes"]
+                for name, clip in zip(names, audio.cast(pa.binary()), strict=True):
+                    flac = clip.as_py()
+                    if name in ids and flac and len(flac) <= MAX_CLIP_BYTES:
+                        yield name, "data:audio/flac;base64," + base64.b64encode(flac).decode()

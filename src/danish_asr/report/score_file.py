@@ -1,23 +1,23 @@
-"""``danish-asr score``: a predictions file becomes a table, and whatever files are asked for."""
+"""``danish-asr score``: a table of a predictions file's scores, and the reports in other forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from danish_asr.errors import PredictionsError
-from danish_asr.files import publish_text
-from danish_asr.report.clips import CLIPS, MAX_BYTES, audio_urls
-from danish_asr.report.evaluation import evaluation_file, read_evaluation, require_rows_of_split
-from danish_asr.report.exports import to_csv, to_json, to_markdown
-from danish_asr.report.outputs import check_outputs
-from danish_asr.report.terminal import print_scores, warn
-from danish_asr.report.training import Panel, training_panels
-from danish_asr.report.usage import usage_panels
+from danish_asr.report.curves import Panel, training_panels, usage_panels
+from danish_asr.report.files import (
+    Evaluation,
+    check_outputs,
+    read_evaluation,
+    require_rows_of_split,
+    to_json,
+    write_outputs,
+)
+from danish_asr.report.tables import print_scores, to_csv, to_markdown, warn
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scored_rows import BANDS
@@ -38,30 +38,22 @@ def score_file(
     html_path: Path | None = None,
     console: Console | None = None,
 ) -> Scores:
-    """Score ``path``, print the table of ``by``, and write what paths are given for.
+    """Score ``path``, print the table of ``by``, and write the reports that have a path.
 
     JSON, CSV and the page also hold the scores by duration and by words per second. ``run_dir``
-    adds a run's training curves and the trace of its jobs to the page, ``dataset`` the audio of a
-    few utterances.
+    adds the training curves and the GPU and memory use of a run to the page, ``dataset`` the audio
+    of the worst utterances.
 
     Raises:
-        PredictionsError: The file breaks its contract, is a pipe, or has more rows than its split.
-        ConfigError: There is no such column, or an output would overwrite what is read.
-        RunError: ``run_dir`` is no run's directory.
-        DatasetError: ``dataset`` is no built dataset.
+        PredictionsError: The file breaks its contract or has more rows than its split.
+        ConfigError: A column does not exist, or an output would replace an input.
+        RunError: ``run_dir`` is not the directory of a run.
+        DatasetError: ``dataset`` is not a built dataset.
     """
     console = console or Console()
-    _refuse_pipe(path)
-    check_outputs(
-        [json_path, csv_path, markdown_path, html_path],
-        inputs=[path, evaluation_file(path)],
-        folders=[folder for folder in (run_dir, dataset) if folder],
-    )
+    check_outputs([json_path, csv_path, markdown_path, html_path], [path])
     evaluation = read_evaluation(path)
-    # What is missing is told before the work begins.
-    training = [*training_panels(run_dir), *usage_panels(run_dir)] if run_dir else []
-    if dataset:
-        audio_urls(dataset, ())
+    panels = [*training_panels(run_dir), *usage_panels(run_dir)] if run_dir else []
     with console.status(f"scoring {escape(str(path))}"):
         scores = score_predictions(
             read_predictions(path),
@@ -70,66 +62,47 @@ def score_file(
             rows_in_split=evaluation.rows_in_split,
         )
         require_rows_of_split(path, scores.rows)
-        asked = scores.only(by)
-        page = partial(
-            _page,
-            path,
-            scores,
-            about=evaluation.about,
-            training=training,
-            dataset=dataset,
-            console=console,
-        )
-        documents: list[tuple[Path | None, Callable[[], str]]] = [
-            (json_path, lambda: to_json(scores.to_dict())),
-            (csv_path, lambda: to_csv(scores)),
-            (markdown_path, lambda: to_markdown(asked)),
-            (html_path, page),
-        ]
-        # All is made before anything is written: a wrong --dataset leaves no half of a report.
-        texts = [(target, document()) for target, document in documents if target]
-    print_scores(asked, console)
-    for target, text in texts:
-        publish_text(target, text)
-        console.print(f"wrote {target}", soft_wrap=True, markup=False, highlight=False)
+        requested = scores.only(by)
+        # All texts are made before the first is written: a wrong --dataset leaves no half report.
+        texts: dict[Path, str] = {}
+        if json_path:
+            texts[json_path] = to_json(scores.to_dict())
+        if csv_path:
+            texts[csv_path] = to_csv(scores)
+        if markdown_path:
+            texts[markdown_path] = to_markdown(requested)
+        if html_path:
+            texts[html_path] = _page(
+                path, scores, evaluation, panels=panels, dataset=dataset, console=console
+            )
+    print_scores(requested, console)
+    write_outputs(texts, console)
     return scores
-
-
-def _refuse_pipe(path: Path) -> None:
-    """The page reads the predictions once more, and a pipe is empty by then."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise PredictionsError(
-            f"{path}: is no regular file, and it is read twice; write what it gives to a file and "
-            "score that, say `zcat predictions.jsonl.gz > predictions.jsonl`"
-        )
 
 
 def _page(
     path: Path,
     scores: Scores,
+    evaluation: Evaluation,
     *,
-    about: Mapping[str, str],
-    training: Sequence[Panel],
+    panels: Sequence[Panel],
     dataset: Path | None,
     console: Console,
 ) -> str:
-    from danish_asr.report.page import PageData, render_page  # noqa: PLC0415 - loads matplotlib
+    from danish_asr.report.page import (  # noqa: PLC0415 - loads matplotlib
+        CLIPS,
+        MAX_CLIP_BYTES,
+        audio_urls,
+        render_page,
+    )
 
     analysis = analyse_errors(read_predictions(path), settings=scores.settings)
     worst = [utterance.id for utterance in analysis.worst[:CLIPS]]
     clips = audio_urls(dataset, worst) if dataset else {}
     if dataset and len(clips) < len(worst):
         warn(
-            f"{dataset}: audio of {len(clips)} of the {len(worst)} worst utterances is there, in "
-            f"clips of at most {MAX_BYTES / 1e6:g} MB; is it the dataset that was evaluated?",
+            f"{dataset}: has audio of {len(clips)} of the {len(worst)} worst utterances, in clips "
+            f"of at most {MAX_CLIP_BYTES / 1e6:g} MB; is it the dataset that was evaluated?",
             console,
         )
-    data = PageData(
-        title="Danish speech recognition: scores",
-        about=about,
-        scores=scores,
-        analysis=analysis,
-        training=training,
-        clips=clips,
-    )
-    return render_page(data)
+    return render_page(scores, analysis, about=evaluation.about, panels=panels, clips=clips)

@@ -1,4 +1,4 @@
-"""How numbers and settings are said, the same in the terminal, on the page and in Markdown."""
+"""Numbers and settings in words: the same in the terminal, on the page and in Markdown."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
 from danish_asr.scoring.scored_rows import RowsUsed
-from danish_asr.scoring.scores import Gap, Grouping, Scores
+from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
 
-_LONGEST: Final = 80
 INTERVAL_NOTE: Final = (
     f"not resolvable: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with more "
     f"than {100 * MAX_SHARE:.0f} % of the words"
 )
+_MOST_CHARACTERS: Final = 80
 
 
 def percent(rate: float) -> str:
-    """A fraction in per cent, without the sign."""
+    """A fraction in percent, without the sign."""
     return f"{100 * rate:.2f}"
 
 
@@ -28,49 +28,76 @@ def points(difference: float) -> str:
 
 
 def bounds(resolution: Resolution) -> str:
-    """An interval in per cent, or that there is none."""
+    """An interval in percent, or that there is none."""
     if isinstance(resolution, Interval):
         return f"{percent(resolution.low)} to {percent(resolution.high)}"
     return "not resolvable"
 
 
 def why(resolution: Resolution) -> str:
-    """The reason for a missing interval, or nothing."""
+    """The reason for a missing interval, or an empty string."""
     return "" if isinstance(resolution, Interval) else resolution.reason
 
 
 def sentence(text: str) -> str:
-    """The same with a capital first letter; names inside keep theirs."""
+    """The same text with a capital first letter; names inside keep theirs."""
     return text[:1].upper() + text[1:]
 
 
 def short(text: str | None) -> str:
-    """A text from the data, cut where it is no longer a word or a label."""
+    """A text from the data, cut where it is too long for a word or a label."""
     text = text or ""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
 def grouping_title(name: str) -> str:
-    """A heading, e.g. "by age_group and gender"."""
+    """A heading, e.g. "by age group and gender" for ``age_group,gender``."""
     return "by " + " and ".join(part.strip().replace("_", " ") for part in name.split(","))
 
 
 def summary(scores: Scores) -> str:
-    """One line that says what the numbers are."""
+    """One line that says what the scores are based on."""
     rows = scores.rows
-    return f"{settings_summary(scores.settings)}, {rows.scored} rows scored{_of_split(rows)}"
+    return f"{_settings(scores.settings)}, {rows.scored} rows scored{_of_split(rows)}"
 
 
 def comparison_summary(comparison: Comparison) -> str:
-    """One line that says what the differences are."""
+    """One line that says what the differences are based on."""
     a, b = _of_split(comparison.rows_a), _of_split(comparison.rows_b)
-    told = a if a == b else f"; A{a or ': all rows'}; B{b or ': all rows'}"
-    rows = comparison.rows_a.scored
-    return f"{settings_summary(comparison.settings)}, {rows} rows paired by id{told}"
+    used = a if a == b else f"; A{a or ': all rows'}; B{b or ': all rows'}"
+    return f"{_settings(comparison.settings)}, {comparison.rows_a.scored} rows paired by id{used}"
 
 
-def settings_summary(settings: Settings) -> str:
-    """Profile, filter and denominator, without which no score means anything."""
+def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:
+    """A warning that a file lacks rows of its split."""
+    return (
+        f"{what} are partial: {rows.in_file} of {rows.in_split} rows of the split; these scores "
+        "are not the split's scores"
+    )
+
+
+def gap_sentence(grouping: Grouping) -> str | None:
+    """How far the worst group is from the best."""
+    gap = grouping.gap
+    if gap is None:
+        return None
+    return (
+        f"WER is highest for {gap.worst}, {percent(gap.difference.value)} points above {gap.best} "
+        f"(95 % interval {bounds(gap.difference.interval)})"
+    )
+
+
+def verdict(comparison: Comparison) -> str:
+    """What the overall difference in WER means."""
+    difference = comparison.overall.wer.difference
+    if not isinstance(difference.interval, Interval):
+        return f"the difference is not resolvable: {difference.interval.reason}"
+    if difference.interval.low <= 0 <= difference.interval.high:
+        return "no significant difference (the 95 % interval includes 0)"
+    return f"{'B' if difference.value < 0 else 'A'} is better (the 95 % interval excludes 0)"
+
+
+def _settings(settings: Settings) -> str:
     fillers = ", fillers removed" if settings.remove_fillers else ""
     return (
         f"profile {settings.profile} v{settings.profile_version}{fillers}, "
@@ -81,22 +108,3 @@ def settings_summary(settings: Settings) -> str:
 def _of_split(rows: RowsUsed) -> str:
     total = "" if rows.in_split is None else f" of {rows.in_split} in the split"
     return total + rows.why_left_out()
-
-
-def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:
-    """Say that a file lacks rows of its split."""
-    return (
-        f"{what} are partial: {rows.in_file} of {rows.in_split} rows of the split; these scores "
-        "are not the split's scores"
-    )
-
-
-def gap_sentence(grouping: Grouping) -> str | None:
-    """Say how far the worst group is from the best."""
-    gap: Gap | None = grouping.gap
-    if gap is None:
-        return None
-    return (
-        f"WER is highest for {gap.worst}, {percent(gap.difference.value)} points above {gap.best} "
-        f"(95 % interval {bounds(gap.difference.interval)})"
-    )

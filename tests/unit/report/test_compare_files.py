@@ -16,13 +16,14 @@ from danish_asr.errors import PredictionsError
 from danish_asr.report import compare_files
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import four_rows, heard_rows, prediction
+from tests.score_rows import four_rows, prediction, random_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 QUICK = Settings(resamples=500)
 
 
 def _write(path: Path, rows: list[Prediction]) -> Path:
+    path.parent.mkdir(exist_ok=True)
     write_predictions(path, rows)
     return path
 
@@ -41,26 +42,26 @@ def _compare(folder: Path, a: list[Prediction], b: list[Prediction]) -> str:
 
 
 def test_the_table_names_the_better_run(tmp_path: Path) -> None:
-    a = list(heard_rows(600))
+    a = list(random_rows(600))
     b = [replace(row, hypothesis=row.reference) for row in a]
     shown = _compare(tmp_path, a, b)
     assert "600 rows paired by id" in shown
-    assert "B is better: the interval does not hold zero" in shown
+    assert "B is better" in shown
     assert "A is better" in _compare(tmp_path, b, a)
     document = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
     assert document["overall"]["wer"]["difference"]["low"] > 0
     assert document["files"] == {"a": str(tmp_path / "a.jsonl"), "b": str(tmp_path / "b.jsonl")}
 
 
-def test_runs_that_differ_by_chance_are_not_told_apart(tmp_path: Path) -> None:
-    a = list(heard_rows(600))
-    other = heard_rows(600, seed=1)
+def test_runs_that_differ_by_chance_have_no_significant_difference(tmp_path: Path) -> None:
+    a = list(random_rows(600))
+    other = random_rows(600, seed=1)
     b = [
         replace(row, hypothesis=chance.hypothesis) if number % 100 == 0 else row
         for number, (row, chance) in enumerate(zip(a, other, strict=True))
     ]
     c = [replace(row, hypothesis="") if n % 100 == 50 else row for n, row in enumerate(a)]
-    assert "the data do not tell A and B apart" in _compare(tmp_path, b, c)
+    assert "no significant difference" in _compare(tmp_path, b, c)
 
 
 def test_runs_of_few_speakers_are_not_resolvable(tmp_path: Path) -> None:
@@ -69,9 +70,11 @@ def test_runs_of_few_speakers_are_not_resolvable(tmp_path: Path) -> None:
 
 
 def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
-    a = list(heard_rows(600))
+    a = list(random_rows(600))
     random = Random(0)
-    b = [replace(row, hypothesis=" ".join(_drowned(row.hypothesis.split(), random))) for row in a]
+    b = [
+        replace(row, hypothesis=" ".join(_with_noise(row.hypothesis.split(), random))) for row in a
+    ]
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
     settings = Settings(resamples=1000)
     files = _write(tmp_path / "a.jsonl", a), _write(tmp_path / "b.jsonl", b)
@@ -84,49 +87,37 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     assert shown == (GOLDEN / "comparison.txt").read_text(encoding="utf-8")
 
 
-def _drowned(words: list[str], random: Random) -> list[str]:
-    """Words that are noise as often as not."""
+def _with_noise(words: list[str], random: Random) -> list[str]:
+    """Replace half of the words."""
     return [word if random.random() > 0.5 else "brus" for word in words]
 
 
-@pytest.mark.parametrize("run", ["a", "b"])
-def test_a_partial_run_is_told(tmp_path: Path, run: str) -> None:
-    (tmp_path / run).mkdir()
-    files = {name: _write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab"}
-    _evaluation(files[run], rows=5)
+def test_a_partial_run_is_reported(tmp_path: Path) -> None:
+    a, b = (_write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab")
     console = Console(record=True, width=100, file=io.StringIO())
-    comparison = compare_files(files["a"], files["b"], settings=QUICK, console=console)
-    shown = console.export_text()
-    assert f"the predictions of {run.upper()} are partial: 4 of 5 rows" in shown
-    assert shown.count("warning") == 1
-    assert comparison.to_dict()["rows"][run]["partial"]
+    _evaluation(a, rows=4)
+    compare_files(a, b, settings=QUICK, console=console)
+    assert "warning" not in console.export_text(clear=False)
+    _evaluation(a, rows=5)
+    comparison = compare_files(a, b, settings=QUICK, console=console)
+    assert console.export_text().count("the predictions of A are partial: 4 of 5 rows") == 1
+    assert comparison.to_dict()["rows"]["a"]["partial"]
 
 
-def test_runs_of_a_whole_split_are_compared_without_a_warning(tmp_path: Path) -> None:
-    files = [_write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab"]
-    for file in files:
-        _evaluation(file, rows=4)
-    console = Console(record=True, width=100, file=io.StringIO())
-    compare_files(files[0], files[1], settings=QUICK, console=console)
-    shown = console.export_text()
-    assert "4 rows paired by id of 4 in the split" in shown
-    assert "warning" not in shown
-
-
-def test_what_either_run_leaves_out_is_told_where_they_differ(tmp_path: Path) -> None:
+def test_rows_left_out_are_reported_for_each_run_if_they_differ(tmp_path: Path) -> None:
     rows = four_rows()
     more = [*rows, prediction("e", "ja", "ja", duration=0.1)]
     files = [_write(tmp_path / f"{len(part)}.jsonl", part) for part in (rows, more)]
     console = Console(record=True, width=200, file=io.StringIO())
     settings = Settings(row_filter="coral", resamples=100)
     compare_files(files[0], files[1], settings=settings, console=console)
-    told = "4 rows paired by id; A: all rows; B (1 left out: 0.5 s or shorter)"
-    assert told in console.export_text()
+    summary = "4 rows paired by id; A: all rows; B (1 left out: 0.5 s or shorter)"
+    assert summary in console.export_text()
 
 
 @pytest.mark.parametrize(
     ("rows_in_splits", "message"),
-    [((4, 3), "one split"), ((3, 3), "has 4 rows, but the split has 3")],
+    [((4, 3), "a split of 4 rows.* of 3;"), ((3, 3), "has 4 rows, but the split has 3")],
 )
 def test_runs_that_do_not_fit_their_splits_are_refused(
     tmp_path: Path, rows_in_splits: tuple[int, int], message: str

@@ -1,4 +1,4 @@
-"""The trace of GPUs and memory becomes curves over the hours that a run's jobs ran."""
+"""Curves of a run's metrics and of what its jobs used."""
 
 from __future__ import annotations
 
@@ -8,36 +8,51 @@ from typing import Any
 
 import pytest
 
-from danish_asr.cluster.trace import Trace
 from danish_asr.errors import RunError
-from danish_asr.report.training import Curve
-from danish_asr.report.usage import usage_panels
+from danish_asr.report.curves import Curve, training_panels, usage_panels
+
+
+def _write(file: Path, *lines: Any) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def test_training_curves_are_sorted_by_step_and_the_last_value_of_a_step_counts(
+    tmp_path: Path,
+) -> None:
+    losses = [(10, 5.0), (5, 9.0), (10, 4.0), (7, float("nan")), (8, None), (None, 3.0)]
+    lines = [{"Step": step, "CTC Loss": value} for step, value in losses]
+    _write(tmp_path / "metrics" / "train.jsonl", *lines)
+    _write(tmp_path / "metrics" / "valid.jsonl", {"Step": 1, "Word Error Rate (WER)": 0.0})
+    loss, rates = training_panels(tmp_path)
+    assert loss.curves == (Curve("training", (5, 10), (9.0, 4.0)),)
+    assert rates.curves == (Curve("WER", (1,), (0.0,)),)
+
+
+def test_a_directory_without_metrics_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no metrics/train\.jsonl or metrics/valid\.jsonl"):
+        training_panels(tmp_path)
 
 
 def gpu(utilisation: float | None, memory: float | None = 10_000) -> dict[str, Any]:
-    return {
-        "index": 0,
-        "utilisation_percent": utilisation,
-        "memory_mib": memory,
-        "memory_total_mib": 40_000,
-        "power_w": None,
-    }
+    total = {"memory_mib": memory, "memory_total_mib": 40_000}
+    return {"index": 0, "utilisation_percent": utilisation, "power_w": None} | total
 
 
 def write(run: Path, job: str, host: str, times: range, *gpus: Any, memory: int = 2048) -> Path:
-    (run / "trace").mkdir(exist_ok=True)
-    file = run / "trace" / f"{job}.{host}.jsonl"
     about = {"job": job, "host": host, "memory_mib": memory, "gpus": gpus}
-    lines = [json.dumps({"time": time, **about}) for time in times]
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return file
+    lines = [{"time": time, **about} for time in times]
+    return _write(run / "trace" / f"{job}.{host}.jsonl", *lines)
 
 
 def curves(run: Path) -> dict[str, Curve]:
     return {curve.name: curve for panel in usage_panels(run) for curve in panel.curves}
 
 
-def test_jobs_that_continue_each_other_are_one_line_without_the_waiting(tmp_path: Path) -> None:
+def test_jobs_that_continue_each_other_share_an_axis_without_the_waiting_time(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, "7", "n-1", range(0, 3600, 10), gpu(90))
     # Nine hours in the queue; then two that follow each other at once.
     write(tmp_path, "9", "n-1", range(36_000, 37_800, 10), gpu(80))
@@ -52,7 +67,7 @@ def test_jobs_that_continue_each_other_are_one_line_without_the_waiting(tmp_path
     assert set(processes.values) == {2.0}
 
 
-def test_hosts_and_gpus_are_taken_together(tmp_path: Path) -> None:
+def test_hosts_and_gpus_are_combined(tmp_path: Path) -> None:
     write(tmp_path, "7", "n-1", range(0, 100, 10), gpu(100, 4000), gpu(60, 8000), memory=1024)
     write(tmp_path, "7", "n-2", range(4, 104, 10), gpu(20, 30_000), gpu(20, 10), memory=3072)
     found = curves(tmp_path)
@@ -62,17 +77,14 @@ def test_hosts_and_gpus_are_taken_together(tmp_path: Path) -> None:
     assert set(found["all processes"].values) == {4.0}
 
 
-def test_what_the_driver_does_not_say_is_left_out(tmp_path: Path) -> None:
+def test_a_measure_without_values_has_no_curve(tmp_path: Path) -> None:
+    assert usage_panels(tmp_path) == []
+    write(tmp_path, "7", "n-1", range(0, 20, 10))
+    assert curves(tmp_path).keys() == {"all processes"}
     write(tmp_path, "7", "n-1", range(0, 100, 10), gpu(None, 20_000), gpu(None, None))
     found = curves(tmp_path)
     assert found.keys() == {"memory of the fullest", "all processes"}
     assert set(found["memory of the fullest"].values) == {50.0}
-
-
-def test_without_gpus_there_is_the_memory_and_without_a_trace_nothing(tmp_path: Path) -> None:
-    assert usage_panels(tmp_path) == []
-    write(tmp_path, "7", "n-1", range(0, 20, 10))
-    assert curves(tmp_path).keys() == {"all processes"}
 
 
 def test_days_become_a_few_hundred_points(tmp_path: Path) -> None:
@@ -80,23 +92,14 @@ def test_days_become_a_few_hundred_points(tmp_path: Path) -> None:
     assert 250 < len(curves(tmp_path)["computing"].steps) <= 301
 
 
-def test_half_a_line_of_a_job_that_was_killed_is_left_out(tmp_path: Path) -> None:
-    file = write(tmp_path, "7", "n-1", range(0, 100, 10), gpu(90))
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write('{"time": 100, "jo')
-    before = curves(tmp_path)
-    with Trace(file, "n-1", seconds=60):
-        pass
-    after = curves(tmp_path)
-    assert after["computing"].values[:7] == before["computing"].values[:7]
-
-
-@pytest.mark.parametrize(
-    "line", ["{", "[1]", '{"time": 1}', '{"time": "a", "job": "1"}', "[" * 100_000]
-)
-def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize("line", ['{"Step": 2', "[1]", '{"time": 1}'])
+def test_a_broken_line_is_named_and_half_a_last_line_is_left_out(tmp_path: Path, line: str) -> None:
     file = write(tmp_path, "7", "n-1", range(0, 10, 10), gpu(90))
+    before = curves(tmp_path)
     with file.open("a", encoding="utf-8") as stream:
-        stream.write(f"{line}\n")
-    with pytest.raises(RunError, match=r"7.n-1.jsonl:2: no line of a trace"):
+        stream.write(line)
+    assert curves(tmp_path) == before
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write("\n")
+    with pytest.raises(RunError, match=r"7.n-1.jsonl:2: "):
         usage_panels(tmp_path)
