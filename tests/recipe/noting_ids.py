@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from danish_asr.recipe.cli import train_main
-from danish_asr.recipe.training import AsrRecipe
-from danish_asr.recipe.units import AsrTrainUnit
+from danish_asr.recipe.training import AsrTrainUnit
+from danish_asr.recipe.training import main as train
 
 
 def main(folder: Path, arguments: list[str]) -> None:
@@ -27,7 +26,7 @@ def main(folder: Path, arguments: list[str]) -> None:
         return process_batch(unit, batch, metric_bag)
 
     AsrTrainUnit.process_batch = note_and_process  # type: ignore[assignment, method-assign]
-    train_main(AsrRecipe(), arguments)
+    train(arguments)
 
 
 if __name__ == "__main__":

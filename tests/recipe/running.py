@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.recipe.cli import train_main
 from danish_asr.recipe.evaluation import main as eval_main
-from danish_asr.recipe.training import AsrRecipe
+from danish_asr.recipe.training import main as train_main
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "demo.yaml"
@@ -40,7 +39,7 @@ def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) 
 def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Train in this process; returns the exit status."""
     try:
-        train_main(AsrRecipe(), arguments(run, dataset, *overrides, config=config))
+        train_main(arguments(run, dataset, *overrides, config=config))
     except SystemExit as exit_:
         return int(exit_.code or 0)
     return 0

@@ -15,16 +15,12 @@ from torch import nn
 
 from danish_asr.data.targets import UnknownSymbols
 from danish_asr.errors import ConfigError, RunError
-from danish_asr.recipe.checkpoints import check_free_space
-from danish_asr.recipe.checks import (
-    little_memory_left,
-    loss_above_chance,
-    waiting_for_data,
-)
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.early_stopping import PatienceStopper
+from danish_asr.recipe.diagnostics import loss_above_chance, performance_warnings
 from danish_asr.recipe.readers import check_symbols, waveform_dtype
+from danish_asr.recipe.run_directory import check_free_space
 from danish_asr.recipe.sections import AsrDatasetSection, AsrTokenizerSection
+from danish_asr.recipe.validation import PatienceStopper
 
 
 def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:
@@ -35,20 +31,24 @@ def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:
     assert "500.00 per frame; chance is ln(32) = 3.47" in warning
 
 
-def test_waiting_for_data_is_told_with_its_share() -> None:
-    assert waiting_for_data(1.0, 9.0, threads=4) is None
-    assert waiting_for_data(0.0, 0.0, threads=4) is None
-    warning = waiting_for_data(8.0, 2.0, threads=4) or ""
-    assert warning.startswith("80% of the time waits for data, which 4 threads decode")
-    assert "raise the job's number of cores (LSF: #BSUB -n)" in warning
-
-
-def test_memory_is_told_when_little_is_left() -> None:
-    assert little_memory_left({}) is None
-    assert little_memory_left({"peak_reserved_mem_ratio": 0.5}) is None
-    assert "98% of the GPU's memory" in (
-        little_memory_left({"peak_reserved_mem_ratio": 0.98}) or ""
-    )
+@pytest.mark.parametrize(
+    ("values", "start"),
+    [
+        ({}, None),
+        ({"data_time": 1.0, "compute_time": 9.0, "peak_reserved_mem_ratio": 0.5}, None),
+        (
+            {"data_time": 8.0, "compute_time": 2.0},
+            "80% of the time waits for data, which 4 threads",
+        ),
+        ({"peak_reserved_mem_ratio": 0.98}, "98% of the GPU's memory"),
+    ],
+)
+def test_a_slow_reader_and_a_full_gpu_are_reported(
+    values: dict[str, object], start: str | None
+) -> None:
+    warnings = list(performance_warnings(values, threads=4))
+    assert len(warnings) == (start is not None)
+    assert all(warning.startswith(start or "") for warning in warnings)
 
 
 def stops_at(patience: int, history: list[float], scores: list[float]) -> int | None:

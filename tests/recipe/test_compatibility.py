@@ -59,7 +59,7 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
 
 def test_a_loss_that_is_no_number_stops_the_run_and_names_the_utterances() -> None:
     criterion = CtcCriterion(Model(tiny()))  # type: ignore[arg-type]
-    with pytest.raises(RunFailedError, match=r"no finite number.*one, two"):
+    with pytest.raises(RunFailedError, match=r"NaN or infinite.*one, two"):
         criterion(batch(scale=float("nan")), bag_of(criterion))
 
 

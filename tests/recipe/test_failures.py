@@ -11,13 +11,13 @@ from fairseq2.error import OperationalError
 from torch.cuda import OutOfMemoryError
 
 from danish_asr.errors import RunFailedError
-from danish_asr.recipe.failures import in_plain_words
+from danish_asr.recipe.diagnostics import explained
 from tests.recipe.running import train
 
 
 def fail(error: Exception, cause: Exception | None = None) -> str:
     """What is said of an error in a run."""
-    with pytest.raises(RunFailedError) as caught, in_plain_words():
+    with pytest.raises(RunFailedError) as caught, explained():
         raise error from cause
     return str(caught.value)
 
@@ -40,11 +40,11 @@ def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> 
 )
 def test_a_full_disk_is_called_one(error: Exception, cause: Exception | None) -> None:
     """TRAPS, training: a quota fills, and the job dies of it without a word."""
-    assert "The disk or quota is full" in fail(error, cause)
+    assert "disk or quota is full" in fail(error, cause)
 
 
 def test_a_mistake_of_our_own_keeps_its_traceback() -> None:
-    with pytest.raises(RuntimeError, match="no disk in it"), in_plain_words():
+    with pytest.raises(RuntimeError, match="no disk in it"), explained():
         raise RuntimeError("no disk in it")
 
 

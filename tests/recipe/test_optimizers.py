@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.recipe.adamw_offload import OffloadedAdamW
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import defaults, inspect
-from danish_asr.recipe.optimizers import STATE_BYTES, LeanAdamWConfig
+from danish_asr.recipe.optimizers import STATE_BYTES, LeanAdamWConfig, OffloadedAdamW
 from tests.recipe.running import (
     RECIPE,
     arguments,

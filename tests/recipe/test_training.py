@@ -135,7 +135,7 @@ def test_another_configuration_may_not_continue_a_run(
     shutil.copytree(finished_run, run)
     assert train(run, dataset, "optimizer.config.lr=1.0", "dataset.text_profile=raw") == 2
     message = capsys.readouterr().err
-    assert "holds a run at step 4 that another configuration made" in message
+    assert "holds a run at step 4" in message
     assert "optimizer.config.lr was 0.002 and is now 1.0" in message
     assert "dataset.text_profile was 'coral' and is now 'raw'" in message
 
@@ -155,7 +155,7 @@ def test_a_failure_within_a_run_has_a_status_of_its_own(
 ) -> None:
     wild = ["optimizer.config.lr=1e30", "lr_scheduler.config.start_lr_scale=1.0"]
     assert train(tmp_path / "run", dataset, *wild) == 1
-    assert "the loss is no finite number" in capsys.readouterr().err
+    assert "the loss is NaN or infinite" in capsys.readouterr().err
 
 
 def test_a_run_may_be_made_longer(tmp_path: Path, dataset: Path, finished_run: Path) -> None:

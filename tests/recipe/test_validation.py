@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq2.nn import BatchLayout
 
 from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.metrics import compute_wer
-from danish_asr.recipe.error_rates import ALL, ErrorRates, publish, table
 from danish_asr.recipe.readers import stratified
+from danish_asr.recipe.validation import ALL, ErrorRates, publish, table
 from tests.recipe.running import metrics, train
 
 
@@ -71,8 +70,7 @@ class Letters:
 def test_greedy_decoding_merges_repeats_drops_blanks_and_may_hear_nothing() -> None:
     best = torch.tensor([[1, 1, 0, 1, 2, 9], [0, 0, 0, 0, 0, 0]])
     logits = torch.nn.functional.one_hot(best, 10).float()
-    layout = BatchLayout.of(logits, [5, 6])
-    assert GreedyDecoder(Letters())(logits, layout) == ["aab", ""]  # type: ignore[arg-type]
+    assert GreedyDecoder(Letters())(logits, [5, 6]) == ["aab", ""]  # type: ignore[arg-type]
 
 
 def test_counts_of_two_processes_add_up_to_those_of_one() -> None:

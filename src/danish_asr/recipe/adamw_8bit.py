@@ -1,6 +1,11 @@
-"""bitsandbytes' AdamW with moments of 8 bits, also for a model that FSDP has sharded.
+"""bitsandbytes' AdamW with 8-bit moments, also for a model that FSDP2 has sharded.
 
-Dettmers et al. (2022), 8-bit Optimizers via Block-wise Quantization.
+Dettmers et al. (2022), 8-bit Optimizers via Block-wise Quantization. Tensors of fewer than 4096
+elements keep moments in float32.
+
+It overrides ``init_state`` and ``update_step``, which bitsandbytes (0.49) does not document.
+Symptom without: its kernels fail on a DTensor. When the version moves: see whether it accepts
+sharded parameters; tests/recipe/test_optimizers.py fails if the two methods are no longer called.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from typing_extensions import override
 
-# On some CPUs its import asks for a package that only its inference in 4 bits would use.
+# On some CPUs its import warns of a package that only 4-bit inference needs.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 from bitsandbytes.optim import adamw  # noqa: E402
@@ -22,26 +27,23 @@ from bitsandbytes.optim import adamw  # noqa: E402
 
 @final
 class AdamW8bit(adamw.AdamW8bit):
-    """Of a parameter that FSDP2 has sharded, it updates the part that this process holds.
-
-    Tensors of fewer than 4096 elements keep moments in float32.
-    """
+    """With FSDP2, each process updates its own shard."""
 
     @override
     def init_state(self, group: dict[str, Any], p: Tensor, gindex: int, pindex: int) -> None:
-        with self._own_part(p) as part:
+        with self._own_shard(p) as part:
             super().init_state(group, part, gindex, pindex)  # type: ignore[no-untyped-call]
 
     @override
     def update_step(self, group: dict[str, Any], p: Tensor, gindex: int, pindex: int) -> None:
-        with self._own_part(p) as part:
-            # Of a tensor with fewer rows than there are processes, some hold nothing.
+        with self._own_shard(p) as part:
+            # A tensor with fewer rows than processes leaves some of them nothing.
             if part.numel():
                 super().update_step(group, part, gindex, pindex)  # type: ignore[no-untyped-call]
 
     @contextmanager
-    def _own_part(self, p: Tensor) -> Iterator[Tensor]:
-        """Yield what this process holds of ``p``, with its gradient and the state of ``p``."""
+    def _own_shard(self, p: Tensor) -> Iterator[Tensor]:
+        """Yield this process's shard of ``p``, with its gradient and the state of ``p``."""
         if not isinstance(p, DTensor):
             yield p
             return

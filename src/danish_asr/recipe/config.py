@@ -37,6 +37,7 @@ from danish_asr.recipe.sections import (
     AsrRegimeSection,
     AsrTokenizerSection,
     AsrTrainerSection,
+    DecoderSection,
 )
 
 _MINUTES_OF_A_DAY = 24 * 60
@@ -107,6 +108,8 @@ class AsrConfig:
         default_factory=lambda: AsrEvaluatorSection(amp=True, amp_dtype=torch.bfloat16)
     )
     """Read by the evaluation recipe only; it stands here so that one file serves both."""
+
+    decoder: DecoderSection = field(default_factory=DecoderSection)
 
     common: CommonSection = field(
         # One output directory is one run: no hashed directory below it.

@@ -1,4 +1,4 @@
-"""From a batch to its loss and, when it is asked for, to what the model heard."""
+"""From a batch to its loss and its logits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from danish_asr.errors import RunFailedError
 
 @final
 class CtcCriterion:
-    """The CTC loss of a model, summed over a batch, with the counts that belong to it.
+    """The CTC loss of a model, summed over a batch, and its metrics.
 
-    The loss is fairseq2's own: the model returns it. What stands here is what upstream's recipe
-    leaves out: a loss that is no number stops the run and names the utterances.
+    The loss is fairseq2's own: the model returns it. One that is NaN or infinite ends the run.
     """
 
     def __init__(self, model: RecipeModel) -> None:
@@ -42,7 +41,7 @@ class CtcCriterion:
             metric_bag.add(name, Sum())
 
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
-        """Return the loss of ``batch``: a scalar, summed over its utterances, in nats."""
+        """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
         loss: Tensor = self.model.module(*_inputs(batch))
         self._record(loss, batch, metric_bag)
         return loss
@@ -76,7 +75,6 @@ def _not_finite(batch: Seq2SeqBatch) -> str:
     example = batch.example
     ids = example["id"] if isinstance(example, dict) else []
     return (
-        "the loss is no finite number. The batch holds the utterances "
-        f"{', '.join(map(str, ids))}. Listen to them; if they are sound, lower the learning rate "
-        "or set trainer.max_grad_norm."
+        f"the loss is NaN or infinite; utterances: {', '.join(map(str, ids))}. Listen to them; if "
+        "they are intact, lower the learning rate or set trainer.max_grad_norm."
     )

@@ -1,22 +1,164 @@
-"""The evaluation recipe; ``python -m danish_asr.recipe.evaluation`` runs it."""
+"""The evaluation recipe: which model is scored on which split, and its predictions.
+
+It takes the training configuration and the run's directory as they are. A configuration without a
+training section evaluates the model that it names. ``python -m danish_asr.recipe.evaluation`` runs
+it.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, Final, cast, final
 
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.gang import Gangs
+from fairseq2.logging import log
+from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
-from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.evaluator import Evaluator, EvalUnit
+from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.run import evaluate
 from fairseq2.runtime.dependency import DependencyContainer
+from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.recipe.cli import eval_main
+from danish_asr.decoding import GREEDY, Decoder, find_decoder
+from danish_asr.errors import ConfigError, RunError, RunFailedError
+from danish_asr.recipe import cli
+from danish_asr.recipe.assets import resolve
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.criterion import CtcCriterion
-from danish_asr.recipe.evaluation_unit import PredictionUnit
+from danish_asr.recipe.diagnostics import exit_on_error, explained
+from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
 from danish_asr.recipe.readers import splits_reader
+from danish_asr.recipe.run_directory import (
+    CHECKPOINTS,
+    best_step,
+    checkpoint_scores,
+    checkpoint_steps,
+)
 from danish_asr.recipe.training import register_common
+from danish_asr.recipe.validation import ALL, ErrorRates, publish
+from danish_asr.schema import SAMPLE_RATE
+from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
+from danish_asr.yaml_text import to_yaml
+
+PREDICTIONS: Final = "predictions.jsonl"
+EVALUATION: Final = "evaluation.json"
+
+TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
+
+NO_CHECKPOINT: Final = "none"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Score a split with a run's checkpoint or a named model.
+
+    Exits with status 0 when every row is scored, 2 when the configuration is refused, 1 otherwise.
+    """
+    args = cli.parse(arguments, "asr.eval.recipe", "Score a split and write predictions.jsonl.")
+    with exit_on_error():
+        tree = cli.read_configuration(args)
+        selection = select(args.output_dir or Path(), tree)
+        if args.dump_config:
+            if selection.faults:
+                raise ConfigError(selection.faults, where=cli.where(args))
+            sys.stdout.write(to_yaml(unstructure(selection.config)))
+            return
+        config = resolve(selection.config, where=cli.where(args), faults=selection.faults)
+        with explained():
+            evaluate(AsrEvalRecipe(selection.step), config, selection.output_dir)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What will be scored.
+
+    Attributes:
+        config: The configuration; its ``model.name`` is what will be scored.
+        output_dir: Where the results go: one directory per checkpoint, split and decoder.
+        step: The training step of the checkpoint; None for ``model.name`` as it is.
+        faults: What is wrong with the configuration.
+    """
+
+    config: AsrEvalConfig
+    output_dir: Path
+    step: int | None
+    faults: tuple[str, ...]
+
+
+def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
+    """Decide what is scored.
+
+    Args:
+        run_dir: The OUTDIR of the command line.
+        tree: The configuration as it was written.
+    """
+    trains = any(section in tree for section in TRAINING_SECTIONS)
+    checkpoint = _evaluator_key(tree, "checkpoint") or ("best" if trains else NO_CHECKPOINT)
+    split = _evaluator_key(tree, "split") or ("test" if trains else None)
+
+    changes: Tree = {"dataset": {"valid_split": split}} if split else {}
+    step, missing = None, []
+    if checkpoint != NO_CHECKPOINT:
+        try:
+            step = _step(run_dir, checkpoint)
+        except RunError as error:
+            missing.append(f"evaluator.checkpoint: {error}")
+    if step is not None:
+        checkpoints = str((run_dir / CHECKPOINTS).resolve())
+        changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
+        name = f"checkpoint_step_{step}"
+        tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
+    config, faults = inspect(AsrEvalConfig, merge(tree, changes))
+    split = config.dataset.valid_split
+    if missing:
+        # Without a checkpoint there is no model either; that is one fault.
+        faults = [fault for fault in faults if not fault.startswith("model: ")]
+    if not split:
+        faults.append("evaluator.split must name a split to score")
+    evaluator = replace(config.evaluator, checkpoint=checkpoint, split=split)
+    # They are checked like the rest of a training configuration, then dropped: fairseq2 has no
+    # optimizers in an evaluation.
+    config = replace(config, evaluator=evaluator, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
+    scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
+    output_dir = run_dir / "eval" / scored / str(split)
+    if config.decoder.name != GREEDY:
+        output_dir /= config.decoder.name
+    return Selection(config, output_dir, step, (*missing, *faults))
+
+
+def _evaluator_key(tree: Mapping[str, Any], key: str) -> str | None:
+    """Return the text under ``evaluator.<key>``; faulty values are reported elsewhere."""
+    section = tree.get("evaluator")
+    value = section.get(key) if isinstance(section, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
+def _step(run_dir: Path, checkpoint: str) -> int:
+    """Return the step of the checkpoint that ``best``, ``last`` or ``step_<n>`` names."""
+    steps = checkpoint_steps(run_dir)
+    if not steps:
+        raise RunError(
+            f"{run_dir} holds no checkpoint to score. Train into it first, name the directory of a "
+            f"run, or set evaluator.checkpoint={NO_CHECKPOINT} to score model.name as it is."
+        )
+    if checkpoint == "best":
+        if not checkpoint_scores(run_dir):
+            raise RunError(
+                f"no checkpoint of {run_dir} was validated, so none is the best; "
+                "set evaluator.checkpoint=last to score the newest."
+            )
+        return best_step(run_dir) or steps[-1]
+    named = {"last": steps[-1], **{f"step_{step}": step for step in steps}}
+    if checkpoint not in named:
+        known = ", ".join(["best", NO_CHECKPOINT, *named])
+        raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")
+    return named[checkpoint]
 
 
 @final
@@ -27,7 +169,7 @@ class AsrEvalRecipe(EvalRecipe):
         step: The training step of the checkpoint that is scored, for the record.
     """
 
-    def __init__(self, step: int | None = None) -> None:
+    def __init__(self, step: int | None) -> None:
         self._step = step
 
     @override
@@ -38,21 +180,25 @@ class AsrEvalRecipe(EvalRecipe):
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config = context.config.as_(AsrEvalConfig)
         reader = splits_reader(context, config, config.evaluator.split or "")
+        decoder, tokenizer = config.decoder, context.default_tokenizer
+        about = {
+            "dataset": config.dataset.name,
+            "model": config.model.name,
+            "checkpoint": config.evaluator.checkpoint,
+            "step": self._step,
+            "run": str(config.common.assets.prev_checkpoint_dir or ""),
+            "tokenizer": config.tokenizer.name,
+            **({"decoder": vars(decoder)} if decoder.name != GREEDY else {}),
+            "rows_in_split": reader.rows,
+        }
         unit = PredictionUnit(
             CtcCriterion(context.model),
-            GreedyDecoder(context.default_tokenizer),
+            find_decoder(decoder.name)(tokenizer, **decoder.config),
             context.gangs,
-            Path(context.output_dir),
-            rows_in_split=reader.rows,
+            context.output_dir,
+            rows=sum(reader.rows.values()),
             profile=config.regime.score_profile,
-            about={
-                "dataset": config.dataset.name,
-                "model": config.model.name,
-                "checkpoint": config.evaluator.checkpoint,
-                "step": self._step,
-                "run": str(config.common.assets.prev_checkpoint_dir or ""),
-                "tokenizer": config.tokenizer.name,
-            },
+            about=about,
         )
         return context.create_evaluator([unit], [reader])
 
@@ -62,9 +208,101 @@ class AsrEvalRecipe(EvalRecipe):
         return AsrEvalConfig
 
 
-def main() -> None:
-    """Run the recipe as the command line says."""
-    eval_main(AsrEvalRecipe)
+@final
+class PredictionUnit(EvalUnit[Seq2SeqBatch]):
+    """Decodes batches, gathers the predictions of all ranks and writes them as one file.
+
+    Args:
+        criterion: Gives logits, and the loss beside them.
+        decoder: Turns logits into text.
+        gangs: The processes that share the work.
+        output_dir: Takes ``predictions.jsonl`` and ``evaluation.json``.
+        rows: The number of rows that must be scored.
+        profile: The text normalisation of the rates that are logged; the file holds raw text.
+        about: What is scored; the content of ``evaluation.json``.
+    """
+
+    def __init__(
+        self,
+        criterion: CtcCriterion,
+        decoder: Decoder,
+        gangs: Gangs,
+        output_dir: Path,
+        *,
+        rows: int,
+        profile: str,
+        about: Mapping[str, object],
+    ) -> None:
+        self._criterion = criterion
+        self._decoder = decoder
+        self._gangs = gangs
+        self._output_dir = output_dir
+        self._rows = rows
+        self._profile = profile
+        self._about = about
+        self._predictions: list[Prediction] = []
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        self._criterion.prepare_metric_bag(metric_bag)
+        metric_bag.add("errors", ErrorRates([], self._profile))
+
+    @override
+    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        logits, layout = self._criterion.with_logits(batch, metric_bag)
+        hypotheses = self._decoder(logits, layout.seq_lens)
+        example = cast(dict[str, list[Any]], batch.example)
+        errors = metric_bag.get("errors", ErrorRates)
+        errors.update(example["text"], hypotheses, [()] * len(hypotheses))
+        self._predictions.extend(_predictions(example, hypotheses))
+
+    @override
+    def finalize(self, metric_bag: MetricBag) -> None:
+        # Ranks may be on several hosts; they share only the output directory.
+        parts = [
+            self._output_dir / f"{PREDICTIONS}.rank_{rank}" for rank in range(self._gangs.dp.size)
+        ]
+        write_predictions(parts[self._gangs.dp.rank], self._predictions)
+        self._gangs.root.barrier()
+        if self._gangs.root.rank == 0:
+            # A rank may have had no rows; read_predictions refuses an empty file.
+            written = [part for part in parts if part.stat().st_size]
+            self._publish([p for part in written for p in read_predictions(part)])
+            for part in parts:
+                part.unlink()
+        self._gangs.root.barrier()
+
+    def _publish(self, predictions: list[Prediction]) -> None:
+        if len({p.id for p in predictions}) != self._rows or len(predictions) != self._rows:
+            raise RunFailedError(
+                f"{len(predictions)} predictions were made for {self._rows} rows; every row must "
+                "be scored once. `danish-asr verify` finds ids that occur twice."
+            )
+        file = self._output_dir / PREDICTIONS
+        write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
+        text = json.dumps(self._about, ensure_ascii=False, indent=2) + "\n"
+        (self._output_dir / EVALUATION).write_text(text, encoding="utf-8")
+        log.info("{} predictions written to {}.", self._rows, file)
+
+    @override
+    def process_metric_values(self, values: MutableMapping[str, object]) -> None:
+        publish(cast(Tensor, values.pop("errors")), [ALL], worst_among=[], values=values)
+
+    @property
+    @override
+    def model(self) -> RecipeModel:
+        return self._criterion.model
+
+
+def _predictions(example: Mapping[str, list[Any]], hypotheses: list[str]) -> Iterator[Prediction]:
+    same = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+    for row, hypothesis in enumerate(hypotheses):
+        yield Prediction(
+            reference=example["text"][row],
+            hypothesis=hypothesis,
+            duration=example["audio_size"][row] / SAMPLE_RATE,
+            **{name: example[name][row] for name in same},
+        )
 
 
 if __name__ == "__main__":

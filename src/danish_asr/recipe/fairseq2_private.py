@@ -2,18 +2,24 @@
 
 Each entry gives the version it was written for, the symptom without it, and what to try when the
 version moves. The extension imports this file into every program that uses fairseq2, so what is
-slow to import is imported inside the functions.
+slow to import is imported inside the functions. ``adamw_8bit`` reaches behind bitsandbytes' public
+names in the same way, in a file of its own because that library is optional.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.request import url2pathname
 
 from fairseq2.assets import LocalAssetDownloadManager
 from fairseq2.composition import _register_library
 from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.typing import Stateful
 from fairseq2.utils.uri import Uri
+
+if TYPE_CHECKING:
+    from fairseq2.recipe.trainer import Trainer
 
 
 def library_container() -> DependencyContainer:
@@ -43,3 +49,17 @@ def support_any_local_path() -> None:
 
 def _to_path(uri: Uri) -> Path:
     return Path(url2pathname(uri.path))
+
+
+def trainer_state(trainer: Trainer) -> Stateful:
+    """Return what fairseq2's checkpoints keep of a trainer, to save one between two steps.
+
+    Version: 0.6. Symptom: the public ``request_stop`` has no effect on a run with ``num_steps``,
+    and validates before it saves. Without ``num_steps`` it is obeyed, but a validation that is
+    interrupted in the middle still needs a checkpoint of that step, which nothing public writes.
+    When it moves: see whether ``Trainer`` saves at a stop request without validating; else look
+    for what its ``_save_checkpoint`` gives the checkpoint manager. tests/recipe/test_stops.py.
+    """
+    from fairseq2.recipe.trainer import _TrainerCheckpointProxy  # noqa: PLC0415 - slow
+
+    return _TrainerCheckpointProxy(trainer)

@@ -1,4 +1,4 @@
-"""Which parts of a model learn nothing: in the first steps, or in the whole run."""
+"""Which parts of a model are frozen: in the first steps, or in the whole run."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from danish_asr.recipe.config import AsrConfig
 class Freezing:
     """What is frozen, and for how long.
 
-    Parts that never learn are frozen before DDP or FSDP wraps the model: then nobody waits for
+    Parts that never learn are frozen before DDP or FSDP wraps the model: then no process waits for
     their gradients, the backward pass ends above them and the optimizer has no state for them.
     """
 
     encoder_layers: int
-    """The lowest so many layers, and all below them, never learn."""
+    """Number of the lowest layers that never learn, and neither does what is below them."""
 
     feature_extractor: bool
-    """Whether the convolutions never learn."""
+    """Whether the convolutions are frozen in the whole run."""
 
     encoder_steps: int
-    """The encoder and all below it learn nothing in so many steps."""
+    """Number of first steps in which the encoder, and what is below it, is frozen."""
 
     @classmethod
     def of(cls, config: AsrConfig) -> Freezing:
-        """What a configuration says. Only convolutions that were trained before can stay as is."""
+        """Read a configuration. By default, convolutions are frozen if they are pretrained."""
         section, convolutions = config.trainer, config.trainer.freeze_feature_extractor
         if convolutions is None:
             pretrained = config.model.name or config.model.path or config.pretrained_encoder.name
@@ -42,16 +42,16 @@ class Freezing:
             encoder_steps=section.freeze_encoder_for_n_steps,
         )
 
-    def freeze_for_good(self, model: Wav2Vec2AsrModel) -> None:
+    def freeze_permanently(self, model: Wav2Vec2AsrModel) -> None:
         """Freeze what never learns."""
         for part in self._never_learns(model):
             freeze_parameters(part)
 
     def freeze_encoder(self, model: Wav2Vec2AsrModel, *, frozen: bool) -> None:
-        """Freeze the encoder and all below it, or free of it what may learn."""
+        """Freeze the encoder and what is below it, or unfreeze what may learn."""
         for part in (model.encoder_frontend, model.masker, model.encoder):
             freeze_parameters(part, frozen)
-        self.freeze_for_good(model)
+        self.freeze_permanently(model)
 
     def _never_learns(self, model: Wav2Vec2AsrModel) -> Iterator[Module | None]:
         if self.feature_extractor:

@@ -1,48 +1,52 @@
-"""The optimizers that this recipe has beside fairseq2's: AdamW for GPUs with little memory."""
+"""The optimizers that this recipe adds to fairseq2's: AdamW for GPUs with little memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final, final
 
+import torch
 from fairseq2.recipe.component import register_component
 from fairseq2.recipe.config import ADAFACTOR_OPTIMIZER, ADAMW_OPTIMIZER, AdamWGroupConfig
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.optim import prepare_parameter_groups
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+from torch.optim.adamw import adamw
+from typing_extensions import override
 
 from danish_asr.errors import MissingExtraError
-from danish_asr.recipe.adamw_offload import OffloadedAdamW
 
 ADAMW_8BIT_OPTIMIZER: Final = "adamw_8bit"
 ADAMW_OFFLOAD_OPTIMIZER: Final = "adamw_offload"
 
 EXTRA: Final = "bitsandbytes"
-"""The optional dependency that has the one of 8 bits, which is the library's name as well."""
+"""The optional dependency of the 8-bit optimizer; also the library's name."""
 
 STATE_BYTES: Final[Mapping[str, float]] = {
     ADAMW_OPTIMIZER: 8,
     ADAMW_OFFLOAD_OPTIMIZER: 8,
-    # Two codes, and for each block of 256 two scales in float32.
+    # Two codes, and two float32 scales per block of 256.
     ADAMW_8BIT_OPTIMIZER: 2 + 2 * 4 / 256,
-    # Of a vector; of a matrix far less.
+    # For a vector; far less for a matrix.
     ADAFACTOR_OPTIMIZER: 4,
 }
-"""What an optimizer keeps of a parameter that learns, in a tensor of some size."""
+"""Bytes of optimizer state per trained parameter, in a large tensor."""
 
 
 @dataclass(kw_only=True)
 class LeanAdamWConfig:
-    """The keys that they share with AdamW, with the values that AdamW has in this recipe."""
+    """The keys that they share with AdamW, with the same defaults."""
 
     lr: float = 5e-05
     """The learning rate."""
 
     betas: tuple[float, float] = (0.9, 0.98)
-    """How much of the averages of the gradient and its square a step keeps."""
+    """Decay rates of the running averages of the gradient and its square."""
 
     eps: float = 1e-08
     """Added to the denominator."""
@@ -51,7 +55,7 @@ class LeanAdamWConfig:
     """The weight decay coefficient."""
 
     groups: Sequence[AdamWGroupConfig] = field(default_factory=list)
-    """Parameters with values of their own, as for AdamW."""
+    """Parameter groups with other values, as for AdamW."""
 
 
 def register_optimizers(container: DependencyContainer) -> None:
@@ -65,7 +69,7 @@ def register_optimizers(container: DependencyContainer) -> None:
 
 
 def optimizer_faults(name: str) -> list[str]:
-    """What keeps the optimizer ``optimizer.name`` from being used here."""
+    """Return why the optimizer ``optimizer.name`` cannot be used here."""
     if name != ADAMW_8BIT_OPTIMIZER or find_spec(EXTRA) is not None:
         return []
     return [f"optimizer.name: {MissingExtraError(name, EXTRA)}"]
@@ -91,3 +95,76 @@ def _create(
         eps=config.eps,
         weight_decay=config.weight_decay,
     )
+
+
+_HOST = torch.device("cpu")
+
+
+@final
+class OffloadedAdamW(Optimizer):
+    """AdamW whose moments stay in the host's memory, where the step is computed as well.
+
+    Ren et al. (2021), ZeRO-Offload: Democratizing Billion-Scale Model Training. Weights and
+    gradients are copied to the host tensor by tensor, and the new weights back. With FSDP2, each
+    process updates its own shard.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+    ) -> None:
+        usual = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, usual)
+
+    @override
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                # A tensor with fewer rows than processes leaves some of them nothing.
+                if p.grad is not None and _own_shard(p).numel():
+                    self._update(_own_shard(p), _own_shard(p.grad), self.state[p], group)
+
+    def _update(
+        self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]
+    ) -> None:
+        here = weight.to(_HOST, torch.float32, copy=True)
+        if not state:
+            state["step"] = torch.zeros((), device=_HOST)
+            state["exp_avg"] = torch.zeros_like(here)
+            state["exp_avg_sq"] = torch.zeros_like(here)
+        beta1, beta2 = group["betas"]
+        adamw(
+            [here],
+            [grad.to(_HOST, torch.float32)],
+            [state["exp_avg"]],
+            [state["exp_avg_sq"]],
+            [],
+            [state["step"]],
+            fused=True,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+        weight.copy_(here)
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        # PyTorch would move the moments to the parameters' device.
+        super().load_state_dict({**state_dict, "state": {}})
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        for number, state in state_dict["state"].items():
+            self.state[parameters[number]] = state
+
+
+def _own_shard(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -1,4 +1,4 @@
-"""The readers of a run: one over the training split, one over all validation splits."""
+"""The data readers of a run: one for the training split, one for all validation splits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def model_frames(context: RecipeContext) -> FrameCount:
 
 
 def training_index(context: RecipeContext, config: AsrConfig) -> Index:
-    """Index the training split, and look at what needs no model: its lengths and its text."""
+    """Index the training split and check what needs no model: its lengths and its text."""
     split = cast(str, config.dataset.train_split)
     index = context.default_dataset.as_(AsrDataset).read_index(split, config.dataset.storage_config)
     if config.dataset.train_subset is not None:
@@ -47,7 +47,7 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
 
 
 def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> PlannedReader:
-    """Read the training split, filtered, mixed, shuffled and augmented, and say what it gives."""
+    """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
     reader = _reader(
         context,
         config,
@@ -64,22 +64,15 @@ def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> 
     return reader
 
 
-def validation_reader(context: RecipeContext, config: AsrConfig) -> SplitsReader:
-    """Open the validation splits: every row, as it is."""
-    return splits_reader(
-        context, config, config.dataset.valid_split or "", subset=config.dataset.valid_subset
-    )
-
-
 def splits_reader(
     context: RecipeContext, config: AsrConfig, splits: str, *, subset: int | None = None
 ) -> SplitsReader:
-    """Open one or more splits, separated by commas, for validation or evaluation.
+    """Open splits for validation or evaluation.
 
     Args:
         context: The run.
         config: Its configuration.
-        splits: The names.
+        splits: The names, separated by commas.
         subset: Rows to read of each split; None: all.
 
     Raises:
@@ -101,14 +94,13 @@ def splits_reader(
 
 
 def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.int64]:
-    """Choose about ``size`` rows with the dialects in their shares, at least one of each.
+    """Choose about ``size`` rows, always the same, with the dialects in their shares.
 
-    The rows of a dialect are taken at even distances, so that every validation of every run sees
-    the same ones. All rows are chosen if there are no more than ``size``.
+    At least one row of each dialect is chosen, at even distances.
 
     Args:
         index: The split.
-        size: Rows to choose.
+        size: Rows to choose; all if there are no more.
         nested: Choose rows that a larger size chooses too; their distances are less even.
     """
     if size >= len(index):
@@ -128,7 +120,7 @@ def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.i
 
 
 def check_lengths(index: Index, config: AsrConfig) -> None:
-    """Refuse lengths that no training utterance has; the other filters need the model's frames."""
+    """Refuse limits that leave no training utterance; other filters need the model's frames."""
     task = config.dataset.asr_task_config
     shortest, longest = int(index.lengths.min()), int(index.lengths.max())
     fits = (index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)
@@ -142,7 +134,7 @@ def check_lengths(index: Index, config: AsrConfig) -> None:
 
 
 def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
-    """Refuse, or name, what the tokenizer cannot write."""
+    """Warn of symbols that the tokenizer does not have; refuse too large a share of them."""
     if not unknown.unknown:
         return
     limit = config.dataset.max_unknown_share
@@ -153,8 +145,8 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
     )
     if unknown.share > limit:
         fault = (
-            f"dataset.max_unknown_share is {limit:.2%}, but {found}. A profile that leaves these "
-            "out (dataset.text_profile=coral) or another tokenizer mends that"
+            f"dataset.max_unknown_share is {limit:.2%}, but {found}. Choose a profile that leaves "
+            "these out (dataset.text_profile=coral) or another tokenizer"
         )
         raise ConfigError([fault])
     log.warning("{}", found)
@@ -191,9 +183,9 @@ def _reader(
 
 
 def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
-    """Full precision, unless parameters are sharded in half precision and take nothing else.
+    """Return full precision, unless sharded parameters in half precision accept nothing else.
 
-    Autocast halves the precision inside the model; the waveform then comes whole.
+    Autocast reduces the precision inside the model, after the first layer has the waveform.
     """
     trainer = config.trainer
     trains = not isinstance(config, AsrEvalConfig)
@@ -203,16 +195,16 @@ def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
     return config.model.dtype
 
 
-class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, no error
-    """Validation is broken off: the run was asked to stop, or has no time left."""
+class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error
+    """The run must stop before the validation is complete."""
 
 
 @final
 class SplitsReader(DataReader[Seq2SeqBatch]):
     """Reads several splits one after the other, so that one score covers all of their rows.
 
-    fairseq2 adds up the scores of its validation units; two splits would count double. Each batch's
-    ``example`` says under ``split`` which split, by the name it was asked for, its rows belong to.
+    fairseq2 adds up the scores of its validation units. Each batch's ``example["split"]`` is the
+    name of the split in the configuration.
 
     Args:
         readers: One reader per split, in the order of ``rows``.
@@ -220,8 +212,8 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
         dialects: The dialects that occur in them.
 
     Attributes:
-        interrupted: Asked before each batch; if it says yes, :class:`ValidationInterrupted` is
-            raised in place of the batch. The same answer on every rank.
+        interrupted: Called before each batch; if it returns True, which it must do on every rank,
+            :class:`ValidationInterrupted` is raised instead.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A run's output directory: what may continue in it, and what makes it complete."""
+"""A run's output directory: what it holds, and how a run continues in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from fairseq2.recipe.config import RegimeSection
+from torch.nn import Module
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text
@@ -25,7 +28,7 @@ SCORE_TITLES: Final = {
     "cer": "Character Error Rate (CER)",
     "worst_group_wer": "WER of the worst dialect",
 }
-"""How fairseq2's metrics files call the metrics that can be ``regime.score_metric``."""
+"""The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
 
 MAY_CHANGE: Final = (
     "regime.",
@@ -33,6 +36,7 @@ MAY_CHANGE: Final = (
     "evaluator.",
     "common.",
     "dataset.valid_split",
+    "dataset.valid_subset",
     "dataset.valid_max_num_elements",
     "trainer.max_wall_minutes",
     # A step of two processes takes what one takes in two batches.
@@ -42,8 +46,8 @@ MAY_CHANGE: Final = (
     "trainer.anomaly_detection",
     "trainer.grad_check",
 )
-"""Keys, or what they begin with, that a run may change when it continues. What is not named here
-shapes the weights, the data or the state that is saved."""
+"""Keys, or their beginnings, that a run may change when it continues. All others shape the weights,
+the data or the saved state."""
 
 MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile")
 """Exceptions to :data:`MAY_CHANGE`."""
@@ -77,28 +81,29 @@ def best_step(output_dir: Path) -> int | None:
 
 
 def check_output_dir(output_dir: Path) -> None:
-    """Refuse a directory that cannot be one, or cannot be written.
+    """Refuse an output directory that cannot be written.
 
     Raises:
-        RunError: There is something else of that name, or no permission.
+        RunError: It is a file, or there is no permission.
     """
     there = next(
         path for path in [output_dir.absolute(), *output_dir.absolute().parents] if path.exists()
     )
     if not there.is_dir():
-        raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
+        raise RunError(
+            f"OUTDIR {output_dir}: {there} is a file; name a new directory or that of a run"
+        )
     if not os.access(there, os.W_OK | os.X_OK):
-        raise RunError(f"OUTDIR {output_dir}: nothing may be written in {there}; name another")
+        raise RunError(f"OUTDIR {output_dir}: no permission to write in {there}; name another")
 
 
 def tidy(output_dir: Path) -> None:
-    """Drop what a run that continues will write again: half a checkpoint, and later metrics.
+    """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
-    The run takes the steps after its last checkpoint once more; its metrics files then hold each
-    step once.
+    Its metrics files then hold each step once.
 
     Raises:
-        RunError: A metrics file holds something else than metrics.
+        RunError: A line of a metrics file is not a record of metrics.
     """
     for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -113,16 +118,16 @@ def tidy(output_dir: Path) -> None:
 
 
 def _purge_curves(folder: Path, step: int) -> None:
-    """Tell TensorBoard that what its files hold of a step and later ones will be written anew."""
+    """Have TensorBoard ignore what its files hold from ``step`` on."""
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
 
     SummaryWriter(folder, purge_step=step).close()  # type: ignore[no-untyped-call]
 
 
 def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The complete lines of a metrics file, and what they hold.
+    """Yield the complete lines of a metrics file, and what they hold.
 
-    A line that was being written when the run died ends without a newline; it is passed over.
+    A line that was being written when the run was killed has no newline; it is skipped.
     """
     if not file.is_file():
         return
@@ -144,7 +149,7 @@ def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _validations(output_dir: Path) -> list[dict[str, Any]]:
-    """What was validated up to the last checkpoint, also while another process tidies up."""
+    """Return the validations up to the last checkpoint, also while another process tidies up."""
     last = max(resumable_steps(output_dir), default=0)
     recorded = _recorded(output_dir / METRICS / "valid.jsonl")
     return [values for _, values in recorded if values["Step"] <= last]
@@ -169,10 +174,12 @@ def last_validation_seconds(output_dir: Path) -> float:
 def check_continuation(
     output_dir: Path, config: Mapping[str, Any], usual: Mapping[str, Any]
 ) -> None:
-    """Refuse to continue a run with a configuration that did not make it.
+    """Refuse to continue a run with another configuration.
 
-    A directory without a checkpoint can be begun anew; nothing is lost. A key that the run's
-    version did not have had, in effect, its default, which ``usual`` has.
+    Args:
+        output_dir: The run; without a checkpoint, anything may change.
+        config: The configuration now.
+        usual: The defaults, for keys that the version which began the run did not have.
 
     Raises:
         RunError: ``output_dir`` holds checkpoints of another configuration. The message names each
@@ -188,24 +195,87 @@ def check_continuation(
     changed = [
         f"  - {key} was {then.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(then.keys() | now.keys())
-        if then.get(key) != now.get(key) and not _may_change(key)
+        if then.get(key) != now.get(key) and (key in MUST_STAY or not key.startswith(MAY_CHANGE))
     ]
     if changed:
         raise RunError(
-            f"{output_dir} holds a run at step {steps[-1]} that another "
-            "configuration made:\n" + "\n".join(changed) + "\n"
-            "Give the new run a directory of its own, or restore these values to continue."
+            f"{output_dir} holds a run at step {steps[-1]} with another configuration:\n"
+            + "\n".join(changed)
+            + "\nStart the new run in another OUTDIR, or restore these values to continue."
         )
 
 
-def _may_change(key: str) -> bool:
-    return key.startswith(MAY_CHANGE) and key not in MUST_STAY
-
-
 def complete_model_card(output_dir: Path, tokenizer: str | None) -> None:
-    """Add the tokenizer to the card that fairseq2 wrote for the run's checkpoints.
-
-    Without it nobody who loads a checkpoint by name knows how to read what it says.
-    """
+    """Add the tokenizer to the card that fairseq2 wrote for the run's checkpoints."""
     file = output_dir / CHECKPOINTS / MODEL_CARD
     publish_text(file, to_yaml({**read_yaml(file), "tokenizer_ref": tokenizer}))
+
+
+def check_free_space(
+    output_dir: Path, module: Module, regime: RegimeSection, *, state_bytes: float
+) -> None:
+    """Refuse a run whose checkpoints do not all fit on the disk.
+
+    Args:
+        output_dir: Where they are written.
+        module: The model.
+        regime: How many are kept.
+        state_bytes: Bytes of optimizer state per trained parameter.
+
+    Raises:
+        RunError: There is less free space than the checkpoints that are kept at one time need.
+    """
+    size = sum(
+        int(p.numel() * (p.element_size() + (state_bytes if p.requires_grad else 0)))
+        for p in module.parameters()
+    )
+    kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
+    if not kept:
+        every = regime.checkpoint_every_n_steps
+        kept = (regime.num_steps or 0) // every if every else 0
+    # One more is being written; a run that continues has some already.
+    more = max(kept + 1 - len(checkpoint_steps(output_dir)), 1)
+    free = shutil.disk_usage(output_dir).free
+    if more * size > free:
+        raise RunError(
+            f"{output_dir} has {_size(free)} free, but {more} more checkpoints of {_size(size)} "
+            f"need {_size(more * size)}; free some, choose another OUTDIR, or keep fewer "
+            "(regime.keep_last_n_checkpoints, keep_best_n_checkpoints)"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def fit_to_processes(output_dir: Path, processes: int) -> str | None:
+    """Let a run continue with more processes than it was saved with.
+
+    fairseq2 saves and loads the state of the trainer and of the data reader once per process. The
+    reader's position counts the batches of all processes, and only the random state of the trainer
+    differs between them: new processes take the first one's.
+
+    Returns:
+        A note, if the number of processes changes.
+
+    Raises:
+        RunError: The model was sharded over another number of processes.
+    """
+    steps = resumable_steps(output_dir)
+    if not steps:
+        return None
+    folder = output_dir / CHECKPOINTS / f"step_{steps[-1]}"
+    saved = len(list((folder / "trainer").glob("rank_*.pt")))
+    shards = len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
+    if saved in {0, processes}:
+        return None
+    if shards > 1:
+        raise RunError(
+            f"{output_dir} was saved by {saved} processes with the model sharded over {shards}; "
+            f"it cannot continue with {processes}. Continue with {saved}, or start a new run."
+        )
+    for rank in range(saved, processes):
+        for kind, name in (("trainer", "rank"), ("data_reader", "dp")):
+            first = folder / kind / f"{name}_00.pt"
+            shutil.copyfile(first, folder / kind / f"{name}_{rank:02d}.pt")
+    return f"the run was saved by {saved} processes and continues with {processes}"

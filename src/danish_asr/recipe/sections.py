@@ -21,6 +21,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.data.settings import check_settings
+from danish_asr.decoding import GREEDY, find_decoder
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.run_directory import SCORE_TITLES
 from danish_asr.text.profiles import PROFILES
@@ -230,6 +231,27 @@ class AsrRegimeSection(RegimeSection):
             result.add_error("`early_stopping_patience` must be at least 1, or null, but is 0.")
         if self.num_steps is None and self.num_data_epochs is None:
             result.add_error("`num_steps` or `num_data_epochs` must be given.")
+        return result
+
+
+@dataclass(kw_only=True)
+class DecoderSection:
+    """How logits become text, in validation and in evaluation (docs/extending.md)."""
+
+    name: str = GREEDY
+    """``greedy``, or ``package.module:name`` of another decoder."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    """Its keyword arguments."""
+
+    def validate(self) -> ValidationResult:
+        """Check that the decoder can be imported."""
+        result = ValidationResult()
+        try:
+            find_decoder(self.name)
+        except ConfigError as error:
+            for fault in error.faults:
+                result.add_error(fault)
         return result
 
 

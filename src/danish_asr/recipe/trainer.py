@@ -1,171 +1,306 @@
-"""fairseq2's trainer, made to stop well: it saves and leaves when it is asked to or out of time."""
+"""Training that stops at a signal or at its time limit, saved, so that it can be continued.
+
+fairseq2's own trainer looks at a stop request only if ``num_steps`` is not set, and validates
+before it leaves. Here it is given a data reader and a validator that end the run between two steps.
+"""
 
 from __future__ import annotations
 
+import inspect
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NoReturn, Self, final
 
+from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import all_sum, broadcast_flag
 from fairseq2.logging import log
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.evaluator import EvalUnit
-from fairseq2.recipe.internal.trainer import _RecipeTrainerFactory, _RecipeValidatorFactory
-from fairseq2.recipe.trainer import Trainer, TrainUnit, _TrainerState
+from fairseq2.recipe.task import Task, TaskStopException
+from fairseq2.recipe.trainer import Trainer, TrainUnit
+from fairseq2.recipe.validator import NOOP_VALIDATOR, StandardValidator, Validator
 from fairseq2.runtime.dependency import wire_object
+from fairseq2.utils.stopwatch import Stopwatch
+from torch.optim import Optimizer
 from typing_extensions import override
 
-from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.errors import RunFailedError
-from danish_asr.recipe.checks import little_memory_left, waiting_for_data
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.early_stopping import patience_stopper
+from danish_asr.recipe.fairseq2_private import trainer_state
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.run_directory import last_validation_seconds, validated_steps
+from danish_asr.recipe.validation import patience_stopper
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class StoppableTrainer(Trainer):  # type: ignore[misc] # final upstream; see the class docstring
-    """Adds stops, and what they leave to be done, to fairseq2's state machine.
+@final
+class StoppableTraining(Task):
+    """Runs fairseq2's trainer and ends it early where that is requested.
 
-    Upstream looks at a stop request only if ``num_steps`` is not set, and validates before it
-    leaves. Here a request ends the run after the step in hand, on all ranks together, with a
-    checkpoint and without a validation that could outlast the time that is left. A validation that
-    is under way is broken off; a run that continues begins with the one that is missing.
+    All ranks stop after the same step, with a checkpoint. A running validation is interrupted, and
+    one that would outlast the time limit does not begin; the run that continues begins with it.
+
+    Args:
+        context: The run.
+        config: Its configuration.
+        unit: Computes the loss.
+        reader: Reads the training split.
+        valid_unit: Measures the error rates; None: no validation.
+        valid_reader: Reads the validation splits.
     """
 
-    max_wall_seconds: float | None = None
-    """Seconds after the start of the process at which the run must stop."""
+    def __init__(
+        self,
+        context: RecipeContext,
+        config: AsrConfig,
+        unit: TrainUnit[Seq2SeqBatch],
+        reader: DataReader[Seq2SeqBatch],
+        *,
+        valid_unit: EvalUnit[Seq2SeqBatch] | None,
+        valid_reader: SplitsReader | None,
+    ) -> None:
+        resolver, section, regime = context.resolver, config.trainer, config.regime
+        self._gangs, self._gang = context.gangs, context.gangs.root
+        self._regime = regime
+        self._output_dir = context.output_dir
+        self._checkpoints = resolver.resolve(CheckpointManager)
+        self._optimizer = resolver.resolve(Optimizer)
+        self._watch = resolver.resolve(Stopwatch)
+        self._max_seconds = 60 * (section.max_wall_minutes or inf)
+        self._stopper = patience_stopper(context.output_dir, regime)
+        self._model = unit.model
+        self._stop_requested = False
+        self._stopped = False
 
-    _asked = False
-    """Whether this rank was asked to stop."""
+        precision = section.mixed_precision
+        sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
+        if precision.mode == "static" and not sharded:
+            log.warning("Only FSDP on several devices trains in static mixed precision; using AMP.")
+        if self._gang.device.type == "cpu":
+            log.warning("Training on the CPU.")
+        amp = precision.mode == "auto" or (precision.mode == "static" and not sharded)
+        shared = {"amp": amp, "amp_dtype": precision.dtype, "seed": config.common.seed + 3}
 
-    validation_seconds = 0.0
-    """How long the last validation took, also one before the run continued."""
-
-    validated: frozenset[int] = frozenset()
-    """Steps after which the run was validated before it continued."""
+        self._reader = _StoppingReader(reader, self._stop_if_requested)
+        self._validator: _StoppingValidator | None = None
+        if valid_unit is not None and valid_reader is not None:
+            valid_reader.interrupted = lambda: self._must_stop(0.0)
+            standard = wire_object(
+                resolver,
+                StandardValidator,
+                units=[valid_unit],
+                data_readers=[valid_reader],
+                **shared,
+            )
+            self._validator = _StoppingValidator(standard, self)
+            self._validator.seconds = last_validation_seconds(context.output_dir)
+        accepted = inspect.signature(Trainer).parameters
+        self._trainer = wire_object(
+            resolver,
+            Trainer,
+            unit=unit,
+            data_reader=self._reader,
+            validator=self._validator or NOOP_VALIDATOR,
+            early_stopper=self._stopper,
+            no_sync_grad_accumulation=section.grad_accumulation.no_sync,
+            max_grad_norm=section.max_grad_norm,
+            grad_check=section.grad_check,
+            anomaly_detection=section.anomaly_detection,
+            max_num_steps=regime.num_steps,
+            max_num_data_epochs=regime.num_data_epochs,
+            **{name: value for name, value in vars(regime).items() if name in accepted},
+            **shared,
+        )
 
     @override
     def run(self) -> None:
-        restore = _on_stop_signals(self.request_stop)
-        try:
-            super().run()
-        finally:
-            restore()
+        with _on_stop_signals(self.request_stop):
+            try:
+                if not self._skipped_validation_stops():
+                    self._trainer.run()
+            except TaskStopException:
+                # fairseq2 raises it after an early stop as well, but then the run is complete.
+                if self._stopped:
+                    self._gangs.close()
+                    raise
 
     @override
     def request_stop(self) -> None:
-        # Upstream's own mark is set when all ranks have agreed; it looks at it on each alone.
-        self._asked = True
-
-    @override
-    def _maybe_restore_state(self) -> _TrainerState:
-        state = super()._maybe_restore_state()
-        validated = broadcast_flag(self._gangs.root, self._step_nr in self.validated)
-        if self._step_nr == 0 or validated:
-            return state
-        # What was to happen after this step decides whether it was to be validated.
-        finished = state is _TrainerState.STOPPED
-        self._state = _TrainerState.END_OF_TRAINING if finished else _TrainerState.POST_STEP
-        if not self._should_validate():
-            return state
-        log.info("The validation of step {} is made up for.", self._step_nr)
-        try:
-            score = self._validate()
-        except ValidationInterrupted:
-            if not self._any_rank(self._asked):
-                raise RunFailedError(self._too_long_a_validation()) from None
-            return self._stop_unfinished()
-        stops = score is not None and self._maybe_request_early_stop(score)
-        return _TrainerState.STOPPED if stops else state
-
-    @override
-    def _run_post_step(self) -> _TrainerState:
-        done = self._max_num_steps is not None and self._step_nr >= self._max_num_steps
-        # The end of an epoch is no step; a run that continues must get one further at least.
-        stepped = self._state is _TrainerState.POST_STEP
-        if stepped and not done and self._must_stop(self._seconds_of_validation_ahead()):
-            self._maybe_publish_metrics()
-            return self._stop_unfinished()
-        try:
-            return super()._run_post_step()
-        except ValidationInterrupted:
-            return self._stop_unfinished()
-
-    @override
-    def _stop(self) -> _TrainerState:
-        try:
-            return super()._stop()
-        except ValidationInterrupted:
-            return self._stop_unfinished()
-
-    def _stop_unfinished(self) -> _TrainerState:
-        """Save what the same command continues from, if it is not saved already."""
         self._stop_requested = True
-        log.info("Stopping after step {}; the same command continues.", self._step_nr)
-        self._maybe_complete_checkpoint_save_operation()
-        # A regime that saves models only would leave nothing to continue from.
-        self._save_model_only = False
-        complete = self._checkpoint_manager.get_step_numbers(exclude_model_only=True)
-        if not broadcast_flag(self._gangs.root, self._step_nr in complete):
-            self._save_checkpoint(blocking=True)
-        return _TrainerState.STOPPED
+
+    @property
+    @override
+    def step_nr(self) -> int:
+        return self._trainer.step_nr
 
     @override
-    def _validate(self) -> float | None:
-        began = self._wall_watch.get_elapsed_time()
-        score = super()._validate()
-        self.validation_seconds = self._wall_watch.get_elapsed_time() - began
+    def close(self) -> None:
+        self._trainer.close()
+
+    def _skipped_validation_stops(self) -> bool:
+        """Run the validation that the last checkpoint lacks; returns whether to stop early."""
+        step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
+        if step is None or self._validator is None:
+            return False
+        missing = self._is_due("validate", step) and step not in validated_steps(self._output_dir)
+        if not broadcast_flag(self._gang, missing):
+            return False
+        log.info("Running the validation that was skipped at step {}.", step)
+        self._checkpoints.load_model_state(step, self._model)
+        with self._model.summon_full_parameters():
+            score = self._validator.run(step)
+        self._validator.reset()
+        if score is None:
+            return False
+        if self._is_due("checkpoint", step):
+            self._checkpoints.save_score(step, score)
+            self._delete_stale_checkpoints()
+        # Only the first rank has the score.
+        first, stopper = self._gang.rank == 0, self._stopper
+        stops = first and stopper is not None and stopper.should_stop(step, score)
+        return broadcast_flag(self._gang, stops)
+
+    def _is_due(self, what: str, step: int) -> bool:
+        after, every = (getattr(self._regime, f"{what}_{n}_n_steps") for n in ("after", "every"))
+        return step == self._regime.num_steps or (every and step > after and step % every == 0)
+
+    def must_stop_before_validation(self, seconds: float) -> bool:
+        """Return whether a validation that takes ``seconds`` must not begin."""
+        return self._must_stop(seconds if self._reader.began else 0.0)
+
+    def _must_stop(self, seconds_ahead: float) -> bool:
+        """Whether a stop was requested from any rank, or its time is over."""
+        late = self._watch.get_elapsed_time() + seconds_ahead >= self._max_seconds
+        return self._any_rank(self._stop_requested or late)
+
+    def _any_rank(self, flag: bool) -> bool:
+        return all_sum(self._gang, int(flag)).item() > 0
+
+    def _stop_if_requested(self) -> None:
+        if self._must_stop(0.0):
+            self.stop()
+
+    def stop(self) -> NoReturn:
+        """End the run, between two steps, with a checkpoint of the last one.
+
+        Raises:
+            TaskStopException: Always, if a run that continues would come further than this one.
+            RunFailedError: The time limit is too short even for a validation.
+        """
+        step = self._trainer.step_nr
+        if not self._reader.began and not self._any_rank(self._stop_requested):
+            raise RunFailedError(
+                "the validation takes longer than trainer.max_wall_minutes allows for the whole "
+                "run; raise it, or validate on fewer rows (dataset.valid_subset)"
+            )
+        log.info("Stopping after step {}; the same command continues.", step)
+        self._stopped = True
+        self._checkpoints.maybe_complete_save_operation(blocking=True)
+        # A regime that saves only models would leave nothing to continue from.
+        complete = step in self._checkpoints.get_step_numbers(exclude_model_only=True)
+        if self._reader.began and not broadcast_flag(self._gang, complete):
+            state = trainer_state(self._trainer)
+            self._checkpoints.save_checkpoint(
+                step, state, self._model, self._optimizer, self._reader, blocking=True
+            )
+            self._delete_stale_checkpoints()
+        raise TaskStopException
+
+    def _delete_stale_checkpoints(self) -> None:
+        regime = self._regime
+        for step in self._checkpoints.get_stale_step_numbers(
+            regime.keep_last_n_checkpoints,
+            regime.keep_best_n_checkpoints,
+            regime.keep_checkpoint_every_n_steps,
+        ):
+            self._checkpoints.delete_checkpoint(step)
+
+
+@final
+class _StoppingReader(DataReader[Seq2SeqBatch]):
+    """Reads as ``inner`` does; asks before each step but the first whether the run must stop."""
+
+    def __init__(
+        self, inner: DataReader[Seq2SeqBatch], stop_if_requested: Callable[[], None]
+    ) -> None:
+        self._inner = inner
+        self._stop_if_requested = stop_if_requested
+        self.began = False
+
+    @override
+    def __iter__(self) -> Self:
+        return self
+
+    @override
+    def __next__(self) -> list[Seq2SeqBatch]:
+        # A run that continues takes one step at least.
+        if self.began:
+            self._stop_if_requested()
+        batches = next(self._inner)
+        self.began = True
+        return batches
+
+    @override
+    def reset(self) -> None:
+        self._inner.reset()
+
+    @override
+    def state_dict(self) -> dict[str, object]:
+        return self._inner.state_dict()
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
+        self._inner.load_state_dict(state_dict)
+
+    @property
+    @override
+    def num_accumulate(self) -> int:
+        return self._inner.num_accumulate
+
+
+@final
+class _StoppingValidator(Validator):
+    """Validates as ``inner`` does; ends the run if the validation has to be interrupted."""
+
+    def __init__(self, inner: Validator, training: StoppableTraining) -> None:
+        self._inner = inner
+        self._training = training
+        self._watch = Stopwatch()
+        self._interrupted = False
+        self.seconds = 0.0
+        """How long the last validation took, also one before the run continued."""
+
+    @override
+    def run(self, train_step_nr: int) -> float | None:
+        if self._training.must_stop_before_validation(self.seconds):
+            self._interrupted = True
+            return None
+        self._watch.reset()
+        with self._watch:
+            try:
+                score = self._inner.run(train_step_nr)
+            except ValidationInterrupted:
+                self._interrupted = True
+                return None
+        self.seconds = self._watch.get_elapsed_time()
         return score
 
     @override
-    def _publish_metrics(self) -> None:
-        times = self._data_watch.get_elapsed_time(), self._compute_watch.get_elapsed_time()
-        for warning in (
-            waiting_for_data(*times, threads=usable_cpus()),
-            little_memory_left(self._device_stat_tracker.get_stats()),
-        ):
-            if warning is not None:
-                log.warning("{}", warning)
-        super()._publish_metrics()
-
-    @override
-    def _early_stop(self) -> _TrainerState:
-        state = super()._early_stop()
-        # Upstream marks an early stop as a request; but the run is done, not interrupted.
-        self._stop_requested = False
-        return state
-
-    def interrupts_validation(self) -> bool:
-        """Whether a validation that is under way must be broken off."""
-        return self._must_stop(0.0)
-
-    def _seconds_of_validation_ahead(self) -> float:
-        """How long the validation that is due will take, judged by the last one."""
-        return self.validation_seconds if self._should_validate() else 0.0
-
-    def _must_stop(self, ahead: float) -> bool:
-        """Whether any rank was asked to stop, or has no ``ahead`` seconds left."""
-        limit = self.max_wall_seconds
-        late = limit is not None and self._wall_watch.get_elapsed_time() + ahead >= limit
-        return self._any_rank(self._asked or late)
-
-    def _any_rank(self, flag: bool) -> bool:
-        return all_sum(self._gangs.root, int(flag)).item() > 0
-
-    def _too_long_a_validation(self) -> str:
-        return (
-            f"the validation of step {self._step_nr} takes longer than trainer.max_wall_minutes "
-            "allows for the whole run; raise it, or validate on fewer rows (dataset.valid_subset)"
-        )
+    def reset(self) -> None:
+        self._inner.reset()
+        # The trainer has restored its random state and its parameters only now.
+        if self._interrupted:
+            self._training.stop()
 
 
-def _on_stop_signals(request_stop: Callable[[], None]) -> Callable[[], None]:
-    """Ask for a stop at the first signal; a second Ctrl-C interrupts at once. Returns the undo."""
+@contextmanager
+def _on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
+    """Request a stop at the first signal; a second Ctrl-C interrupts at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         log.info("{} received; saving after this step.", signal.Signals(number).name)
@@ -173,40 +308,9 @@ def _on_stop_signals(request_stop: Callable[[], None]) -> Callable[[], None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         request_stop()
 
-    previous = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
-
-    def restore() -> None:
+    previous: dict[int, Any] = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-    return restore
-
-
-def create_trainer(
-    context: RecipeContext,
-    config: AsrConfig,
-    unit: TrainUnit[Seq2SeqBatch],
-    reader: DataReader[Seq2SeqBatch],
-    *,
-    valid_units: Sequence[EvalUnit[Seq2SeqBatch]],
-    valid_readers: Sequence[SplitsReader],
-) -> Trainer:
-    """Create the trainer as fairseq2 does, of our class."""
-    resolver = context.resolver
-    validator = resolver.resolve(_RecipeValidatorFactory).create(valid_units, valid_readers)
-
-    def inner_factory(**kwargs: Any) -> Trainer:
-        stopper = patience_stopper(context.output_dir, config.regime)
-        if stopper is not None:
-            kwargs["early_stopper"] = stopper
-        trainer = wire_object(resolver, StoppableTrainer, **kwargs)
-        trainer.validation_seconds = last_validation_seconds(context.output_dir)
-        trainer.validated = validated_steps(context.output_dir)
-        for valid_reader in valid_readers:
-            valid_reader.interrupted = trainer.interrupts_validation
-        if config.trainer.max_wall_minutes is not None:
-            trainer.max_wall_seconds = config.trainer.max_wall_minutes * 60
-        return trainer
-
-    factory = wire_object(resolver, _RecipeTrainerFactory, inner_factory=inner_factory)
-    return factory.create(unit, reader, validator)

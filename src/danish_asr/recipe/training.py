@@ -1,46 +1,108 @@
-"""The training recipe: from a configuration to a trainer."""
+"""The training recipe: from a configuration to a trained model."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import cast, final
 
+from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.logging import log
-from fairseq2.metrics import format_as_float
-from fairseq2.metrics.recorders import MetricDescriptor
+from fairseq2.metrics import MetricBag, format_as_float
+from fairseq2.metrics.recorders import MetricDescriptor, MetricRecorder
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.model import RecipeModel
-from fairseq2.recipe.trainer import Trainer
+from fairseq2.recipe.run import train
+from fairseq2.recipe.task import TaskStopException
+from fairseq2.recipe.trainer import Trainer, TrainUnit
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
+from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.cluster.lsf import standing
+from danish_asr.data.frames import FrameCount
+from danish_asr.decoding import find_decoder
+from danish_asr.errors import EXIT_STOPPED
+from danish_asr.recipe import cli
 from danish_asr.recipe.asset_store import register_datasets
-from danish_asr.recipe.checkpoints import check_free_space
-from danish_asr.recipe.cli import train_main
+from danish_asr.recipe.assets import resolve, tokenizer_card
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.diagnostics import (
+    FIRST_STEPS,
+    PerformanceWarnings,
+    exit_on_error,
+    explained,
+    loss_above_chance,
+)
+from danish_asr.recipe.environment import write_environment
+from danish_asr.recipe.finished_model import write_model_card
 from danish_asr.recipe.freezing import Freezing
+from danish_asr.recipe.loading import defaults, inspect, structure, unstructure
 from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers
 from danish_asr.recipe.readers import (
-    SplitsReader,
     model_frames,
+    splits_reader,
     training_index,
     training_reader,
-    validation_reader,
 )
-from danish_asr.recipe.run_directory import SCORE_TITLES, complete_model_card
-from danish_asr.recipe.trainer import create_trainer
-from danish_asr.recipe.units import AsrTrainUnit, AsrValidationUnit
+from danish_asr.recipe.run_directory import (
+    SCORE_TITLES,
+    check_continuation,
+    check_free_space,
+    check_output_dir,
+    complete_model_card,
+    fit_to_processes,
+    tidy,
+)
+from danish_asr.recipe.trainer import StoppableTraining
+from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
+from danish_asr.yaml_text import to_yaml
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train as the command line says.
+
+    Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
+    time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
+    """
+    args = cli.parse(arguments, "asr", "Train a CTC model on Danish speech.")
+    with exit_on_error():
+        tree = cli.read_configuration(args)
+        if args.dump_config:
+            config = structure(AsrConfig, tree, where=cli.where(args))
+            sys.stdout.write(to_yaml(unstructure(config)))
+            return
+        config, faults = inspect(AsrConfig, tree)
+        config = resolve(config, where=cli.where(args), faults=faults)
+        rank, processes = standing(config.common.cluster)
+        if rank == 0:
+            check_output_dir(args.output_dir)
+            check_continuation(args.output_dir, unstructure(config), defaults(AsrConfig))
+            tidy(args.output_dir)
+            if note := fit_to_processes(args.output_dir, processes):
+                cli.note(note)
+            write_environment(args.output_dir)
+        stopper = patience_stopper(args.output_dir, config.regime)
+        try:
+            if stopper is None or not stopper.exhausted:
+                with explained():
+                    train(AsrRecipe(), config, args.output_dir)
+        except TaskStopException:
+            log.info("The run is saved but not complete; the same command continues it.")
+            sys.exit(EXIT_STOPPED)
+        if rank == 0:
+            write_model_card(args.output_dir, tokenizer_card(config))
 
 
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     register_datasets(container)
-    # fairseq2 knows trackers for GPUs only and refuses to run without one.
+    # fairseq2 has trackers for GPUs only and refuses to run without one.
     container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
     for name in ("cer", "worst_group_wer"):
         descriptor = MetricDescriptor(name, SCORE_TITLES[name], 201, format_as_float)
@@ -55,6 +117,7 @@ class AsrRecipe(TrainRecipe):
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
         register_optimizers(container)
+        container.collection.register_instance(MetricRecorder, PerformanceWarnings())
 
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
@@ -66,7 +129,7 @@ class AsrRecipe(TrainRecipe):
             # A new head beside pretrained weights may still be on the meta device.
             to_device(module, context.gangs.root.device)
         context.gangs.root.barrier()
-        Freezing.of(config).freeze_for_good(module)
+        Freezing.of(config).freeze_permanently(module)
         if context.gangs.root.rank == 0:
             state = STATE_BYTES[config.optimizer.name]
             check_free_space(context.output_dir, module, config.regime, state_bytes=state)
@@ -76,37 +139,36 @@ class AsrRecipe(TrainRecipe):
     @override
     def create_trainer(self, context: RecipeContext) -> Trainer:
         config = context.config.as_(AsrConfig)
-        # The text is looked at first: the model takes longer to load.
+        # The text is checked first: the model takes longer to load.
         index = training_index(context, config)
         criterion = CtcCriterion(context.model)
         reader = training_reader(context, config, index)
+        tokenizer = context.default_tokenizer
         unit = AsrTrainUnit(
             criterion,
             freezing=Freezing.of(config),
             num_frames=model_frames(context),
-            vocabulary=context.default_tokenizer.vocab_info.size,
+            vocabulary=tokenizer.vocab_info.size,
         )
-        valid_units: list[AsrValidationUnit] = []
-        valid_readers: list[SplitsReader] = []
+        valid_unit = valid_reader = None
         if config.dataset.valid_split is not None:
-            valid_reader = validation_reader(context, config)
-            valid_readers.append(valid_reader)
-            valid_units.append(
-                AsrValidationUnit(
-                    criterion,
-                    GreedyDecoder(context.default_tokenizer),
-                    splits=valid_reader.splits,
-                    dialects=valid_reader.dialects,
-                    profile=config.regime.score_profile,
-                )
+            splits, subset = config.dataset.valid_split, config.dataset.valid_subset
+            valid_reader = splits_reader(context, config, splits, subset=subset)
+            valid_unit = AsrValidationUnit(
+                criterion,
+                find_decoder(config.decoder.name)(tokenizer, **config.decoder.config),
+                splits=valid_reader.splits,
+                dialects=valid_reader.dialects,
+                profile=config.regime.score_profile,
             )
-        return create_trainer(
-            context, config, unit, reader, valid_units=valid_units, valid_readers=valid_readers
+        task = StoppableTraining(
+            context, config, unit, reader, valid_unit=valid_unit, valid_reader=valid_reader
         )
+        return cast(Trainer, task)  # fairseq2 uses it as a Task
 
     @override
     def has_static_autograd_graph(self, context: RecipeContext) -> bool:
-        # Parameters that are frozen after DDP has wrapped the model would be waited for in vain.
+        # DDP would wait for the gradients of parameters that are frozen after it wrapped the model.
         return context.config.as_(AsrConfig).trainer.freeze_encoder_for_n_steps == 0
 
     @property
@@ -124,6 +186,64 @@ def _take_encoder(context: RecipeContext, module: Wav2Vec2AsrModel) -> None:
         share_parameters(encoder.masker, module.masker)
 
 
-def main() -> None:
-    """Run the recipe as the command line says."""
-    train_main(AsrRecipe())
+@final
+class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
+    """Computes the loss, and freezes the encoder in the first steps.
+
+    Args:
+        criterion: The loss.
+        freezing: What is frozen, and for how long.
+        num_frames: Frames that the model makes of a number of samples.
+        vocabulary: Symbols of the head, blank included.
+    """
+
+    def __init__(
+        self,
+        criterion: CtcCriterion,
+        *,
+        freezing: Freezing,
+        num_frames: FrameCount,
+        vocabulary: int,
+    ) -> None:
+        self._criterion = criterion
+        self._freezing = freezing
+        self._encoder_frozen: bool | None = None
+        self._num_frames = num_frames
+        self._vocabulary = vocabulary
+        self._step = 0
+
+    @override
+    def set_step_nr(self, step_nr: int) -> None:
+        self._step = step_nr
+        frozen = step_nr <= self._freezing.encoder_steps
+        if frozen == self._encoder_frozen:
+            return
+        if frozen:
+            log.info("The encoder is frozen until step {}.", self._freezing.encoder_steps)
+        elif self._encoder_frozen is not None:
+            log.info("The encoder learns from step {} on.", step_nr)
+        model = cast(Wav2Vec2AsrModel, self._criterion.model.base_module)
+        self._freezing.freeze_encoder(model, frozen=frozen)
+        self._encoder_frozen = frozen
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        self._criterion.prepare_metric_bag(metric_bag)
+
+    @override
+    def process_batch(
+        self, batch: Seq2SeqBatch, metric_bag: MetricBag
+    ) -> tuple[Tensor, int | None]:
+        loss = self._criterion(batch, metric_bag)
+        if self._step <= FIRST_STEPS:
+            frames = max(sum(map(self._num_frames, batch.source_seq_lens)), 1)
+            warning = loss_above_chance(float(loss.detach()) / frames, self._vocabulary, self._step)
+            if warning is not None:
+                log.warning("{}", warning)
+        # The number of utterances normalises the gradient, over all batches and ranks of the step.
+        return loss, batch.batch_size
+
+    @property
+    @override
+    def model(self) -> RecipeModel:
+        return self._criterion.model

@@ -1,0 +1,224 @@
+"""What validation measures, and when it ends training: WER and CER, all rows and per group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Final, Self, cast, final
+
+import torch
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.early_stopper import EarlyStopper
+from fairseq2.logging import log
+from fairseq2.metrics import MetricBag
+from fairseq2.recipe.evaluator import EvalUnit
+from fairseq2.recipe.model import RecipeModel
+from torch import Tensor
+from torcheval.metrics import Metric
+from typing_extensions import override
+
+from danish_asr.decoding import Decoder
+from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.run_directory import validation_scores
+from danish_asr.recipe.sections import AsrRegimeSection
+from danish_asr.scoring.counts import ErrorCounts, count_errors
+from danish_asr.text.profiles import normalize
+
+ALL: Final = "all"
+"""The group of every utterance."""
+
+_WIDTH: Final = len(ErrorCounts().to_tuple())
+
+
+@final
+class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
+    """Measures loss, WER and CER over all validation splits together, and per split and dialect.
+
+    Args:
+        criterion: The loss.
+        decoder: Turns logits into text.
+        splits: The names of the splits, each reported if there are several.
+        dialects: The dialects that occur in them; the worst gives ``worst_group_wer``.
+        profile: The text normalisation of the scores.
+    """
+
+    def __init__(
+        self,
+        criterion: CtcCriterion,
+        decoder: Decoder,
+        *,
+        splits: Sequence[str],
+        dialects: Sequence[str],
+        profile: str,
+    ) -> None:
+        self._criterion = criterion
+        self._decoder = decoder
+        self._splits = tuple(splits) if len(splits) > 1 else ()
+        self._dialects = tuple(f"dialect/{name}" for name in dialects)
+        self._profile = profile
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        self._criterion.prepare_metric_bag(metric_bag)
+        metric_bag.add("errors", ErrorRates([*self._splits, *self._dialects], self._profile))
+
+    @override
+    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        logits, layout = self._criterion.with_logits(batch, metric_bag)
+        example = cast(dict[str, list[str]], batch.example)
+        groups = [
+            ([split] if self._splits else []) + ([f"dialect/{dialect}"] if dialect else [])
+            for split, dialect in zip(example["split"], example["dialect"], strict=True)
+        ]
+        hypotheses = self._decoder(logits, layout.seq_lens)
+        metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
+
+    @override
+    def process_metric_values(self, values: MutableMapping[str, object]) -> None:
+        counts = cast(Tensor, values.pop("errors"))
+        groups = (ALL, *self._splits, *self._dialects)
+        log.info("Validation, text profile {}\n{}", self._profile, "\n".join(table(counts, groups)))
+        publish(counts, groups, worst_among=self._dialects, values=values)
+
+    @property
+    @override
+    def model(self) -> RecipeModel:
+        return self._criterion.model
+
+
+@final
+class ErrorRates(Metric[Tensor]):
+    """Integer error counts per group, added up over batches and ranks; rates come at the end.
+
+    Args:
+        groups: The groups to count beside :data:`ALL`; the same on every rank.
+        profile: The text normalisation of references and hypotheses.
+        device: Where the counts are kept.
+    """
+
+    def __init__(
+        self, groups: Sequence[str], profile: str, *, device: torch.device | None = None
+    ) -> None:
+        super().__init__(device=device)
+        self.groups: Final = (ALL, *groups)
+        self._row_of = {name: row for row, name in enumerate(self.groups)}
+        self._profile = profile
+        self.counts: Tensor
+        self._add_state("counts", torch.zeros((len(self.groups), _WIDTH), dtype=torch.int64))
+
+    @override
+    @torch.inference_mode()
+    def update(
+        self, references: Sequence[str], hypotheses: Sequence[str], groups: Sequence[Iterable[str]]
+    ) -> Self:
+        """Count one batch; ``groups`` names the groups of each utterance."""
+        update = torch.zeros(self.counts.shape, dtype=torch.int64)
+        for reference, hypothesis, names in zip(references, hypotheses, groups, strict=True):
+            errors = count_errors(
+                normalize(reference, self._profile), normalize(hypothesis, self._profile)
+            )
+            row = torch.tensor(errors.to_tuple(), dtype=torch.int64)
+            for name in {ALL, *names}:
+                update[self._row_of[name]] += row
+        self.counts += update.to(self.counts.device)
+        return self
+
+    @override
+    def compute(self) -> Tensor:
+        """Return the counts: one row per group, columns as ``ErrorCounts.to_tuple``."""
+        return self.counts
+
+    @override
+    @torch.inference_mode()
+    def merge_state(self, metrics: Iterable[Self]) -> Self:
+        for metric in metrics:
+            self.counts += metric.counts.to(self.counts.device)
+        return self
+
+
+def publish(
+    counts: Tensor,
+    groups: Sequence[str],
+    worst_among: Iterable[str],
+    values: MutableMapping[str, object],
+) -> None:
+    """Write rates in percent into ``values``: ``wer``, ``cer``, and those of each group.
+
+    ``worst_group_wer`` is the highest WER among those of ``worst_among`` with reference words.
+    """
+    scored = _scored(counts, groups)
+    for group, errors in scored.items():
+        suffix = "" if group == ALL else f"/{group}"
+        values[f"wer{suffix}"] = 100 * errors.wer()
+        values[f"cer{suffix}"] = 100 * errors.cer()
+    rates = [
+        100 * scored[group].wer()
+        for group in worst_among
+        if group in scored and scored[group].words.reference_length
+    ]
+    if rates:
+        values["worst_group_wer"] = max(rates)
+
+
+def table(counts: Tensor, groups: Sequence[str]) -> list[str]:
+    """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
+    scored = _scored(counts, groups)
+    order = sorted(scored, key=lambda group: (group != ALL, -scored[group].wer()))
+    head = f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"
+    return [head, *(_line(group, scored[group]) for group in order)]
+
+
+def _line(group: str, errors: ErrorCounts) -> str:
+    return (
+        f"{group:28} {100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f} "
+        f"{errors.rows:>8,} {errors.words.reference_length:>9,}"
+    )
+
+
+def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
+    """The counts of each group that has rows."""
+    pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
+    return {group: errors for group, errors in pairs if errors.rows}
+
+
+@final
+class PatienceStopper(EarlyStopper):
+    """Ends training after ``patience`` validations in a row without a new best score.
+
+    Args:
+        patience: Validations to wait for an improvement.
+        history: Scores of earlier validations of the same run, oldest first; higher is better. A
+            run that continues does not start to count anew.
+    """
+
+    def __init__(self, patience: int, history: Iterable[float] = ()) -> None:
+        self._patience = patience
+        self._best = -inf
+        self._waited = 0
+        for score in history:
+            self._count(score)
+
+    def _count(self, score: float) -> None:
+        self._waited = 0 if score > self._best else self._waited + 1
+        self._best = max(self._best, score)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last ``patience`` validations all failed to improve."""
+        return self._waited >= self._patience
+
+    @override
+    def should_stop(self, step_nr: int, score: float) -> bool:
+        self._count(score)
+        if self.exhausted:
+            log.info("No better validation score in {} validations; stopping.", self._waited)
+        return self.exhausted
+
+
+def patience_stopper(output_dir: Path, regime: AsrRegimeSection) -> PatienceStopper | None:
+    """Return a run's stopper, with its validations so far; None if it has no patience set."""
+    if regime.early_stopping_patience is None:
+        return None
+    history = validation_scores(output_dir, regime.score_metric or "")
+    return PatienceStopper(regime.early_stopping_patience, history)
