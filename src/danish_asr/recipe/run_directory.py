@@ -90,9 +90,7 @@ def check_output_dir(output_dir: Path) -> None:
         path for path in [output_dir.absolute(), *output_dir.absolute().parents] if path.exists()
     )
     if not there.is_dir():
-        raise RunError(
-            f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run"
-        )
+        raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
     if not os.access(there, os.W_OK | os.X_OK):
         raise RunError(f"OUTDIR {output_dir}: no permission to write in {there}; name another")
 
