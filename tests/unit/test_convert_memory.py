@@ -22,7 +22,7 @@ READ_ELSEWHERE = """
 import sys
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from danish_asr.sources.columns import Columns
+from danish_asr.sources.base import Columns
 from danish_asr.sources.location import Location
 from danish_asr.sources.parquet import open_parquet_files
 location = Location(fs=DirFileSystem(sys.argv[1], LocalFileSystem()), root="")

@@ -19,7 +19,7 @@ from danish_asr.conversion.convert import Part, convert, convert_part, finish
 from danish_asr.conversion.engines import run_on_ray
 from danish_asr.conversion.inventory import Inventory
 from danish_asr.errors import ConfigError
-from danish_asr.sources import READERS, SourceOptions, open_source
+from danish_asr.sources import SOURCES, SourceOptions, open_source
 
 ENGINES: Final = ("processes", "ray")
 
@@ -78,8 +78,8 @@ def print_readers() -> None:
     table = Table("kind", title="danish-asr convert KIND:WHERE")
     table.add_column("WHERE", overflow="fold")
     table.add_column("what", overflow="fold")
-    for kind, reader in READERS.items():
-        table.add_row(kind, reader.where.replace("[", r"\["), reader.what)
+    for kind, source in SOURCES.items():
+        table.add_row(kind, source.where.replace("[", r"\["), source.what)
     Console().print(table)
 
 

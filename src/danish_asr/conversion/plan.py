@@ -120,8 +120,7 @@ def conversion_key(source: Source, options: ConvertOptions) -> str:
 
 
 def _local_state(source: Source, file: SourceFile) -> str:
-    paths = [source.path(file), *source.audio_files(file, 0, file.rows)]
-    return _digest([_size_and_time(path) for path in dict.fromkeys(paths) if path is not None])
+    return _digest([_size_and_time(path) for path in dict.fromkeys(source.external_audio(file))])
 
 
 def _size_and_time(path: Path) -> tuple[int, int] | None:
@@ -159,7 +158,7 @@ def _cut(
     slices: list[RowSlice] = []
     total = 0
     for file in files:
-        for start, stop in _ranges(file.chunks, shard_rows):
+        for start, stop in _ranges(file.row_groups, shard_rows):
             if total and total + stop - start > shard_rows:
                 yield slices
                 slices, total = [], 0

@@ -1,125 +1,175 @@
-"""The corpora that can be converted: a table of readers, one file each.
+"""The corpora that can be converted: a table of kinds, one file each.
 
-A source is written ``KIND:WHERE``. Without a kind, a manifest is known by its suffix; all else is
-taken for CoRal.
+A source is written ``KIND:WHERE``. Without a kind, a manifest is recognised by its suffix, and
+everything else is CoRal. docs/extending.md shows how to add a kind without changing this package.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from danish_asr.errors import SourceError
 from danish_asr.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.sources import manifest
-from danish_asr.sources.base import Source
-from danish_asr.sources.columns import Columns, parse_columns
+from danish_asr.sources.base import Columns, Source, SourceFile, Utterance, parse_columns
 from danish_asr.sources.coral import open_coral
-from danish_asr.sources.huggingface import open_hf_parquet
+from danish_asr.sources.metadata import speaker
+from danish_asr.sources.parquet import open_hf_parquet
+
+__all__ = [
+    "SOURCES",
+    "Source",
+    "SourceFile",
+    "SourceKind",
+    "SourceOptions",
+    "Utterance",
+    "open_source",
+    "speaker",
+]
 
 _CORPUS_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_DOTTED_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a source cannot say itself; CoRal's says all of it.
+    """What the user adds to a source that does not define it itself, as CoRal does.
 
     Attributes:
         corpus: Name of the corpus in the built dataset.
         columns: ``OURS=THEIRS`` assignments.
-        split: The split of all files; None to tell it from their names.
+        split: The split of all files; None to infer it from their names.
     """
 
     corpus: str | None = None
     columns: tuple[str, ...] = ()
     split: str | None = None
 
+    def checked_corpus(self) -> str:
+        """The name of the corpus; raises `SourceError` if it is missing or invalid."""
+        if self.corpus is None or not _CORPUS_NAME.fullmatch(self.corpus):
+            raise SourceError(
+                f"--corpus {self.corpus or ''}: this kind of source needs a name for its corpus, "
+                "of up to 100 letters, digits, '_', '-' and '.'"
+            )
+        return self.corpus
+
+    def checked_split(self) -> str | None:
+        """Our name for the split, or None; raises `SourceError` if it is unknown."""
+        split = SPLIT_ALIASES.get(self.split or "", self.split)
+        if split is not None and split not in SPLITS:
+            raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
+        return split
+
+
+OpenSource = Callable[[str, SourceOptions], Source]
+"""Opens the source at a place; raises `SourceError` if it does not exist or is unusable."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
-    """One kind of source."""
+class SourceKind:
+    """One kind of source.
+
+    Attributes:
+        where: What to write after ``KIND:``, for ``danish-asr convert --list``.
+        what: A description, for the same list.
+        open: Opens it.
+    """
 
     where: str
     what: str
-    open: Callable[[str, SourceOptions], Source]
+    open: OpenSource
 
 
 def _open_coral(where: str, options: SourceOptions) -> Source:
     if options != SourceOptions():
-        raise SourceError("CoRal says itself what --corpus, --column and --split would say")
+        raise SourceError("--corpus, --column and --split do not apply to CoRal")
     return open_coral(where)
 
 
 def _open_hf_parquet(where: str, options: SourceOptions) -> Source:
     return open_hf_parquet(
         where,
-        corpus=_corpus(options),
+        corpus=options.checked_corpus(),
         columns=parse_columns(options.columns, Columns()),
-        split=_split(options),
+        split=options.checked_split(),
     )
 
 
 def _open_manifest(where: str, options: SourceOptions) -> Source:
     return manifest.open_manifest(
         where,
-        corpus=_corpus(options),
+        corpus=options.checked_corpus(),
         columns=parse_columns(options.columns, manifest.COLUMNS),
-        split=_split(options),
+        split=options.checked_split(),
     )
 
 
-READERS: Final[Mapping[str, Reader]] = {
-    "coral": Reader(
+SOURCES: Final[dict[str, SourceKind]] = {
+    "coral": SourceKind(
         where="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
         what="CoRal v1, v2 or v3: from the hub, from its cache (offline) or from a local copy",
         open=_open_coral,
     ),
-    "hf-parquet": Reader(
+    "hf-parquet": SourceKind(
         where="FOLDER or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
         what="any Hugging Face audio Parquet; needs --corpus, takes --column and --split",
         open=_open_hf_parquet,
     ),
-    "manifest": Reader(
+    "manifest": SourceKind(
         where="FILE or FOLDER",
-        what="JSON lines or CSV with audio paths (NeMo's keys); needs --corpus, takes --column "
-        "and --split",
+        what="JSON lines, CSV or TSV with audio paths (NeMo's keys); needs --corpus, takes "
+        "--column and --split",
         open=_open_manifest,
     ),
-    "synthetic": Reader(
+    "synthetic": SourceKind(
         where="FOLDER",
-        what="what `danish-asr synthesize` made; it has CoRal's shape",
+        what="the output of `danish-asr synthesize`; it has CoRal's columns",
         open=_open_coral,
     ),
 }
+"""Every kind of source by its name."""
 
 
 def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     """Open the source that a command line names.
 
+    Args:
+        spec: ``KIND:WHERE``, with a kind of `SOURCES` or the dotted name of an `OpenSource`
+            function, such as ``my_corpora.radio.open_radio``; or only ``WHERE``.
+        options: What the source does not define itself.
+
     Raises:
-        SourceError: It is not there, is empty or has not the columns that are needed.
+        SourceError: The kind is unknown, or the source does not exist, is empty or lacks columns.
     """
     kind, colon, where = spec.partition(":")
-    if not colon or kind not in READERS:
-        kind, where = "manifest" if spec.endswith(manifest.SUFFIXES) else "coral", spec
-    return READERS[kind].open(where, options or SourceOptions())
-
-
-def _corpus(options: SourceOptions) -> str:
-    if options.corpus is None or not _CORPUS_NAME.fullmatch(options.corpus):
+    if colon and kind in SOURCES:
+        open_kind = SOURCES[kind].open
+    elif colon and _DOTTED_NAME.fullmatch(kind):
+        open_kind = _import(kind)
+    elif colon and re.fullmatch(r"[\w-]+", kind) and kind != "hf" and not Path(spec).exists():
         raise SourceError(
-            f"--corpus {options.corpus or ''}: this kind of source needs a name for its corpus, of "
-            "up to 100 letters, digits, '_', '-' and '.'"
+            f"unknown kind of source '{kind}'; expected one of {', '.join(SOURCES)}, or "
+            "PACKAGE.MODULE.FUNCTION"
         )
-    return options.corpus
+    else:
+        where = spec
+        open_kind = _open_manifest if spec.endswith(manifest.SUFFIXES) else _open_coral
+    return open_kind(where, options or SourceOptions())
 
 
-def _split(options: SourceOptions) -> str | None:
-    if options.split is None:
-        return None
-    split = SPLIT_ALIASES.get(options.split, options.split)
-    if split not in SPLITS:
-        raise SourceError(f"--split {options.split}: expected one of {', '.join(SPLITS)}")
-    return split
+def _import(name: str) -> OpenSource:
+    module, _, function = name.rpartition(".")
+    try:
+        found: OpenSource = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise SourceError(
+            f"{name}: cannot be imported ({error}); expected a function in a module that is "
+            "installed or on PYTHONPATH"
+        ) from error
+    return found

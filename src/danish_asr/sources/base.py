@@ -1,15 +1,22 @@
-"""What every corpus reader gives: its files, the ids in them, and their rows as utterances."""
+"""What a corpus gives to conversion: files, and their rows as utterances."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 import pyarrow as pa
 
-from danish_asr.sources.metadata import Speaker
+from danish_asr.errors import SourceError
+from danish_asr.schema import SPLIT_ALIASES, SPLITS
+from danish_asr.sources.metadata import Speaker, clean, speaker
+
+_SPLIT_NAME: Final = re.compile(r"^([a-z]+)(?=[-_.]|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,76 +24,237 @@ class SourceFile:
     """One file of a corpus.
 
     Attributes:
-        name: Path below the source's root; it names the file in ledger and manifest.
-        corpus: Name of the corpus as it stands in the built dataset.
+        name: Path below the source's root; it identifies the file in ledger and inventory.
+        corpus: Name of the corpus in the built dataset.
         split: One of `danish_asr.schema.SPLITS`.
-        chunks: Rows of each part that is cheapest to read as a whole (a Parquet row group).
-        fingerprint: Changes with the content, as far as that can be seen without reading it all;
-            ``conversion.plan`` adds size and time of change of local files.
-        beside: Whether audio may lie in local files of its own, which the file names.
+        row_groups: Rows of each part that is cheapest to read as a whole (a Parquet row group).
+        fingerprint: Changes with the content: size and time of change of a local file, the hub's
+            digest of a remote one.
     """
 
     name: str
     corpus: str
     split: str
-    chunks: tuple[int, ...]
+    row_groups: tuple[int, ...]
     fingerprint: str
-    beside: bool = False
 
     @property
     def rows(self) -> int:
         """Rows in the file."""
-        return sum(self.chunks)
+        return sum(self.row_groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utterance:
-    """One source row as the corpus has it, before anything is judged or converted.
+    """One source row as the corpus has it, before it is checked or converted.
 
     Attributes:
         row: Position in its file, from 0.
-        id: Unique in a corpus that is in order; conversion checks it.
+        id: Unique in the corpus; conversion drops duplicates.
         text: The transcript, or None.
         audio: An encoded audio file, or the path of one, or None.
-        speaker: Who speaks.
+        speaker: Metadata of the speaker.
         start: Seconds into ``audio`` at which the utterance begins.
         seconds: Length of the utterance; None for all of ``audio`` from ``start``.
-        refused: Why the corpus itself takes the row back (its reason in the ledger), or None.
+        refused: Why the corpus itself excludes the row (its reason in the ledger), or None.
     """
 
     row: int
     id: str
     text: str | None
     audio: bytes | Path | None
-    speaker: Speaker
+    speaker: Speaker = field(default_factory=Speaker)
     start: float = 0.0
     seconds: float | None = None
     refused: str | None = None
 
 
-class Source(Protocol):
-    """A corpus that can be converted. It is sent to worker processes, so it must pickle."""
+@dataclass(frozen=True, kw_only=True)
+class Source(ABC):
+    """A corpus that can be converted. It is sent to worker processes, so it must pickle.
 
-    @property
-    def name(self) -> str:
-        """What the user asked for, as it is told in messages and in the manifest."""
+    Attributes:
+        name: What the user typed; used in messages and in the inventory.
+        files: Every file with its number of rows, in an order that does not depend on the machine.
+        notes: What the user should know about the files, one line each.
+    """
 
-    @property
-    def files(self) -> Sequence[SourceFile]:
-        """Every file, in an order that does not depend on the machine."""
+    name: str
+    files: tuple[SourceFile, ...]
+    notes: tuple[str, ...] = ()
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """What the user should know about the files, a line each."""
-
-    def ids(self, file: SourceFile) -> pa.Array:
-        """The id of every row of a file, as strings, in order."""
-
+    @abstractmethod
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         """Yield rows ``start`` to ``stop - 1`` of a file, without holding them all in memory."""
 
-    def path(self, file: SourceFile) -> Path | None:
-        """Where a file lies on this machine; None if it lies elsewhere and cannot change."""
+    def ids(self, file: SourceFile) -> pa.Array:
+        """The id of every row of a file, as strings, in order."""
+        return pa.array((row.id for row in self.read(file, 0, file.rows)), pa.string())
 
-    def audio_files(self, file: SourceFile, start: int, stop: int) -> Iterator[Path]:
-        """The local files that audio of these rows may be read from; cheap where none are."""
+    def external_audio(self, file: SourceFile) -> Iterator[Path]:  # noqa: ARG002
+        """Local audio files that rows of a file may refer to; conversion detects their changes."""
+        yield from ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Names of a corpus's columns; only text and audio are required."""
+
+    text: str = "text"
+    audio: str = "audio"
+    id: tuple[str, ...] = ("id",)
+    """Joined with ``_``; the id of a row without them is its file and position."""
+    speaker_id: str = "speaker_id"
+    dialect: str = "dialect"
+    age: str = "age"
+    gender: str = "gender"
+    country_birth: str = "country_birth"
+    validated: str = "validated"
+    """Rows with "rejected" here are dropped."""
+    start: str = ""
+    """Seconds into the audio at which the utterance begins; empty for its beginning."""
+    seconds: str = ""
+    """Length of the utterance in seconds; empty for all of the audio."""
+    requested: tuple[str, ...] = ()
+    """The names that the user gave; each must be in some file."""
+
+    def present(self, columns: Collection[str]) -> list[str]:
+        """The columns to read of those that a file has."""
+        names = (getattr(self, key) for key in _KEYS if key != "id")
+        return [name for name in (*self.id, *names) if name in columns]
+
+    def check(self, columns: Collection[str], path: str) -> None:
+        """Raise `SourceError` if a file has no text or no audio."""
+        if missing := [name for name in (self.text, self.audio) if name not in columns]:
+            raise SourceError(
+                f"{path}: no column {' and no column '.join(missing)}; found the columns "
+                f"{', '.join(columns)}. Map yours with --column, such as --column text=sentence"
+            )
+
+    def check_requested(self, found: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+        """Check that the columns that the user named exist; return notes on partly missing ones.
+
+        Args:
+            found: The columns of each file.
+
+        Raises:
+            SourceError: Some names are in no file.
+        """
+        having = {
+            name: [file for file, columns in found.items() if name in columns]
+            for name in self.requested
+        }
+        if missing := [name for name, files in having.items() if not files]:
+            known = dict.fromkeys(name for columns in found.values() for name in columns)
+            raise SourceError(
+                f"--column: no file has a column {' or a column '.join(missing)}; found the "
+                f"columns {', '.join(known)}"
+            )
+        return tuple(
+            f"column {name}: missing in {len(found) - len(files)} of {len(found)} files, such as "
+            f"{next(file for file in found if file not in files)}; its values are null there"
+            for name, files in having.items()
+            if len(files) < len(found)
+        )
+
+
+_KEYS: Final = tuple(own.name for own in fields(Columns) if own.name != "requested")
+
+
+def parse_columns(assignments: Collection[str], default: Columns) -> Columns:
+    """Apply ``OURS=THEIRS`` assignments, such as ``text=sentence`` or ``id=recording,segment``.
+
+    Raises:
+        SourceError: An assignment has another form or an unknown name on its left side.
+    """
+    changes: dict[str, Any] = {}
+    requested: list[str] = []
+    for assignment in assignments:
+        ours, _, theirs = assignment.partition("=")
+        if ours not in _KEYS or not theirs:
+            raise SourceError(
+                f"--column {assignment}: expected OURS=THEIRS, with OURS one of {', '.join(_KEYS)}"
+            )
+        names = tuple(theirs.split(",")) if ours == "id" else (theirs,)
+        changes[ours] = names if ours == "id" else theirs
+        requested += names
+    return replace(default, **changes, requested=tuple(requested))
+
+
+def utterance(
+    values: Mapping[str, Any] | None, columns: Columns, *, row: int, position: str
+) -> Utterance:
+    """Make an utterance of a row's values, in which ``audio`` is bytes, a path or None.
+
+    A row that could not be read (None), or with invalid text or times, is refused.
+
+    Args:
+        values: Values by the corpus's column names.
+        columns: Names of the columns.
+        row: Position in the file.
+        position: The id of a row that has none in the corpus.
+    """
+    if values is None:
+        return Utterance(row=row, id=position, text=None, audio=None, refused="malformed row")
+    parts = [values.get(name) for name in columns.id]
+    id_ = "_".join(map(str, parts)) if parts and None not in parts else position
+    try:
+        text = _text(values.get(columns.text))
+        start = _seconds(values.get(columns.start))
+        seconds = _seconds(values.get(columns.seconds))
+    except (ValueError, TypeError):
+        return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
+    rejected = (clean(values.get(columns.validated)) or "").lower() == "rejected"
+    return Utterance(
+        row=row,
+        id=id_,
+        text=text,
+        audio=values.get(columns.audio),
+        speaker=speaker(
+            speaker_id=values.get(columns.speaker_id),
+            dialect=values.get(columns.dialect),
+            age=values.get(columns.age),
+            gender=values.get(columns.gender),
+            country_birth=values.get(columns.country_birth),
+        ),
+        start=start or 0.0,
+        seconds=seconds,
+        refused="rejected" if rejected else None,
+    )
+
+
+def split_of(path: PurePosixPath) -> str:
+    """Our name for the split that a file belongs to, from its name or a folder above it.
+
+    Raises:
+        SourceError: Neither contains the name of a split.
+    """
+    for part in (path.name, *reversed(path.parent.parts)):
+        match = _SPLIT_NAME.match(part)
+        split = SPLIT_ALIASES.get(match[1], match[1]) if match else None
+        if split in SPLITS:
+            return split
+    raise SourceError(
+        f"{path}: cannot infer the split from the file name; expected one that begins with "
+        f"{', '.join((*SPLITS, *SPLIT_ALIASES))}. Rename the file, or set the split of all files "
+        "with --split"
+    )
+
+
+def _text(value: Any) -> str | None:
+    """A transcript; a CSV or JSON file may hold it as a whole number."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise TypeError
+    return str(value)
+
+
+def _seconds(value: Any) -> float | None:
+    """A time, or None if there is none."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    seconds = float(value)
+    if not 0 <= seconds < math.inf:
+        raise ValueError
+    return seconds

@@ -1,7 +1,7 @@
 """CoRal: Danish conversational and read-aloud speech (``CoRal-project/coral`` v1, v2 and v3).
 
-The two subsets have other columns, and the versions differ in small things; what is common to them
-is read, and a column that a version lacks is null. Licence OpenRAIL-D: no speech synthesis and no
+The two subsets have different columns, and the versions differ slightly. The columns below are
+read; one that a version does not have is null. Licence OpenRAIL-D: no speech synthesis and no
 biometric identification. The hub's repositories are gated.
 """
 
@@ -10,10 +10,14 @@ from __future__ import annotations
 from typing import Final
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.columns import Columns
+from danish_asr.sources.base import Columns
 from danish_asr.sources.location import locate
-from danish_asr.sources.parquet import ParquetSource, open_parquet_files
-from danish_asr.sources.parquet_file import column_names, find_parquet
+from danish_asr.sources.parquet import (
+    ParquetSource,
+    find_parquet,
+    open_parquet,
+    open_parquet_files,
+)
 
 READ_ALOUD: Final = "coral_read_aloud"
 CONVERSATION: Final = "coral_conversation"
@@ -38,30 +42,31 @@ def open_coral(where: str) -> ParquetSource:
         where: A folder, or ``hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]``.
 
     Raises:
-        SourceError: There is nothing there, it has no rows, or a file is not CoRal's.
+        SourceError: It does not exist, has no rows, or a file is not CoRal's.
     """
     location = locate(where)
     if location.subset is not None and location.subset not in _SUBSETS:
         raise SourceError(
-            f"{where}: CoRal has no subset '{location.subset}'; it has {', '.join(_SUBSETS)}"
+            f"{where}: CoRal has no subset '{location.subset}'; expected {', '.join(_SUBSETS)}"
         )
-    corpus_of = {
-        path: _corpus(column_names(location, path), path) for path in find_parquet(location)
-    }
-    if location.subset is not None:
-        wanted = _SUBSETS[location.subset]
-        corpus_of = {path: corpus for path, corpus in corpus_of.items() if corpus == wanted}
+    wanted = _SUBSETS[location.subset] if location.subset else None
+    corpus_of = {}
+    for path in find_parquet(location):
+        with open_parquet(location, path) as parquet:
+            corpus = _corpus_of(parquet.schema_arrow.names, path)
+        if wanted in {None, corpus}:
+            corpus_of[path] = corpus
     return open_parquet_files(where, location, corpus_of=corpus_of, columns=COLUMNS)
 
 
-def _corpus(columns: list[str], path: str) -> str:
-    """Tell the subset of a file by the columns that only it has."""
+def _corpus_of(columns: list[str], path: str) -> str:
+    """The subset of a file, by the columns that only it has."""
     if "id_recording" in columns:
         return READ_ALOUD
     if "id_conversation" in columns:
         return CONVERSATION
     raise SourceError(
         f"{path}: not a file of CoRal: expected a column id_recording (read aloud) or "
-        f"id_conversation; the columns are {', '.join(columns)}. Other Parquet files are "
-        "converted as hf-parquet:FOLDER"
+        f"id_conversation; found the columns {', '.join(columns)}. Convert other Parquet files as "
+        "hf-parquet:FOLDER"
     )

@@ -1,7 +1,7 @@
-"""What corpora say about a speaker, brought to one form: dialect, Non-native, age group.
+"""Metadata of speakers in one form for all corpora: dialect, Non-native, age group.
 
-The sub-dialect names are those of CoRal; the corpus's own value is kept beside the mapped one
-(``sub_dialect``), so that the mapping can be questioned and done again.
+The sub-dialect names are those of CoRal. The corpus's own value is kept in ``sub_dialect``, so that
+the mapping can be reviewed and repeated.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ SUB_DIALECTS: Final = {
     ),
     "Sydømål": ("nordfalstersk", "lollandsk", "sydømål", "sydfalstersk"),
 }
-"""For each dialect, the names that CoRal has for what belongs to it."""
+"""For each dialect, CoRal's names of its sub-dialects."""
 
 DIALECTS: Final = (*SUB_DIALECTS, NON_NATIVE)
-"""The ten groups that results are told for."""
+"""The ten groups that results are reported for."""
 
-# A corpus that was mapped before keeps its values.
+# Values that are mapped already stay the same.
 _DIALECT_OF: Final = {name.lower(): name for name in DIALECTS} | {
     sub_dialect: dialect for dialect, names in SUB_DIALECTS.items() for sub_dialect in names
 }
 
 _OLDEST: Final = 130
-"""Years. An age above it is a typing error, not an age."""
+"""Years. A higher age is a typing error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """What is known about who speaks; None where the corpus does not say."""
+    """Metadata of a speaker; None where the corpus has no value."""
 
     speaker_id: str | None = None
     dialect: str | None = None
@@ -83,7 +83,7 @@ def speaker(
     gender: Any = None,
     country_birth: Any = None,
 ) -> Speaker:
-    """Normalise the raw values of a corpus; a value that says nothing becomes None."""
+    """Normalise the raw values of a corpus; an empty value becomes None."""
     sub_dialect, country = clean(dialect), clean(country_birth)
     years = parse_age(age)
     return Speaker(
@@ -98,16 +98,16 @@ def speaker(
 
 
 def clean(value: Any) -> str | None:
-    """The value as stripped text; None for null, NaN and nothing but white space."""
+    """The value as stripped text; None for null, NaN and white space."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     return str(value).strip() or None
 
 
 def map_dialect(sub_dialect: str | None, country_birth: str | None) -> str | None:
-    """One of `DIALECTS`; an unknown name stays itself.
+    """One of `DIALECTS`; an unknown name is kept.
 
-    Whoever was born outside Denmark is Non-native, whatever the dialect says.
+    A speaker born outside Denmark is Non-native, whatever the dialect is.
     """
     if country_birth is not None and country_birth.upper() != "DK":
         return NON_NATIVE
@@ -120,13 +120,13 @@ def parse_age(value: Any) -> int | None:
     """Whole years, from a number or its text; None for anything else ("ukendt", -1, NaN)."""
     try:
         years = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         return None
     return int(years) if 0 <= years <= _OLDEST else None
 
 
 def age_group(age: int | None) -> str | None:
-    """The age group as results are told for: ``0-24``, ``25-49`` or ``50+``."""
+    """The age group that results are reported for: ``0-24``, ``25-49`` or ``50+``."""
     if age is None:
         return None
     return "0-24" if age < 25 else "25-49" if age < 50 else "50+"

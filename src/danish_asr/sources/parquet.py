@@ -1,14 +1,13 @@
-"""Read corpora that lie in Parquet files as the ``datasets`` library writes them.
+"""Corpora in Parquet files as the ``datasets`` library writes them.
 
-Audio is taken as the encoded bytes that stand in the file; nothing here decodes it. Rows are
-streamed, so that memory is bounded by a row group, not by a file.
+Audio is the encoded bytes in the file; nothing here decodes it. Rows are streamed, so that memory
+is bounded by a row group and not by a file.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -16,50 +15,29 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fsspec import AbstractFileSystem
-from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.base import SourceFile, Utterance
-from danish_asr.sources.columns import Columns, utterance
-from danish_asr.sources.location import Location
-from danish_asr.sources.parquet_file import (
-    embeds_all,
-    largest_group,
-    open_parquet,
-    read_rows,
-    unreadable,
-)
-from danish_asr.sources.splits import split_of
+from danish_asr.sources.base import Columns, Source, SourceFile, Utterance, split_of, utterance
+from danish_asr.sources.location import Location, explain_read_error, locate
 
-_EDGE: Final = 1 << 16
-"""Bytes at each end of a file that its fingerprint covers; the Parquet footer lies in the last."""
+_BATCH_BYTES: Final = 16 << 20
+_BATCH_ROWS: Final = 16
+"""Bytes on average and rows that are read at a time, at most."""
 
-_AUDIO_PARTS: Final = ("bytes", "path", "")
-"""Names of what an audio column is made of, in a struct or as it is."""
-
-_LARGE: Final = 280 << 20
-"""Bytes of audio in a row group above which a worker needs more than a gibibyte. Arrow writes up to
-1024 values as one page, and reads a page at once, holding up to two and a half times its size."""
+_BUFFER: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParquetSource:
-    """A `Source` over Parquet files of any file system that fsspec knows.
+class ParquetSource(Source):
+    """A `Source` over Parquet files of any file system that fsspec supports.
 
     Attributes:
-        name: What the user asked for.
         location: Where the files are; their names are relative to its root.
-        files: The files, in the order of their names.
         columns: The columns of each corpus.
-        notes: What the user should know.
     """
 
-    name: str
     location: Location
-    files: tuple[SourceFile, ...]
     columns: Mapping[str, Columns]
-    notes: tuple[str, ...] = ()
 
     def ids(self, file: SourceFile) -> pa.Array:
         """See `Source.ids`. Reads the id columns only."""
@@ -76,50 +54,62 @@ class ParquetSource:
         """See `Source.read`."""
         columns = self.columns[file.corpus]
         with self._open(file) as parquet:
-            names = columns.among(parquet.schema_arrow.names)
-            for row, values in read_rows(parquet, file.chunks, start, stop, names):
-                if values is not None:
-                    values[columns.audio] = self._audio(file, values.get(columns.audio))
+            names = columns.present(parquet.schema_arrow.names)
+            for row, values in _read_rows(parquet, start, stop, names):
+                values[columns.audio] = self._audio(file, values.get(columns.audio))
                 yield utterance(values, columns, row=row, position=f"{file.name}:{row}")
 
-    def path(self, file: SourceFile) -> Path | None:
-        """See `Source.path`. A revision of the hub cannot change."""
-        return Path(self._path(file)) if isinstance(self.location.fs, LocalFileSystem) else None
-
-    def audio_files(self, file: SourceFile, start: int, stop: int) -> Iterator[Path]:
-        """See `Source.audio_files`. What a row has beside embedded audio is named too."""
-        if not file.beside:
+    def external_audio(self, file: SourceFile) -> Iterator[Path]:
+        """See `Source.external_audio`. Cheap where the statistics show that all is embedded."""
+        if not self.location.local:
             return
         audio = self.columns[file.corpus].audio
         with self._open(file) as parquet:
-            struct = pa.types.is_struct(parquet.schema_arrow.field(audio).type)
-            names = [f"{audio}.path" if struct else audio]
-            for _, values in read_rows(parquet, file.chunks, start, stop, names):
-                named = (values or {}).get(audio)
-                path = self._audio(file, named | {"bytes": None} if struct and named else named)
+            kind = parquet.schema_arrow.field(audio).type
+            if _is_embedded(parquet, audio):
+                return
+            names = [f"{audio}.path" if pa.types.is_struct(kind) else audio]
+            for _, values in _read_rows(parquet, 0, file.rows, names):
+                path = self._audio(file, values[audio])
                 if isinstance(path, Path):
                     yield path
 
     def _audio(self, file: SourceFile, value: Any) -> bytes | Path | None:
-        """Embedded bytes, or else the file that a path beside the Parquet file names."""
+        """Embedded bytes, or else the path of a local file, relative to the Parquet file."""
         if isinstance(value, dict):
             value = value.get("path") if value.get("bytes") is None else value["bytes"]
         if isinstance(value, bytes):
             return value
-        folder = self.path(file)
-        return folder.parent / value if folder and value and isinstance(value, str) else None
+        return Path(self._path(file)).parent / value if value and self.location.local else None
 
     def _path(self, file: SourceFile) -> str:
         return f"{self.location.root}/{file.name}"
 
-    @contextmanager
-    def _open(self, file: SourceFile) -> Iterator[pq.ParquetFile]:
-        path = self._path(file)
-        with open_parquet(self.location.fs, path) as parquet:
-            try:
-                yield parquet
-            except (pa.ArrowException, OSError) as error:
-                raise unreadable(self.location.fs, path, error) from error
+    def _open(self, file: SourceFile) -> AbstractContextManager[pq.ParquetFile]:
+        return open_parquet(self.location, self._path(file))
+
+
+def open_hf_parquet(
+    where: str, *, corpus: str, columns: Columns, split: str | None
+) -> ParquetSource:
+    """Open the Parquet files of a folder or of a dataset on the hub.
+
+    Args:
+        where: A folder, or ``hf:OWNER/NAME[:SUBSET][@REVISION]``; a subset is a folder there.
+        corpus: Name of the corpus in the built dataset.
+        columns: Names of the columns.
+        split: The split of all files; None to infer it from their names.
+
+    Raises:
+        SourceError: There are no rows, or a file is unusable.
+    """
+    location = locate(where)
+    below = f"{location.root}/{location.subset}/" if location.subset else ""
+    paths = [path for path in find_parquet(location) if path.startswith(below)]
+    corpus_of = dict.fromkeys(paths, corpus)
+    return open_parquet_files(
+        where, location, corpus_of=corpus_of, columns={corpus: columns}, split=split
+    )
 
 
 def open_parquet_files(
@@ -133,117 +123,136 @@ def open_parquet_files(
     """List Parquet files as a source.
 
     Args:
-        name: What the user asked for.
+        name: What the user typed.
         location: Where the files are.
         corpus_of: The corpus of each path; paths begin with the location's root.
         columns: The columns of each corpus.
-        split: The split of all of them; None to tell it from their names.
+        split: The split of all files; None to infer it from their names.
 
     Raises:
         SourceError: There are no rows, or a file is unusable.
     """
     files: list[SourceFile] = []
-    present: dict[str, list[str]] = {}
-    large: dict[str, int] = {}
+    found: dict[str, list[str]] = {}
     for path, corpus in corpus_of.items():
-        with open_parquet(location.fs, path) as parquet:
-            file = _inspect(
-                location, path, parquet, corpus=corpus, columns=columns[corpus], split=split
-            )
-            present[file.name] = list(parquet.schema_arrow.names)
-            large[file.name] = largest_group(parquet.metadata, columns[corpus].audio)
+        relative = PurePosixPath(path).relative_to(location.root)
+        with open_parquet(location, path) as parquet:
+            found[str(relative)] = list(parquet.schema_arrow.names)
+            columns[corpus].check(found[str(relative)], path)
+            _check_types(parquet.schema_arrow, columns[corpus], path)
+            footer = parquet.metadata
+            row_groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+        file = SourceFile(
+            name=str(relative),
+            corpus=corpus,
+            split=split or split_of(relative),
+            row_groups=tuple(row_groups),
+            fingerprint=_fingerprint(location, path),
+        )
         files.append(file)
     if not sum(file.rows for file in files):
         what = "rows" if files else "Parquet files"
         of = f" of the subset '{location.subset}'" if location.subset else ""
         raise SourceError(f"{name}: the source is empty, it has no {what}{of}")
-    notes = [note for own in columns.values() for note in own.check_asked(present)]
+    notes = [note for own in columns.values() for note in own.check_requested(found)]
     return ParquetSource(
-        name=name,
-        location=location,
-        files=tuple(files),
-        columns=columns,
-        notes=(*notes, *_tell_large(large)),
+        name=name, location=location, files=tuple(files), columns=columns, notes=tuple(notes)
     )
 
 
-def _inspect(
-    location: Location,
-    path: str,
-    parquet: pq.ParquetFile,
-    *,
-    corpus: str,
-    columns: Columns,
-    split: str | None,
-) -> SourceFile:
-    relative = PurePosixPath(path).relative_to(location.root)
-    columns.check(parquet.schema_arrow.names, path)
-    _check_types(parquet.schema_arrow, columns, path)
-    footer = parquet.metadata
-    local = isinstance(location.fs, LocalFileSystem)
-    return SourceFile(
-        name=str(relative),
-        corpus=corpus,
-        split=split or split_of(relative),
-        chunks=tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups)),
-        fingerprint=_fingerprint(location.fs, path),
-        beside=local and not embeds_all(parquet, columns.audio),
-    )
+def find_parquet(location: Location) -> list[str]:
+    """All Parquet files below a location, in order."""
+    try:
+        paths = map(str, location.fs.find(location.root))
+    except OSError as error:
+        raise explain_read_error(error, location.root) from error
+    return sorted(path for path in paths if PurePosixPath(path).match("[!.]*.parquet"))
+
+
+@contextmanager
+def open_parquet(location: Location, path: str) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file for streaming.
+
+    Raises:
+        SourceError: It is not a complete Parquet file, or cannot be read in the block.
+    """
+    local = location.local
+    try:
+        # Arrow's own reader of local files avoids a copy and the GIL, and streams pages. Elsewhere
+        # every read is a request, so it fetches the parts of a row group in a few large ones.
+        stream = path if local else location.fs.open(path, "rb", cache_type="none")
+        buffer = _BUFFER if local else 0
+        with pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=not local) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError) as error:
+        raise explain_read_error(error, path) from error
+
+
+def _read_rows(
+    parquet: pq.ParquetFile, start: int, stop: int, columns: list[str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the positions and values of rows ``start`` to ``stop - 1``.
+
+    Row groups are read one by one: Arrow would keep all that are read together in memory.
+    """
+    row = 0
+    for index in range(parquet.metadata.num_row_groups):
+        group = parquet.metadata.row_group(index)
+        if row >= stop or row + group.num_rows <= start:
+            row += group.num_rows
+            continue
+        # Few rows at a time if recordings are long.
+        rows = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
+        batches = parquet.iter_batches(
+            batch_size=max(1, min(_BATCH_ROWS, rows)),
+            row_groups=[index],
+            columns=columns,
+            use_threads=False,
+        )
+        for batch in batches:
+            if row + len(batch) > start and row < stop:
+                rows_of_batch = enumerate(batch.to_pylist(), row)
+                yield from (item for item in rows_of_batch if start <= item[0] < stop)
+            row += len(batch)
+
+
+def _is_embedded(parquet: pq.ParquetFile, audio: str) -> bool:
+    """Whether every row has its audio in the file, as far as the statistics show."""
+    kind = parquet.schema_arrow.field(audio).type
+    if pa.types.is_struct(kind) and kind.get_field_index("path") < 0:
+        return True
+    if not pa.types.is_struct(kind):
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    nulls = [
+        chunk.statistics.null_count if chunk.is_stats_set else None
+        for group in map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups))
+        for chunk in map(group.column, range(group.num_columns))
+        if chunk.path_in_schema == f"{audio}.bytes"
+    ]
+    return bool(nulls) and not any(count is None or count for count in nulls)
 
 
 def _check_types(schema: pa.Schema, columns: Columns, path: str) -> None:
-    """Raise `SourceError` if audio or ids are of a kind that no row could be made of."""
-    audio = schema.field(columns.audio).type
-    parts = {part.name: part.type for part in audio} if pa.types.is_struct(audio) else {"": audio}
-    if not any(_is_text(parts.get(part)) or _is_binary(parts.get(part)) for part in _AUDIO_PARTS):
+    """Raise `SourceError` if audio or ids are of a type that cannot be used."""
+    kind = schema.field(columns.audio).type
+    if pa.types.is_struct(kind):
+        usable = not {"bytes", "path"}.isdisjoint(part.name for part in kind)
+    else:
+        usable = not (pa.types.is_nested(kind) or pa.types.is_primitive(kind))
+    if not usable:
         raise SourceError(
-            f"{path}: column {columns.audio} holds {audio}; expected encoded audio files (binary), "
+            f"{path}: column {columns.audio} holds {kind}; expected encoded audio files (binary), "
             "their paths (string) or a struct of 'bytes' and 'path'"
         )
     for name in set(columns.id).intersection(schema.names):
-        kind = schema.field(name).type
-        if not (_is_text(kind) or pa.types.is_integer(kind)):
+        if pa.types.is_floating(kind := schema.field(name).type) or pa.types.is_nested(kind):
             raise SourceError(
-                f"{path}: column {name} holds {kind}, and an id is made of texts or whole numbers; "
-                "name other columns with --column id=..."
+                f"{path}: column {name} holds {kind}; expected strings or integers for an id. Name "
+                "other columns with --column id=..."
             )
 
 
-def _is_text(kind: pa.DataType | None) -> bool:
-    if kind is not None and pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return kind is not None and (pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_binary(kind: pa.DataType | None) -> bool:
-    return kind is not None and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
-def _tell_large(groups: Mapping[str, int]) -> Iterator[str]:
-    if large := [name for name, size in groups.items() if size > _LARGE]:
-        most = max(large, key=lambda name: groups[name])
-        yield (
-            f"row groups: {len(large)} of {len(groups)} files have very large ones, such as {most} "
-            f"with {groups[most] / 2**30:.1f} GiB; each worker needs up to "
-            f"{2.5 * groups[most] / 2**30 + 0.3:.1f} GiB of memory. Write these files with fewer "
-            "rows per row group, or run fewer --workers"
-        )
-
-
-def _fingerprint(fs: AbstractFileSystem, path: str) -> str:
-    """The hub's digest of the content, or one of size and both ends of a file.
-
-    A Parquet file's last bytes hold the offset, size and statistics of every column chunk. Rows
-    that were added, taken away or written anew change it; one that was overwritten in place with
-    as many bytes does not, and that is seen by the file's time of change.
-    """
-    info = fs.info(path)
-    if blob := info.get("blob_id"):
-        return str(blob)
-    size = int(info["size"])
-    digest = hashlib.sha256(str(size).encode())
-    with fs.open(path, "rb") as stream:
-        digest.update(stream.read(_EDGE))
-        stream.seek(max(0, size - _EDGE))
-        digest.update(stream.read(_EDGE))
-    return digest.hexdigest()
+def _fingerprint(location: Location, path: str) -> str:
+    """The hub's digest of the content, or size and time of change of a file."""
+    info = location.fs.info(path)
+    return str(info.get("blob_id") or f"{info['size']}-{info.get('mtime')}")

@@ -1,7 +1,7 @@
-"""A small Danish grammar, rich enough that most of its sentences are said once.
+"""A small Danish grammar, rich enough that most of its sentences occur once.
 
-A sentence belongs to one split by a digest of its text, so that no sentence of the test set is ever
-trained on, whatever the seed and the sizes.
+A digest of its text puts a sentence into one split, so that no sentence of the test set is in the
+training set, whatever the seed and the sizes.
 """
 
 from __future__ import annotations
@@ -17,18 +17,7 @@ NAMES: Final = ("Anna", "Bo", "Freja", "Søren", "Kåre", "Mette", "Åse", "Jona
 VERBS: Final = ("køber", "sælger", "finder", "henter", "tæller", "maler", "vasker", "låner")
 NUMERALS: Final = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 20, 21, 25, 50, 75, 100)
 ADJECTIVES: Final = ("røde", "små", "gamle", "nye", "blå", "grønne", "store", "pæne")
-NOUNS: Final = (
-    "æbler",
-    "biler",
-    "bøger",
-    "både",
-    "heste",
-    "køer",
-    "pærer",
-    "stole",
-    "kager",
-    "får",
-)
+NOUNS: Final = "æbler", "biler", "bøger", "både", "heste", "køer", "pærer", "stole", "kager", "får"
 PLACES: Final = (
     "i Aarhus",
     "på Fyn",
@@ -40,7 +29,7 @@ PLACES: Final = (
     "i Odense",
 )
 OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
-"""How utterances of a conversation begin; "øh" is a filler, which scoring leaves out."""
+"""The first words of utterances in conversations; "øh" is a filler, which scoring removes."""
 
 _DEV_SHARE: Final = 10
 _TEST_SHARE: Final = 20
@@ -49,7 +38,7 @@ _TEST_SHARE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence as it is written, with digits and ``%``, and as it is said, in words."""
+    """A sentence as it is written, with digits and ``%``, and as it is spoken, in words."""
 
     written: str
     spoken: str
@@ -65,8 +54,8 @@ def draw_sentence(random: Random, split: str, *, conversation: bool) -> Sentence
 
 
 def split_of_sentence(written: str) -> str:
-    """The only split that a sentence may stand in."""
-    # Without the opener, so that "ja Bo bor i Ribe" and "Bo bor i Ribe" stay together.
+    """The only split that a sentence can be in."""
+    # Without the opener, so that "ja Bo bor i Ribe" and "Bo bor i Ribe" are in one split.
     core = written
     for opener in OPENERS:
         core = core.removeprefix(f"{opener} ")

@@ -1,8 +1,8 @@
-"""Make a synthetic corpus in CoRal's own shape, so that the code for CoRal converts it.
+"""Make a synthetic corpus with CoRal's columns, so that the code for CoRal converts it.
 
-Real audio of a speech synthesiser with invented speakers: good for trying every step within
-minutes, and for nothing that is said about people. Speakers and sentences are disjoint between the
-splits. A seed fixes every byte::
+The audio is that of a speech synthesiser, the speakers are invented: enough to try every step
+within minutes, and no basis for statements about people. Speakers and sentences are disjoint
+between the splits. A seed fixes every byte::
 
     danish-asr synthesize data/synthetic --train 4000 --seed 1
 """
@@ -29,9 +29,15 @@ from rich.progress import track
 
 from danish_asr.errors import ConfigError, SourceError
 from danish_asr.files import publish, publish_first, sweep
-from danish_asr.sources.espeak import Espeak, find_espeak
 from danish_asr.sources.sentences import draw_sentence
-from danish_asr.sources.voices import AGES, DIALECT_VOICES, SyntheticSpeaker, draw_speaker
+from danish_asr.sources.voices import (
+    AGES,
+    DIALECT_VOICES,
+    Espeak,
+    SyntheticSpeaker,
+    draw_speaker,
+    find_espeak,
+)
 from danish_asr.workers import run_in_processes
 
 SAMPLE_RATE: Final = 48_000
@@ -48,53 +54,27 @@ _SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}
 
 _ROWS_PER_FILE: Final = 500
 _ROWS_PER_SPEAKER: Final = {"train": 30, "dev": 8, "test": 8}
-_LEAST_SHARE: Final = 0.03
-"""Outside training every dialect has at least this share of the rows."""
+_MIN_SHARE: Final = 0.03
+"""In dev and test, every dialect has at least this share of the rows."""
 
-_AUDIO: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_SPEAKER: Final = ("age", "gender", "dialect", "country_birth")
+_PLACE: Final = ("location", "location_roomdim", "noise_level", "noise_type")
+_CHECKS: Final = ("asr_prediction", "asr_validation_model", "asr_wer", "asr_cer")
 _COLUMNS: Final = {
-    "read_aloud": [
-        "id_recording",
-        "id_sentence",
-        "id_speaker",
-        "text",
-        "location",
-        "location_roomdim",
-        "noise_level",
-        "noise_type",
-        "source_url",
-        "age",
-        "gender",
-        "dialect",
-        "country_birth",
-        "validated",
-        "audio",
-        "asr_prediction",
-        "asr_validation_model",
-        "asr_wer",
-        "asr_cer",
-    ],
-    "conversation": [
-        "id_conversation",
-        "id_segment",
-        "id_speaker",
-        "age",
-        "gender",
-        "dialect",
-        "country_birth",
-        "education",
-        "occupation",
-        "location",
-        "location_roomdim",
-        "noise_level",
-        "noise_type",
-        "text",
-        "audio",
-    ],
+    "read_aloud": (
+        *("id_recording", "id_sentence", "id_speaker", "text", *_PLACE, "source_url", *_SPEAKER),
+        *("validated", "audio", *_CHECKS),
+    ),
+    "conversation": (
+        *("id_conversation", "id_segment", "id_speaker", *_SPEAKER, "education", "occupation"),
+        *(*_PLACE, "text", "audio"),
+    ),
 }
+"""CoRal's columns; those without a value here are null."""
+
 _TYPES: Final = {
     "age": pa.int64(),
-    "audio": _AUDIO,
+    "audio": pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
     "id_segment": pa.int64(),
     "asr_wer": pa.float64(),
     "asr_cer": pa.float64(),
@@ -105,7 +85,7 @@ _TYPES: Final = {
 class SyntheticSize:
     """Utterances of each split, both subsets together.
 
-    They are met about: every dialect has a whole number of utterances, and at least some.
+    The corpus has about as many: each dialect has a whole number of them, and at least some.
     """
 
     train: int = 4000
@@ -115,7 +95,7 @@ class SyntheticSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """One file of the corpus. It is made in a process of its own, for eSpeak carries state."""
+    """One file of the corpus, made in a process of its own, because eSpeak NG has state."""
 
     path: Path
     subset: str
@@ -127,24 +107,31 @@ class _File:
 def synthesise(
     folder: Path, *, size: SyntheticSize | None = None, seed: int = 1, workers: int = 1
 ) -> None:
-    """Make the corpus, or what is missing of it.
+    """Make the corpus, or the files that are missing.
 
     Args:
         folder: Where the Parquet files go: ``<subset>/<split>-00000-of-00001.parquet``.
         size: Utterances per split.
         seed: Fixes speakers, sentences and every byte of audio.
-        workers: Processes to share the work; the bytes do not depend on them.
+        workers: Processes that share the work; the bytes do not depend on them.
 
     Raises:
         SourceError: The folder holds a corpus of another seed or size.
-        ConfigError: A number is out of its range; all that are, are told.
+        ConfigError: Numbers are out of range; all of them are listed.
         MissingExtraError: eSpeak NG is not installed.
     """
     size = size or SyntheticSize()
-    _check(size, workers)
+    least = {f"--{key}": (rows, 0) for key, rows in asdict(size).items()}
+    least["--workers"] = (workers, 1)
+    if faults := [
+        f"{key}: at least {low}; found {found}"
+        for key, (found, low) in least.items()
+        if found < low
+    ]:
+        raise ConfigError(faults, where="the command line")
     find_espeak()
     made = {"seed": seed, **asdict(size)}
-    _claim(folder, made)
+    _claim(folder, json.dumps(made))
     files = [file for file in _plan(folder, made) if not file.path.is_file()]
     console = Console(stderr=True)
     written = run_in_processes(_write_file, files, min(workers, len(files)), fresh=True)
@@ -160,46 +147,25 @@ def synthesise(
     sweep(folder)
 
 
-def _check(size: SyntheticSize, workers: int) -> None:
-    faults = [
-        f"--{key}: at least 0; found {rows}" for key, rows in asdict(size).items() if rows < 0
-    ]
-    if workers < 1:
-        faults.append(f"--workers: at least 1; found {workers}")
-    if faults:
-        raise ConfigError(faults, where="the command line")
-
-
-def _claim(folder: Path, made: Mapping[str, int]) -> None:
-    """Note seed and size before anything is made, so that two corpora are never mixed."""
+def _claim(folder: Path, made: str) -> None:
+    """Write seed and size before the first file, so that two corpora are never mixed."""
     marker = folder / MARKER_FILE
     if not marker.is_file():
-        publish_first(marker, json.dumps(made) + "\n")
-    try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SourceError(
-            f"{marker}: cannot be read ({error}), so nobody knows what was begun here; delete "
-            f"{folder}, or choose another folder"
-        ) from error
+        publish_first(marker, made + "\n")
+    found = marker.read_text(encoding="utf-8").strip()
     if found != made:
         raise SourceError(
-            f"{folder}: holds a synthetic corpus of {_tell(found)}, not {_tell(made)}; "
-            "choose another folder or delete it"
+            f"{folder}: holds a synthetic corpus of {found}, not {made}; choose another folder or "
+            "delete it"
         )
-
-
-def _tell(made: object) -> str:
-    if not isinstance(made, dict):
-        return str(made)
-    return ", ".join(f"{key} {value}" for key, value in made.items())
 
 
 def _plan(folder: Path, made: Mapping[str, int]) -> Iterator[_File]:
     for subset, share in SUBSETS.items():
         for name, split in _SPLITS.items():
             seed = f"{made['seed']}/{subset}/{split}"
-            utterances = list(enumerate(_cast(_random(seed), subset, split, made[split] * share)))
+            speakers = _draw_speakers(_random(seed), subset, split, made[split] * share)
+            utterances = list(enumerate(speakers))
             parts = max(1, math.ceil(len(utterances) / _ROWS_PER_FILE))
             for part in range(parts):
                 yield _File(
@@ -211,11 +177,11 @@ def _plan(folder: Path, made: Mapping[str, int]) -> Iterator[_File]:
                 )
 
 
-def _cast(random: Random, subset: str, split: str, rows: float) -> list[SyntheticSpeaker]:
-    """Say who speaks each utterance of a split of a subset."""
-    least = 0.0 if split == "train" else rows * _LEAST_SHARE
+def _draw_speakers(random: Random, subset: str, split: str, rows: float) -> list[SyntheticSpeaker]:
+    """The speaker of each utterance of a split of a subset."""
+    least = 0.0 if split == "train" else rows * _MIN_SHARE
     total = sum(voice.share for voice in DIALECT_VOICES.values())
-    cast: list[SyntheticSpeaker] = []
+    drawn: list[SyntheticSpeaker] = []
     for number, (dialect, voice) in enumerate(DIALECT_VOICES.items()):
         own = max(1, round(max(rows * voice.share / total, least)))
         groups = [None] if split == "train" else list(range(len(AGES)))
@@ -229,13 +195,13 @@ def _cast(random: Random, subset: str, split: str, rows: float) -> list[Syntheti
             )
             for index in range(count)
         ]
-        cast += [speakers[index % count] for index in range(own)]
-    random.shuffle(cast)
-    return cast
+        drawn += [speakers[index % count] for index in range(own)]
+    random.shuffle(drawn)
+    return drawn
 
 
 def _random(seed: str) -> Random:
-    return Random(seed)  # noqa: S311 - a corpus, no cryptography
+    return Random(seed)  # noqa: S311 - not for cryptography
 
 
 def _write_file(file: _File) -> Path:
@@ -250,11 +216,11 @@ def _write_file(file: _File) -> Path:
 
 
 def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) -> dict[str, Any]:
-    """One row of the file; the columns that are not named here are null."""
+    """One row of the file; columns that are missing here are null."""
     random = _random(f"{file.seed}/{number}")
     conversation = file.subset == "conversation"
     sentence = draw_sentence(random, file.split, conversation=conversation)
-    speech = espeak.say(sentence.spoken, speaker.voice)
+    speech = espeak.speak(sentence.spoken, speaker.voice)
     audio = _encode(_record(speech, speaker, random), espeak.sample_rate)
     name = f"{file.subset}_{file.split}_{number:06d}"
     ids = (
@@ -278,7 +244,7 @@ def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) ->
 def _record(
     speech: NDArray[np.float32], speaker: SyntheticSpeaker, random: Random
 ) -> NDArray[np.float32]:
-    """The speech as the speaker's recorder has it: some white noise, and its own level."""
+    """The speech as the speaker's device records it: with white noise, at its own level."""
     noise = np.random.default_rng(random.getrandbits(64)).standard_normal(len(speech), np.float32)
     level = float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20)
     mixed = speech + level * noise

@@ -1,24 +1,28 @@
-"""Who speaks in the synthetic corpus: ten groups of voices that stand in for dialects.
+"""The speech of the synthetic corpus: eSpeak NG, and a table of its voices per dialect group.
 
-A synthesiser knows no Danish dialects. What a group shares is a set of settings of eSpeak NG: its
-voice variants (their formants differ), how fast it speaks, how high, and how its melody moves. That
-makes the groups sound different and the rare ones unfamiliar, and says nothing about how anyone in
-Denmark speaks. Non-native speech is Danish text in a Norwegian or Swedish voice.
+A synthesiser has no Danish dialects. Each group has its own settings of eSpeak NG instead: voice
+variants (with different formants), rate, pitch and melody. The groups sound different and the rare
+ones unfamiliar, but nothing about them describes real dialects. Non-native speech is Danish text in
+a Norwegian or Swedish voice.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from random import Random
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from danish_asr.sources.espeak import Voice
+import numpy as np
+from numpy.typing import NDArray
+
+from danish_asr.errors import MissingExtraError, SourceError
 from danish_asr.sources.metadata import NON_NATIVE, SUB_DIALECTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialectVoice:
+class DialectVoice(NamedTuple):
     """Settings of a dialect group; see `Voice` for units.
 
     Attributes:
@@ -27,7 +31,7 @@ class DialectVoice:
         men: eSpeak voices of its men.
         rate: Words per minute of a speaker of middle age.
         pitch: Base pitch of a speaker of middle age.
-        pitch_range: Liveliness of the pitch.
+        pitch_range: Variation of the pitch.
     """
 
     share: float
@@ -39,86 +43,16 @@ class DialectVoice:
 
 
 DIALECT_VOICES: Final[Mapping[str, DialectVoice]] = {
-    "Østjysk": DialectVoice(
-        share=26.6,
-        women=("da+f1", "da+f2"),
-        men=("da+m1", "da+m2"),
-        rate=170,
-        pitch=50,
-        pitch_range=50,
-    ),
-    "Sjællandsk": DialectVoice(
-        share=15.7,
-        women=("da+f3", "da+Annie"),
-        men=("da+m3", "da+m4"),
-        rate=165,
-        pitch=52,
-        pitch_range=60,
-    ),
-    "Nordjysk": DialectVoice(
-        share=14.7,
-        women=("da+f4", "da+linda"),
-        men=("da+m5", "da+Denis"),
-        rate=180,
-        pitch=48,
-        pitch_range=40,
-    ),
-    "Københavnsk": DialectVoice(
-        share=13.6,
-        women=("da+Alicia", "da+steph"),
-        men=("da+m6", "da+Andy"),
-        rate=185,
-        pitch=55,
-        pitch_range=55,
-    ),
-    "Vestjysk": DialectVoice(
-        share=11.7,
-        women=("da+Andrea", "da+anika"),
-        men=("da+m7", "da+Gene"),
-        rate=160,
-        pitch=45,
-        pitch_range=30,
-    ),
-    "Sønderjysk": DialectVoice(
-        share=4.9,
-        women=("da+f5",),
-        men=("da+m8",),
-        rate=155,
-        pitch=42,
-        pitch_range=20,
-    ),
-    "Bornholmsk": DialectVoice(
-        share=4.4,
-        women=("da+steph2",),
-        men=("da+Michael",),
-        rate=150,
-        pitch=60,
-        pitch_range=90,
-    ),
-    "Fynsk": DialectVoice(
-        share=4.4,
-        women=("da+belinda",),
-        men=("da+Lee",),
-        rate=160,
-        pitch=58,
-        pitch_range=75,
-    ),
-    NON_NATIVE: DialectVoice(
-        share=4.0,
-        women=("nb+f2", "sv+f3"),
-        men=("nb+m3", "sv+m1"),
-        rate=140,
-        pitch=50,
-        pitch_range=50,
-    ),
-    "Sydømål": DialectVoice(
-        share=0.2,
-        women=("da+aunty",),
-        men=("da+Jacky",),
-        rate=145,
-        pitch=40,
-        pitch_range=25,
-    ),
+    "Østjysk": DialectVoice(26.6, ("da+f1", "da+f2"), ("da+m1", "da+m2"), 170, 50, 50),
+    "Sjællandsk": DialectVoice(15.7, ("da+f3", "da+Annie"), ("da+m3", "da+m4"), 165, 52, 60),
+    "Nordjysk": DialectVoice(14.7, ("da+f4", "da+linda"), ("da+m5", "da+Denis"), 180, 48, 40),
+    "Københavnsk": DialectVoice(13.6, ("da+Alicia", "da+steph"), ("da+m6", "da+Andy"), 185, 55, 55),
+    "Vestjysk": DialectVoice(11.7, ("da+Andrea", "da+anika"), ("da+m7", "da+Gene"), 160, 45, 30),
+    "Sønderjysk": DialectVoice(4.9, ("da+f5",), ("da+m8",), 155, 42, 20),
+    "Bornholmsk": DialectVoice(4.4, ("da+steph2",), ("da+Michael",), 150, 60, 90),
+    "Fynsk": DialectVoice(4.4, ("da+belinda",), ("da+Lee",), 160, 58, 75),
+    NON_NATIVE: DialectVoice(4.0, ("nb+f2", "sv+f3"), ("nb+m3", "sv+m1"), 140, 50, 50),
+    "Sydømål": DialectVoice(0.2, ("da+aunty",), ("da+Jacky",), 145, 40, 25),
 }
 
 AGES: Final = ((18, 24), (25, 49), (50, 80))
@@ -131,18 +65,44 @@ _AGE_RATE: Final = (15, 0, -15)
 _AGE_PITCH: Final = (8, 0, -6)
 """What an age group adds to rate and pitch."""
 
+# From espeak-ng's speak_lib.h.
+_OUTPUT_SYNCHRONOUS: Final = 2
+_CHARS_UTF8: Final = 1
+_RATE, _PITCH, _RANGE = 1, 3, 4
+_CALLBACK: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
+)
+
+_SEED: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """Settings of eSpeak NG for a speaker.
+
+    Attributes:
+        name: eSpeak's voice and variant, such as ``da+f2``.
+        rate: Words per minute, from 80 to 450.
+        pitch: Base pitch, from 0 to 99; 50 is the voice's own.
+        pitch_range: Variation of the pitch, from 0 (monotone) to 99; 50 is the voice's own.
+    """
+
+    name: str
+    rate: int
+    pitch: int
+    pitch_range: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSpeaker:
-    """A speaker with CoRal's metadata, a voice and a room.
+    """A speaker with CoRal's metadata, a voice and a recording place.
 
     Attributes:
-        noise_db: Level of the room's noise below the speech, in dB.
+        noise_db: Level of the noise below the speech, in dB.
         gain_db: Level of the recording below full scale, in dB.
     """
 
     id: str
-    dialect: str
     sub_dialect: str
     age: int
     gender: str
@@ -153,7 +113,10 @@ class SyntheticSpeaker:
 
 
 def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) -> SyntheticSpeaker:
-    """Draw a speaker of a dialect; ``age_group`` is an index into `AGES`, None for any."""
+    """Draw a speaker of a dialect; ``age_group`` is an index into `AGES`, None for any.
+
+    The order of the draws fixes the bytes of the corpus.
+    """
     settings = DIALECT_VOICES[dialect]
     if age_group is None:
         age_group = random.choices(range(len(AGES)), _AGE_SHARES)[0]
@@ -164,7 +127,6 @@ def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) 
     native = dialect != NON_NATIVE
     return SyntheticSpeaker(
         id=id_,
-        dialect=dialect,
         sub_dialect=random.choice(SUB_DIALECTS[dialect if native else "Sjællandsk"]),
         age=random.randint(*AGES[age_group]),
         gender=gender,
@@ -178,3 +140,57 @@ def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) 
         noise_db=random.uniform(30, 45),
         gain_db=random.uniform(0, 12),
     )
+
+
+def find_espeak() -> Any:
+    """The module that contains eSpeak NG's library; raises `MissingExtraError` without it."""
+    try:
+        return import_module("espeakng_loader")
+    except ImportError:
+        raise MissingExtraError("synthetic speech", "synthetic") from None
+
+
+class Espeak:
+    """eSpeak NG's synthesiser through its C library; one per process, as its state is global.
+
+    Flutter and noise of a voice continue from one call to the next, so the samples of a sentence
+    depend on everything that was spoken before in the process. The same bytes need the same
+    sentences in the same order in a fresh process.
+    """
+
+    def __init__(self) -> None:
+        loader = find_espeak()
+        self._library: Any = ctypes.CDLL(loader.get_library_path())
+        data = loader.get_data_path().encode()
+        self.sample_rate = int(self._library.espeak_Initialize(_OUTPUT_SYNCHRONOUS, 0, data, 0))
+        if self.sample_rate <= 0:
+            raise SourceError(f"eSpeak NG does not start with its data in {data.decode()}")
+        # Otherwise the noise in its voices would depend on the time of day.
+        self._library.espeak_ng_SetRandSeed(ctypes.c_long(_SEED))
+        self._parts: list[NDArray[np.int16]] = []
+        # A reference must live as long as the library may call.
+        self._callback = _CALLBACK(self._receive)
+        self._library.espeak_SetSynthCallback(self._callback)
+
+    def speak(self, text: str, voice: Voice) -> NDArray[np.float32]:
+        """Return the speech as samples in [-1, 1] at `sample_rate`."""
+        if self._library.espeak_SetVoiceByName(voice.name.encode()) != 0:
+            raise SourceError(f"eSpeak NG has no voice '{voice.name}'")
+        for parameter, value in (
+            (_RATE, voice.rate),
+            (_PITCH, voice.pitch),
+            (_RANGE, voice.pitch_range),
+        ):
+            self._library.espeak_SetParameter(parameter, value, 0)
+        encoded = text.encode()
+        self._parts.clear()
+        self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _CHARS_UTF8, None, None)
+        self._library.espeak_Synchronize()
+        samples = np.concatenate([np.empty(0, np.int16), *self._parts])
+        scaled: NDArray[np.float32] = samples / np.float32(32768)
+        return scaled
+
+    def _receive(self, samples: Any, count: int, _events: int | None) -> int:
+        if count > 0:
+            self._parts.append(np.ctypeslib.as_array(samples, (count,)).copy())
+        return 0

@@ -13,30 +13,22 @@ from hypothesis import strategies as st
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.plan import find_duplicates, plan_conversion
 from danish_asr.sources import open_source
-from danish_asr.sources.base import SourceFile, Utterance
+from danish_asr.sources.base import Source, SourceFile, Utterance
 from tests.builders import build_source
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A source of which only the listing is asked."""
+@dataclass(frozen=True, kw_only=True)
+class Listed(Source):
+    """A source of which only the files and ids are read."""
 
-    files: tuple[SourceFile, ...]
-    all_ids: dict[str, list[str]]
     name: str = "listed"
-    notes: tuple[str, ...] = ()
+    all_ids: dict[str, list[str]]
 
     def ids(self, file: SourceFile) -> pa.Array:
         return pa.array(self.all_ids[file.name], pa.string())
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
         raise NotImplementedError
-
-    def path(self, _file: SourceFile) -> Path | None:
-        return None
-
-    def audio_files(self, _file: SourceFile, _start: int, _stop: int) -> Iterator[Path]:
-        yield from ()
 
 
 @st.composite
@@ -46,7 +38,7 @@ def sources(draw: st.DrawFn) -> Listed:
             name=f"{number}.parquet",
             corpus=draw(st.sampled_from(["a", "b"])),
             split=draw(st.sampled_from(["train", "dev", "test"])),
-            chunks=tuple(draw(st.lists(st.integers(0, 12), max_size=4))),
+            row_groups=tuple(draw(st.lists(st.integers(0, 12), max_size=4))),
             fingerprint=str(number),
         )
         for number in range(draw(st.integers(1, 5)))
@@ -57,7 +49,7 @@ def sources(draw: st.DrawFn) -> Listed:
         )
         for file in files
     }
-    return Listed(files, ids)
+    return Listed(files=files, all_ids=ids)
 
 
 @given(sources(), st.integers(1, 20))

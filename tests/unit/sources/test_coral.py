@@ -1,4 +1,4 @@
-"""CoRal's files as the `datasets` library writes them, both subsets, in the versions' variants."""
+"""CoRal's files as the `datasets` library writes them: both subsets, all versions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from danish_asr.sources import open_source
 from danish_asr.sources.base import Source, Utterance
 from danish_asr.sources.coral import COLUMNS
 from danish_asr.sources.location import Location
-from danish_asr.sources.parquet import open_parquet_files
-from danish_asr.sources.parquet_file import find_parquet
+from danish_asr.sources.parquet import find_parquet, open_parquet_files
 from tests.builders import build_source, conversation_row, coral_row, write_parquet
 from tests.datasets_files import FLOAT, write_with_datasets
 
@@ -50,7 +49,7 @@ def test_read_aloud_of_every_version_is_read(tmp_path: Path, version: str) -> No
 
 
 @pytest.mark.parametrize(("folder", "name"), [("conversation", "val"), ("conversational", "test")])
-def test_a_conversation_row_is_called_after_conversation_and_segment(
+def test_the_id_of_a_conversation_row_is_its_conversation_and_segment(
     tmp_path: Path, folder: str, name: str
 ) -> None:
     rows = [conversation_row(number) for number in range(12)]
@@ -71,13 +70,13 @@ def test_a_conversation_row_is_called_after_conversation_and_segment(
         ("train/0000.parquet", "train"),
     ],
 )
-def test_every_name_of_a_split_is_known(tmp_path: Path, name: str, split: str) -> None:
+def test_the_split_is_inferred_from_the_file_name(tmp_path: Path, name: str, split: str) -> None:
     write_parquet(tmp_path / name, [coral_row(0)])
     assert open_source(str(tmp_path)).files[0].split == split
 
 
 @pytest.mark.parametrize("validated", ["rejected", "maybe", "validated", None])
-def test_only_a_rejected_row_is_refused(tmp_path: Path, validated: str | None) -> None:
+def test_only_a_rejected_row_is_dropped(tmp_path: Path, validated: str | None) -> None:
     write_parquet(tmp_path / "train.parquet", [coral_row(0, validated=validated)])
     (row,) = read_all(open_source(str(tmp_path)))
     assert row.refused == ("rejected" if validated == "rejected" else None)
@@ -91,7 +90,7 @@ def test_null_values_stay_null(tmp_path: Path) -> None:
     assert row.id == "train.parquet:0"
 
 
-def test_audio_beside_the_file_is_found_by_its_path(tmp_path: Path) -> None:
+def test_external_audio_is_found_by_its_path(tmp_path: Path) -> None:
     write_parquet(
         tmp_path / "train.parquet",
         [coral_row(0, audio_struct={"bytes": None, "path": "a.wav"})],
@@ -109,7 +108,7 @@ def test_a_range_of_rows_is_read_wherever_row_groups_end(
     build_source(tmp_path, train=30, dev=0, test=0, conversation=False, row_group_size=10)
     source = open_source(str(tmp_path))
     file = next(file for file in source.files if file.split == "train")
-    assert file.chunks == (10, 10, 10)
+    assert file.row_groups == (10, 10, 10)
     assert [row.row for row in source.read(file, start, stop)] == list(range(start, stop))
     assert [row.id for row in source.read(file, start, stop)] == [
         f"rec_train_{number}" for number in range(start, stop)
@@ -128,59 +127,52 @@ def test_another_file_system_gives_the_same_rows(tmp_path: Path) -> None:
     assert read_all(remote) == read_all(local)
 
 
-def write_nothing(folder: Path) -> None:
-    folder.mkdir()
-
-
-def write_no_rows(folder: Path) -> None:
-    write_parquet(folder / "train.parquet", [])
-
-
-def write_no_text(folder: Path) -> None:
-    write_parquet(folder / "train.parquet", [coral_row(0)])
-    table = pq.read_table(folder / "train.parquet").drop_columns(["text"])
-    pq.write_table(table, folder / "train.parquet")
-
-
-def write_other_columns(folder: Path) -> None:
-    write_parquet(folder / "train.parquet", [coral_row(0)])
-    table = pq.read_table(folder / "train.parquet").drop_columns(["id_recording"])
-    pq.write_table(table, folder / "train.parquet")
+def write_row(folder: Path, name: str = "train.parquet", *, drop: tuple[str, ...] = ()) -> Path:
+    write_parquet(folder / name, [coral_row(0)])
+    pq.write_table(pq.read_table(folder / name).drop_columns(list(drop)), folder / name)
+    return folder / name
 
 
 def write_half_a_file(folder: Path) -> None:
-    write_parquet(folder / "train.parquet", [coral_row(0)])
-    content = (folder / "train.parquet").read_bytes()
-    (folder / "train.parquet").write_bytes(content[: len(content) // 2])
-
-
-def write_unknown_split(folder: Path) -> None:
-    write_parquet(folder / "everything.parquet", [coral_row(0)])
+    path = write_row(folder)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 @pytest.mark.parametrize(
     ("write", "message"),
     [
         (lambda _: None, "no such folder"),
-        (write_nothing, "is empty, it has no Parquet files"),
-        (write_no_rows, "is empty, it has no rows"),
-        (write_no_text, "no column text; the columns are id_recording, validated, id_speaker, age"),
-        (write_other_columns, "not a file of CoRal: expected a column id_recording"),
-        (write_half_a_file, "no whole Parquet file .*; fetch it again"),
-        (write_unknown_split, "everything.parquet: the name tells no split"),
+        (lambda folder: folder.mkdir(), "it has no Parquet files"),
+        (lambda folder: write_parquet(folder / "train.parquet", []), "it has no rows"),
+        (lambda folder: write_row(folder, drop=("text",)), "no column text; .* id_recording, "),
+        (lambda folder: write_row(folder, drop=("id_recording",)), "not a file of CoRal.* text"),
+        (lambda folder: write_row(folder, "all.parquet"), r"all\.parquet: cannot infer the split"),
+        (write_half_a_file, "not a complete Parquet file .*; download it again"),
     ],
 )
-def test_a_source_that_cannot_be_read_is_told(tmp_path: Path, write: Any, message: str) -> None:
+def test_an_unusable_source_is_refused(tmp_path: Path, write: Any, message: str) -> None:
     write(tmp_path / "source")
     with pytest.raises(SourceError, match=message):
         open_source(str(tmp_path / "source"))
 
 
-def test_a_damaged_page_is_told_with_the_file(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported_with_the_file(tmp_path: Path) -> None:
     build_source(tmp_path, dev=0, test=0, conversation=False)
     path = tmp_path / "read_aloud" / "train-00000-of-00001.parquet"
     content = bytearray(path.read_bytes())
     content[200:400] = b"\xff" * 200
     path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"no whole Parquet file .*; fetch it again"):
+    with pytest.raises(SourceError, match=r"train-00000.*: not a complete Parquet file"):
         read_all(open_source(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("radio:/data", "unknown kind of source 'radio'; expected one of coral, hf-parquet, "),
+        ("no_such_module.open:/data", r"no_such_module\.open: cannot be imported"),
+    ],
+)
+def test_an_unknown_kind_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        open_source(spec)

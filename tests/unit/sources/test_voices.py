@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.espeak import Espeak, Voice, find_espeak
 from danish_asr.sources.metadata import DIALECTS, NON_NATIVE, age_group, map_dialect
-from danish_asr.sources.voices import DIALECT_VOICES, draw_speaker
+from danish_asr.sources.voices import DIALECT_VOICES, Espeak, Voice, draw_speaker, find_espeak
 
 
 def test_every_dialect_has_voices_and_together_they_are_the_corpus() -> None:
@@ -20,7 +19,7 @@ def test_every_dialect_has_voices_and_together_they_are_the_corpus() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_variant_exists(dialect: str) -> None:
-    """eSpeak takes an unknown variant for none, without a word."""
+    """eSpeak NG ignores an unknown variant without an error."""
     variants = Path(find_espeak().get_data_path()) / "voices" / "!v"
     for name in (*DIALECT_VOICES[dialect].women, *DIALECT_VOICES[dialect].men):
         assert (variants / name.split("+")[1]).is_file()
@@ -32,7 +31,9 @@ def test_no_two_dialects_share_a_voice() -> None:
 
 
 @given(st.integers(), st.sampled_from(DIALECTS), st.sampled_from([None, 0, 1, 2]))
-def test_a_speaker_is_what_the_metadata_say(seed: int, dialect: str, group: int | None) -> None:
+def test_a_speaker_has_the_metadata_of_the_dialect(
+    seed: int, dialect: str, group: int | None
+) -> None:
     speaker = draw_speaker(Random(seed), "s", dialect, group)
     assert map_dialect(speaker.sub_dialect, speaker.country_birth) == dialect
     assert (speaker.country_birth == "DK") == (dialect != NON_NATIVE)
@@ -43,7 +44,7 @@ def test_a_speaker_is_what_the_metadata_say(seed: int, dialect: str, group: int 
     assert 0 <= speaker.voice.pitch_range <= 99
 
 
-def test_an_unknown_voice_is_told() -> None:
+def test_an_unknown_voice_is_an_error() -> None:
     voice = Voice(name="xx-none", rate=160, pitch=50, pitch_range=50)
     with pytest.raises(SourceError, match="eSpeak NG has no voice 'xx-none'"):
-        Espeak().say("hej", voice)
+        Espeak().speak("hej", voice)
