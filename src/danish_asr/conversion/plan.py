@@ -120,7 +120,7 @@ def conversion_key(source: Source, options: ConvertOptions) -> str:
 
 
 def _local_state(source: Source, file: SourceFile) -> str:
-    return _digest([_size_and_time(path) for path in dict.fromkeys(source.external_audio(file))])
+    return _digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
 
 
 def _size_and_time(path: Path) -> tuple[int, int] | None:

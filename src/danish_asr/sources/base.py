@@ -91,8 +91,8 @@ class Source(ABC):
         """The id of every row of a file, as strings, in order."""
         return pa.array((row.id for row in self.read(file, 0, file.rows)), pa.string())
 
-    def external_audio(self, file: SourceFile) -> Iterator[Path]:  # noqa: ARG002
-        """Local audio files that rows of a file may refer to; conversion detects their changes."""
+    def local_files(self, file: SourceFile) -> Iterator[Path]:  # noqa: ARG002
+        """The local files that a file's rows are read from; conversion detects their changes."""
         yield from ()
 
 

@@ -52,8 +52,9 @@ class ManifestSource(Source):
             found = values and {**values, self.columns.audio: self._audio(values)}
             yield utterance(found, self.columns, row=row, position=f"{file.name}:{row}")
 
-    def external_audio(self, file: SourceFile) -> Iterator[Path]:
-        """See `Source.external_audio`."""
+    def local_files(self, file: SourceFile) -> Iterator[Path]:
+        """See `Source.local_files`."""
+        yield self.root / file.name
         for _, values in _read_rows(self.root / file.name):
             if (audio := self._audio(values or {})) is not None:
                 yield audio

@@ -59,10 +59,11 @@ class ParquetSource(Source):
                 values[columns.audio] = self._audio(file, values.get(columns.audio))
                 yield utterance(values, columns, row=row, position=f"{file.name}:{row}")
 
-    def external_audio(self, file: SourceFile) -> Iterator[Path]:
-        """See `Source.external_audio`. Cheap where the statistics show that all is embedded."""
+    def local_files(self, file: SourceFile) -> Iterator[Path]:
+        """See `Source.local_files`. Reads rows only if some audio is not embedded."""
         if not self.location.local:
             return
+        yield Path(self._path(file))
         audio = self.columns[file.corpus].audio
         with self._open(file) as parquet:
             kind = parquet.schema_arrow.field(audio).type

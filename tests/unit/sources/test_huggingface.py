@@ -103,7 +103,7 @@ def test_audio_may_be_in_files_of_its_own(
     rows = source.read(file, 0, file.rows)
     used = [row.audio for row in rows if isinstance(row.audio, Path)]
     assert used == [tmp_path / name for name in external]
-    assert set(used) <= set(source.external_audio(file))
+    assert set(used) <= set(source.local_files(file))
 
 
 @pytest.mark.parametrize(

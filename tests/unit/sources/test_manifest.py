@@ -37,7 +37,7 @@ def test_nemos_keys_are_read(tmp_path: Path) -> None:
     assert (found.text, found.start, found.seconds) == ("på Ærø", 3.0, 1.5)
     assert found.id == "train_manifest.json:0"
     assert (source.files[0].corpus, source.files[0].split) == ("radio", "train")
-    assert list(source.external_audio(source.files[0])) == [found.audio, absolute.audio]
+    assert list(source.local_files(source.files[0])) == [path, found.audio, absolute.audio]
 
 
 def test_a_csv_file_is_read_with_quotes_and_line_ends_in_texts(tmp_path: Path) -> None:
