@@ -1,32 +1,38 @@
 #!/bin/bash
-# Submit conversion, training and evaluation, each behind the one before; a report is the end:
+# Submit conversion, training and evaluation with report. Each waits until the one before is done:
 #
-#   lsf/pipeline.sh [ARGUMENTS]         ARGUMENTS go to both recipes
-#   lsf/pipeline.sh --dry-run           print what would be submitted
+#   lsf/pipeline.sh
+#   ASR_TRAIN_BSUB='-n 8 -gpu num=2:mode=exclusive_process' lsf/pipeline.sh      train on two GPUs
 #
 # Settings: lsf/site.env. Conversion is left out if the dataset is complete.
-for ASR_HOME in "${ASR_HOME:-}" "$(dirname "$0")/.." "${LS_SUBCWD:-$PWD}" "${LS_SUBCWD:-$PWD}/.."; do
-  if [ -f "$ASR_HOME/lsf/job.sh" ]; then break; fi
-done
-if [ ! -f "$ASR_HOME/lsf/job.sh" ]; then echo "submit this from the checkout, or set ASR_HOME to it" >&2; exit 2; fi
-# shellcheck source=lsf/job.sh
-. "$ASR_HOME/lsf/job.sh"
 
-in_job && die "lsf/pipeline.sh submits jobs and is none; run it where you log in"
+# shellcheck source=lsf/site.env
+cd "$(dirname "$0")/.." && . lsf/site.env || exit 2
 
-waits=()
-if [ -f "$ASR_DATA/manifest.json" ]; then
-  say "$ASR_DATA is complete; nothing to convert"
-else
-  # shellcheck disable=SC2119 # the arguments are the recipes', not the conversion's
-  submit_conversion
-  waits=("$submitted")
+# submit OPTION...: submit the script on standard input; `job` is its number.
+submit() {
+  job=$(env -u BSUB_QUIET bsub "$@" | sed -n 's/.*Job <\([0-9][0-9]*\)>.*/\1/p')
+  if [ -z "$job" ]; then
+    echo "bsub refused a job; see above. Jobs that it took stay in the queue: bjobs, bkill" >&2
+    exit 2
+  fi
+  echo "job $job submitted: bsub $*"
+}
+
+after=()
+if [ ! -f "$ASR_DATA/manifest.json" ]; then
+  finish=()
+  # shellcheck disable=SC2086 # options are words, here and below
+  if [ "$ASR_SHARDS" -gt 1 ]; then
+    submit -J "convert[1-$ASR_SHARDS]" $ASR_CONVERT_BSUB <lsf/convert.sh
+    finish=(-J convert-finish -w "done($job)")
+  fi
+  # shellcheck disable=SC2086
+  submit "${finish[@]}" $ASR_CONVERT_BSUB <lsf/convert.sh
+  after=(-w "done($job)")
 fi
-
-gpu_options "$ASR_WALL"
-after "${waits[@]}"
-submit train train.sh "$@"
-
-gpu_options "$ASR_EVAL_WALL"
-after "$submitted"
-submit eval eval.sh "$@"
+# shellcheck disable=SC2086
+submit "${after[@]}" $ASR_TRAIN_BSUB <lsf/train.sh
+# shellcheck disable=SC2086
+submit -w "done($job)" $ASR_EVAL_BSUB <lsf/eval.sh
+echo "logs: $ASR_LOGS; the report will be $ASR_RUN/eval/best/test/report.html"

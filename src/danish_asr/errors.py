@@ -8,7 +8,6 @@
     ├── ConfigError        a configuration has faults; all of them are in ``faults``
     ├── RunError           an output directory or a checkpoint does not fit what is asked of it
     ├── RunFailedError     a run that had begun cannot go on
-    ├── ClusterError       a job's variables do not say which process this is (``launch.hosts``)
     ├── PredictionsError   a predictions file breaks its contract
     └── MissingExtraError  an optional dependency is needed and not installed
 
@@ -30,6 +29,10 @@ EXIT_REFUSED: Final = 2
 EXIT_STOPPED: Final = 75
 """The run saved its state before it was complete (EX_TEMPFAIL of sysexits.h); the same command
 continues it."""
+
+EXIT_TOO_MANY_TRIES: Final = 76
+"""A batch job has stopped (75) as often as ``ASR_TRIES`` allows. The scripts in ``lsf/`` end with
+it, because LSF starts a job that ends with 75 again."""
 
 
 class DanishAsrError(Exception):

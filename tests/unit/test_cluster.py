@@ -1,185 +1,139 @@
-"""Where a process of an LSF job stands, and what it takes to say so."""
+"""Rank, CPUs, launcher and trace of the processes of a job."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from fairseq2.cluster import ClusterResolver
 
-from danish_asr.cluster.hosts import (
-    LOCAL_PORTS,
-    ClusterError,
-    hosts,
-    master_port,
-    node_of,
-    slots,
-)
-from danish_asr.cluster.lsf import READ, LsfHandler, Place, place, standing
-from tests.fairseq2_context import fairseq2_context
+from danish_asr.cluster import rank_info
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.cluster.trace import append, gpus, moment
 
-JOB = {"LSB_JOBID": "4711"}
-TWO_HOSTS = {**JOB, "LSB_MCPU_HOSTS": "n-1 4 n-2 4"}
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "LOCAL_WORLD_SIZE")
 
 
-class Ranks(NamedTuple):
-    """The first fields of a `Place`."""
-
-    rank: int
-    world_size: int
-    local_rank: int
-    local_world_size: int
-
-
-def test_slots_come_from_any_of_lsfs_lists(tmp_path: Path) -> None:
-    file, empty = tmp_path / "hosts", tmp_path / "empty"
-    file.write_text("n-1\nn-1\nn-2\n")
-    empty.touch()
-    expected = ["n-1", "n-1", "n-2"]
-    assert slots({"LSB_DJOB_HOSTFILE": str(file), "LSB_HOSTS": "other"}) == expected
-    assert slots({"LSB_DJOB_HOSTFILE": str(empty), "LSB_MCPU_HOSTS": "n-1 2 n-2 1"}) == expected
-    assert slots({"LSB_MCPU_HOSTS": "n-1 2 n-2 1"}) == expected
-    assert slots({"LSB_HOSTS": "n-1 n-1 n-2"}) == expected
-    assert slots({}) == []
-
-
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        ("n-1 n-1 n-2", ["n-1", "n-2"]),
-        ("n-2 n-1 n-2 n-1", ["n-2", "n-1"]),
-        ("n-1.site.dk n-1 n-2", ["n-1.site.dk", "n-2"]),
-        ("10.0.0.1 10.0.0.2 10.0.0.1", ["10.0.0.1", "10.0.0.2"]),
-    ],
-)
-def test_a_host_that_is_listed_twice_is_one_host(listed: str, expected: list[str]) -> None:
-    assert hosts({"LSB_HOSTS": listed}) == expected
-
-
-@pytest.mark.parametrize(
-    ("this_host", "task", "node"),
-    [("n-2.site.dk", None, 1), ("n-3", "1", 2), ("elsewhere", "1", 1), ("elsewhere", "2", 2)],
-)
-def test_a_host_knows_which_one_it_is_by_its_name_or_by_its_task(
-    this_host: str, task: str | None, node: int
-) -> None:
-    assert node_of(["n-1", "n-2", "n-3"], this_host, task) == node
-
-
-@pytest.mark.parametrize("task", [None, "0", "3", "one"])
-def test_a_host_that_cannot_know_which_one_it_is_says_so(task: str | None) -> None:
-    with pytest.raises(ClusterError, match=r"this is elsewhere, .* from 1 to 2, is"):
-        node_of(["n-1", "n-2", "n-3"], "elsewhere", task)
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*VARIABLES, "LSB_MCPU_HOSTS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(
     ("variables", "cluster", "expected"),
     [
         ({}, "auto", (0, 1)),
-        ({**TWO_HOSTS, "RANK": "3", "WORLD_SIZE": "4"}, "auto", (3, 4)),
-        ({**TWO_HOSTS, "CUDA_VISIBLE_DEVICES": "0", "LSF_PM_TASKID": "2"}, "auto", (1, 2)),
-        ({**TWO_HOSTS, "CUDA_VISIBLE_DEVICES": "0", "LSF_PM_TASKID": "2"}, "lsf", (1, 2)),
-        ({**TWO_HOSTS, "LSF_PM_TASKID": "2"}, "none", (0, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, "auto", (3, 4)),
+        ({"RANK": "3", "WORLD_SIZE": "4", "SLURM_PROCID": "0"}, "auto", (3, 4)),
         ({"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}, "auto", (5, 8)),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}, "none", (0, 1)),
     ],
 )
-def test_a_process_knows_its_rank_before_fairseq2_does(
-    variables: dict[str, str], cluster: str, expected: tuple[int, int]
+def test_the_rank_is_that_of_torchrun_or_slurm(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    cluster: str,
+    expected: tuple[int, int],
 ) -> None:
-    assert standing(cluster, variables) == expected
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert rank_info(cluster) == expected
+
+
+@pytest.mark.parametrize(("processes", "share"), [("1", 1), ("2", 2), ("1000", None)])
+def test_the_granted_cpus_are_shared_between_the_processes_of_a_node(
+    monkeypatch: pytest.MonkeyPatch, processes: str, share: int | None
+) -> None:
+    """TRAPS, data reading: upstream starts 20 + 30 + 10 threads whatever the job was granted."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+    granted = len(os.sched_getaffinity(0))
+    assert usable_cpus() == (max(1, granted // share) if share else 1)
 
 
 @pytest.mark.parametrize(
-    ("task", "gpus", "this_host", "ranks"),
-    [
-        ("1", "0,1", "n-1", Ranks(0, 4, 0, 2)),
-        ("2", "0,1", "n-1.cluster.dk", Ranks(1, 4, 1, 2)),
-        ("3", "0,1", "n-2", Ranks(2, 4, 0, 2)),
-        ("4", "0,1", "elsewhere", Ranks(3, 4, 1, 2)),
-        ("2", "0", "n-2", Ranks(1, 2, 0, 1)),
-        ("5", "", "n-2", Ranks(4, 8, 0, 4)),
-    ],
+    ("hosts", "slots"),
+    [("{here} 1", 1), ("elsewhere 900 {here}.site.dk 1", 1), ("alias 1", 1), ("{here} 900", 900)],
 )
-def test_a_process_that_blaunch_started_has_a_place(
-    task: str, gpus: str, this_host: str, ranks: Ranks
+def test_slots_of_lsf_count_without_affinity(
+    monkeypatch: pytest.MonkeyPatch, hosts: str, slots: int
 ) -> None:
-    variables = {**TWO_HOSTS, "LSF_PM_TASKID": task, "CUDA_VISIBLE_DEVICES": gpus}
-    assert place(variables, this_host) == Place(*ranks, "n-1", master_port(JOB))
+    here = socket.gethostname().partition(".")[0]
+    monkeypatch.setenv("LSB_MCPU_HOSTS", hosts.format(here=here))
+    assert usable_cpus() == min(slots, len(os.sched_getaffinity(0)))
 
 
-def test_a_lone_process_is_a_world_of_its_own() -> None:
-    variables = {**JOB, "LSB_HOSTS": "n-1 n-1 n-1 n-1", "CUDA_VISIBLE_DEVICES": "3"}
-    assert place(variables, "n-1") == Place(0, 1, 0, 1, "localhost", master_port(JOB))
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        (JOB, "none of LSB_DJOB_HOSTFILE, LSB_MCPU_HOSTS, LSB_HOSTS names a host"),
-        ({**JOB, "LSB_DJOB_HOSTFILE": "/no/file"}, "LSB_DJOB_HOSTFILE is /no/file, which cannot"),
-        ({**JOB, "LSB_MCPU_HOSTS": "n-1 4 n-2"}, "LSB_MCPU_HOSTS must hold hosts and numbers"),
-        (TWO_HOSTS, "LSF_PM_TASKID is missing, .* on 2 hosts"),
-        (
-            {**JOB, "LSB_HOSTS": "n-1 n-1", "CUDA_VISIBLE_DEVICES": "0,1"},
-            "CUDA_VISIBLE_DEVICES lists 2 GPUs, but LSF_PM_TASKID is missing",
-        ),
-        ({**TWO_HOSTS, "LSF_PM_TASKID": "9"}, "LSF_PM_TASKID must be from 1 to 8.*but is '9'"),
-        ({**TWO_HOSTS, "LSF_PM_TASKID": "one"}, "LSF_PM_TASKID must be .*but is 'one'"),
-        (
-            {**TWO_HOSTS, "LSF_PM_TASKID": "2", "CUDA_VISIBLE_DEVICES": "0,1"},
-            "LSF_PM_TASKID=2 belongs on n-1 when each host runs 2 processes, but this is n-2",
-        ),
-        ({"LSB_JOBID": "many", "LSB_HOSTS": "n-1"}, "LSB_JOBID, and .*must be numbers"),
-        ({**JOB, "LSB_HOSTS": "n-1", "MASTER_PORT": "a"}, "MASTER_PORT must be a number"),
-    ],
+    ("end", "status"), [("sys.exit(0)", 0), ("sys.exit(75)", 75), ("os.kill(os.getpid(), 9)", 1)]
 )
-def test_what_does_not_decide_a_place_is_named(variables: dict[str, str], message: str) -> None:
-    with pytest.raises(ClusterError, match=message):
-        place(variables, "n-2")
+def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status: int) -> None:
+    (tmp_path / "job.py").write_text(f"import os, sys\n{end}\n")
+    command = ["danish_asr.cluster", "--standalone", "--nproc-per-node", "2", "-m", "job"]
+    ended = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=False)
+    assert ended.returncode == status
 
 
-def test_the_port_is_the_jobs_and_may_be_given() -> None:
-    ports = [master_port({"LSB_JOBID": "7", "LSB_JOBINDEX": str(i)}) for i in range(100)]
-    assert len(set(ports)) == 100
-    assert set(ports) <= set(LOCAL_PORTS)
-    assert master_port({"LSB_JOBID": "7", "MASTER_PORT": "29500"}) == 29500
+HANDLES_LATE = """
+import signal, time
+time.sleep(1)
+signal.signal(signal.SIGUSR2, lambda *_: exit(75))
+time.sleep(60)
+"""
 
 
-@pytest.fixture
-def clusters(monkeypatch: pytest.MonkeyPatch) -> ClusterResolver:
-    """fairseq2's clusters, in an environment that belongs to none."""
-    for name in (*VARIABLES, *READ, "SLURM_PROCID"):
-        # Set first, so that what the handler sets is taken back when the test ends.
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    return fairseq2_context().resolve(ClusterResolver)
+def test_the_trace_passes_a_warning_on_when_it_can_be_handled(tmp_path: Path) -> None:
+    script = f"""
+        trap '' USR2
+        {sys.executable} -m danish_asr.cluster.trace "$1/trace.jsonl" &
+        setsid {sys.executable} -c "$2"
+    """
+    command = ["bash", "-c", script, "bash", str(tmp_path), HANDLES_LATE]
+    job = subprocess.Popen(command, start_new_session=True)
+    while not (tmp_path / "trace.jsonl").is_file():
+        time.sleep(0.02)
+    os.killpg(job.pid, signal.SIGUSR2)
+    assert job.wait(timeout=30) == 75
 
 
-def test_fairseq2_finds_lsf_by_itself_in_a_job(
-    clusters: ClusterResolver, monkeypatch: pytest.MonkeyPatch
+def test_a_line_of_the_trace_has_the_memory_of_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LSB_JOBID", "4711")
-    monkeypatch.setenv("LSB_HOSTS", "n-1 n-1")
-    monkeypatch.setenv("LSF_PM_TASKID", "2")
-    handler = clusters.resolve("auto")
-    assert isinstance(handler, LsfHandler)
-    handler.set_torch_distributed_env_variables()
-    assert [os.environ[name] for name in VARIABLES[:5]] == ["1", "2", "1", "2", "localhost"]
+    monkeypatch.setenv("LSB_JOBID", "7")
+    file = tmp_path / "trace.jsonl"
+    file.write_text('{"time": 1}\n{"half')
+    child = subprocess.Popen(["sleep", "60"])
+    append(file, moment(os.getpid()))
+    child.kill()
+    child.wait()
+    _, line = [json.loads(line) for line in file.read_text().splitlines()]
+    assert line.keys() == {"job", "host", "time", "memory_mib", "gpus"}
+    assert (line["job"], line["host"]) == ("7", socket.gethostname())
+    assert line["memory_mib"] > 10
 
 
-def test_outside_a_job_there_is_no_lsf(clusters: ClusterResolver) -> None:
-    assert clusters.resolve("auto").cluster == "none"
-    with pytest.raises(ClusterError, match=r"common\.cluster is lsf, but LSB_JOBID is not set"):
-        clusters.resolve("lsf").set_torch_distributed_env_variables()
-
-
-def test_what_torchrun_says_goes_before_lsf(
-    clusters: ClusterResolver, monkeypatch: pytest.MonkeyPatch
+def test_gpus_are_those_of_the_job_and_a_lost_one_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LSB_JOBID", "4711")
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert clusters.resolve("auto").cluster == "none"
+    answer = '#!/bin/sh\necho "$@" >asked\necho "1, 90, 1000, 40000, [N/A]"\necho "GPU is lost"\n'
+    (tmp_path / "nvidia-smi").write_text(answer)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
+    assert gpus() == [
+        {
+            "index": 1,
+            "utilisation_percent": 90,
+            "memory_mib": 1000,
+            "memory_total_mib": 40000,
+            "power_w": None,
+        }
+    ]
+    assert "--id=1,3" in (tmp_path / "asked").read_text()

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.cluster.hosts import ClusterError
-from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError
+from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError, SourceError
 
 MADE_WITH: dict[type[DanishAsrError], tuple[Any, ...]] = {
     ConfigError: (["a.b: above 0; found -1", "c: unknown"],),
@@ -22,7 +21,7 @@ def tree(kind: type[DanishAsrError] = DanishAsrError) -> Iterator[type[DanishAsr
 
 
 def test_the_tree_has_all_its_branches() -> None:
-    assert {ConfigError, MissingExtraError, ClusterError} <= set(tree())
+    assert {ConfigError, MissingExtraError, SourceError} <= set(tree())
 
 
 @pytest.mark.parametrize("kind", list(tree()))

@@ -1,21 +1,31 @@
-"""How many processors this process may use."""
+"""The number of CPUs that this process may use."""
 
 from __future__ import annotations
 
 import os
 import socket
 
-from danish_asr.cluster.hosts import slots_here
-
 
 def usable_cpus() -> int:
-    """Processors that the job was given, shared fairly between the processes of this node.
+    """Return the CPUs granted to the job on this host, shared between its processes on the host.
 
-    A cluster's scheduler states its grant as the CPU affinity, not as the number of cores that the
-    machine has. LSF does so only where it is set up to; its slots count as well.
-    ``LOCAL_WORLD_SIZE`` is what ``torchrun`` tells about its processes on the node.
+    A batch system grants CPUs through the affinity or, for LSF without affinity, as job slots.
+    ``torchrun`` sets ``LOCAL_WORLD_SIZE``, the number of processes on this host.
     """
     granted = len(os.sched_getaffinity(0))
-    granted = min(granted, slots_here(os.environ, socket.gethostname()) or granted)
-    processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, granted // (int(processes) if processes.isdecimal() and int(processes) else 1))
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    return max(1, min(granted, lsf_slots() or granted) // processes)
+
+
+def lsf_slots() -> int | None:
+    """Return the slots of an LSF job on this host; None outside a job.
+
+    ``LSB_MCPU_HOSTS`` lists hosts and their slots: ``n-62-11-13 8 n-62-11-14 8``. If this host has
+    another name there, its share is the smallest one.
+    """
+    words = os.environ.get("LSB_MCPU_HOSTS", "").split()
+    slots = {
+        host.partition(".")[0]: int(n) for host, n in zip(words[::2], words[1::2], strict=True)
+    }
+    here = socket.gethostname().partition(".")[0]
+    return slots.get(here, min(slots.values(), default=None))

@@ -1,4 +1,4 @@
-"""Find what would break a run before the job waits in the queue.
+"""Find what would break a run before its job waits in the queue.
 
 ::
 
@@ -9,80 +9,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
-from danish_asr.doctor import disk, gpu, machine, scripts, stack
+from danish_asr.doctor import machine
 from danish_asr.doctor.finding import Finding, Level, error, ok, warning
 from danish_asr.errors import ConfigError
 
-COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+COLOURS: Final = {
+    Level.OK: "green",
+    Level.UNKNOWN: "blue",
+    Level.WARNING: "yellow",
+    Level.ERROR: "red",
+}
 
-UNKNOWN_SIZE: Final = 15 * disk.GIB
-"""Room asked for when no configuration says how large the model is: four checkpoints of 300M."""
-
-
-def examine(config: Sequence[Path], run: Path, scripts_dir: Path) -> Iterator[Finding]:
-    """Look at everything; yields what is found as it is found.
-
-    Args:
-        config: The files of the training configuration, each over the ones before; none to look at
-            the machine only.
-        run: Where the run will go.
-        scripts_dir: The scripts that go to LSF.
-    """
-    yield from _told("python", stack.check_python)
-    packages = stack.installed()
-    yield from _told("packages", lambda: stack.check_versions(packages))
-    yield from _told("pairs of packages", lambda: stack.check_pairs(packages))
-    loads = list(_told("libraries", stack.check_import))
-    yield from loads
-    yield from _told("cpus", machine.check_cpus)
-    yield from _told("memory", machine.check_memory)
-    yield from _told("job", machine.check_request)
-    yield from _told("caches", disk.check_caches)
-    yield from _told("line ends", lambda: scripts.check_line_ends(scripts_dir))
-    yield from _told("wall time", lambda: scripts.check_wall_time(scripts_dir))
-    yield from _told("settings", lambda: scripts.check_settings(scripts_dir))
-    if any(finding.level is Level.ERROR for finding in loads):
-        return  # nothing below can be imported
-    yield from _told("gpu", gpu.check_gpu)
-    if not config:
-        yield from _told("bf16", lambda: gpu.check_bf16(wanted=True))
-        yield from _told("room", lambda: disk.check_room(run, UNKNOWN_SIZE))
-    else:
-        yield from _told("configuration", lambda: _examine_config(config, run))
-
-
-def _told(check: str, examination: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What a check finds; a check that fails itself is a finding, and the others go on."""
-    try:
-        yield from examination()
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is told
-        found = f"could not be examined: {type(problem).__name__}: {problem}"
-        yield warning(check, found, "see whether the message says what to do, or report it")
-
-
-def _examine_config(files: Sequence[Path], run: Path) -> Iterator[Finding]:
-    from danish_asr.doctor import run as of_run  # noqa: PLC0415 - needs the stack to load
-
-    try:
-        config, faults, where = of_run.read_config(files)
-    except ConfigError as unreadable:
-        yield error("configuration", str(unreadable), "correct it there")
-        return
-    for fault in faults:
-        yield error("configuration", f"{where}: {fault}", "correct it there")
-    if not faults:
-        yield ok("configuration", where)
-    yield from gpu.check_bf16(wanted=of_run.wants_bf16(config))
-    yield from of_run.check_names(config, where=where)
-    yield from of_run.check_dataset(config)
-    needed = of_run.bytes_of_checkpoints(config, run)
-    yield from disk.check_room(run, UNKNOWN_SIZE if needed is None else needed)
+USUAL_BYTES: Final = 15 * machine.GIB
+"""Disk space of a run whose model is not known: four checkpoints of 300M parameters."""
 
 
 def doctor(
@@ -93,41 +39,81 @@ def doctor(
     as_json: bool = False,
     console: Console | None = None,
 ) -> bool:
-    """Examine and print; returns whether nothing would break the run.
+    """Check, print the findings, and return whether the run would work.
 
     Args:
-        config: See `examine`.
-        run: Where the run will go; None: ``$ASR_RUN``, or the working directory.
-        scripts_dir: See `examine`.
-        as_json: Print a JSON list of findings in place of lines.
-        console: Where it is printed.
+        config: Files of the training configuration, each merged over the ones before; none to check
+            the machine only.
+        run: Directory of the run; None for ``$ASR_RUN`` or the working directory.
+        scripts_dir: The scripts that are submitted to LSF.
+        as_json: Print a JSON list of findings instead of lines.
+        console: Where to print.
     """
     console = console or Console()
-    place = run or Path(os.environ.get("ASR_RUN") or ".")
     findings = []
-    for finding in examine(config, place, scripts_dir):
+    for finding in _findings(config, run or Path(os.environ.get("ASR_RUN") or "."), scripts_dir):
         findings.append(finding)
         if not as_json:
-            _print(finding, console)
+            line = f"{finding.level.value:8}{finding.check}: {finding.found}"
+            _print(console, line, style=COLOURS[finding.level])
+            if finding.fix:
+                _print(console, f"        fix: {finding.fix}")
+    counts = Counter(finding.level for finding in findings)
     if as_json:
-        text = json.dumps([finding.to_dict() for finding in findings], indent=1, ensure_ascii=False)
-        console.out(text, highlight=False)
+        rows = [
+            {"check": f.check, "level": f.level.value, "found": f.found, "fix": f.fix}
+            for f in findings
+        ]
+        console.out(json.dumps(rows, indent=1, ensure_ascii=False), highlight=False)
     else:
-        _print_sum(findings, console)
-    return not any(finding.level is Level.ERROR for finding in findings)
+        summary = ", ".join(f"{counts[level]} {level.value}" for level in Level)
+        _print(console, f"{len(findings)} findings: {summary}")
+    return not counts[Level.ERROR]
 
 
-def _print(finding: Finding, console: Console) -> None:
-    colour = COLOURS[finding.level]
-    line = f"{finding.level.value:8}{finding.check}: {finding.found}"
-    console.print(line, style=colour, markup=False, highlight=False, soft_wrap=True)
-    if finding.mend:
-        mend = f"        mend: {finding.mend}"
-        console.print(mend, markup=False, highlight=False, soft_wrap=True)
+def _findings(config: Sequence[Path], run: Path, scripts: Path) -> Iterator[Finding]:
+    packages = list(_guarded("packages", machine.check_packages))
+    yield from packages
+    yield from _guarded("cpus", machine.check_cpus)
+    yield from _guarded("caches", machine.check_caches)
+    yield from _guarded("wall time", lambda: machine.check_scripts(scripts))
+    if any(f.check.startswith("package ") for f in packages):
+        return  # torch and fairseq2 cannot be imported
+    yield from _guarded("gpu", machine.check_gpu)
+    if config:
+        yield from _guarded("configuration", lambda: _check_run(config, run, scripts))
+    else:
+        yield from _guarded("bf16", lambda: machine.check_bf16(scripts))
+        yield from _guarded("disk", lambda: machine.check_disk(run, USUAL_BYTES))
 
 
-def _print_sum(findings: Sequence[Finding], console: Console) -> None:
-    errors = sum(finding.level is Level.ERROR for finding in findings)
-    warnings = sum(finding.level is Level.WARNING for finding in findings)
-    text = f"{len(findings)} findings: {errors} would break the run, {warnings} may harm it"
-    console.print(text, highlight=False)
+def _guarded(check: str, examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """Yield what a check finds; if the check itself fails, the others continue."""
+    try:
+        yield from examine()
+    except Exception as problem:  # noqa: BLE001 - any failure becomes a finding
+        found = f"this check failed: {type(problem).__name__}: {problem}"
+        yield warning(check, found, "fix what the message says, or report it")
+
+
+def _check_run(files: Sequence[Path], run: Path, scripts: Path) -> Iterator[Finding]:
+    from danish_asr import native  # noqa: F401, PLC0415 - before fairseq2
+    from danish_asr.doctor import run as of_run  # noqa: PLC0415 - imports fairseq2
+
+    try:
+        config, faults, where = of_run.read_config(files)
+    except ConfigError as problem:
+        yield error("configuration", str(problem), "correct the file")
+        return
+    yield from of_run.check_config(config, faults, where)
+    yield from of_run.check_dataset(config)
+    if of_run.needs_bf16(config):
+        yield from machine.check_bf16(scripts)
+    else:
+        yield ok("bf16", "not needed")
+    needed = of_run.checkpoint_bytes(config, run)
+    yield from machine.check_disk(run, USUAL_BYTES if needed is None else needed)
+
+
+def _print(console: Console, line: str, style: str | None = None) -> None:
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

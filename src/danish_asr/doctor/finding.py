@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -7,51 +7,42 @@ from enum import Enum
 
 
 class Level(Enum):
-    """How much a finding matters to the run."""
+    """How a finding affects the run."""
 
     OK = "ok"
+    UNKNOWN = "unknown"
+    """It cannot be checked from here."""
     WARNING = "warning"
-    """The run may suffer from it."""
+    """It may slow the run down or break it later."""
     ERROR = "error"
-    """The run would break."""
+    """The run would fail."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        check: What was looked at.
-        level: How much it matters.
-        found: What was found.
-        mend: What to do about it; empty if all is well.
-    """
+    """What a check found, and how to fix it; ``fix`` is empty if nothing is wrong."""
 
     check: str
     level: Level
     found: str
-    mend: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """Return plain data."""
-        return {
-            "check": self.check,
-            "level": self.level.value,
-            "found": self.found,
-            "mend": self.mend,
-        }
+    fix: str = ""
 
 
 def ok(check: str, found: str) -> Finding:
-    """All is well."""
-    return Finding(check=check, level=Level.OK, found=found)
+    """Nothing is wrong."""
+    return Finding(check, Level.OK, found)
 
 
-def warning(check: str, found: str, mend: str) -> Finding:
-    """The run may suffer."""
-    return Finding(check=check, level=Level.WARNING, found=found, mend=mend)
+def unknown(check: str, found: str, fix: str) -> Finding:
+    """It cannot be checked from here."""
+    return Finding(check, Level.UNKNOWN, found, fix)
 
 
-def error(check: str, found: str, mend: str) -> Finding:
-    """The run would break."""
-    return Finding(check=check, level=Level.ERROR, found=found, mend=mend)
+def warning(check: str, found: str, fix: str) -> Finding:
+    """The run may be slow or fail later."""
+    return Finding(check, Level.WARNING, found, fix)
+
+
+def error(check: str, found: str, fix: str) -> Finding:
+    """The run would fail."""
+    return Finding(check, Level.ERROR, found, fix)

@@ -1,102 +1,247 @@
-"""The CPUs and the memory that the job really has."""
+"""Python, packages, GPU, CPUs, disk and the job scripts: what every run needs from this machine."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+import platform
 import re
-import resource
-import socket
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Final
 
-from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.cluster.hosts import slots_here
-from danish_asr.doctor.finding import Finding, error, ok, warning
+from packaging.specifiers import SpecifierSet
+
+from danish_asr.cluster.cpus import lsf_slots, usable_cpus
+from danish_asr.doctor.finding import Finding, error, ok, unknown, warning
 
 GIB: Final = 2**30
-ENOUGH_CPUS: Final = 2
-LITTLE_MEMORY: Final = 8 * GIB
-"""A process that trains 300M parameters takes about half of it beside the GPU's memory."""
-TOO_LITTLE_MEMORY: Final = 2 * GIB
+
+INSTALL: Final = "run `make setup` in a fresh checkout"
+
+NEVER_IMPORTED: Final = "omnilingual-asr 0.2.0 requires kenlm,"
+"""A package that upstream declares and never imports; it would need a compiler."""
+
+STACK: Final = ("danish-asr ", "fairseq2", "omnilingual-asr ", "torch")
+"""Packages whose requirements must be met; `pip check` looks at all that are installed."""
+
+NATIVE: Final = (
+    *("numpy", "pandas", "pyarrow.parquet", "danish_asr.native"),
+    *("torchaudio", "soxr", "sentencepiece"),
+)
+"""Modules that load native code, each built for one version of numpy or torch."""
+
+FIRST_WITH_BF16: Final = (8, 0)
+"""Compute capability of the A100; the V100 has 7.0."""
+
+SMALL_HOME: Final = 100 * GIB
+LITTLE_SPACE: Final = 5 * GIB
+"""What the 300M model, its tokenizer and temporary files need."""
+
+CACHES: Final = {
+    "HF_HOME": ("HF_HUB_CACHE", "huggingface"),
+    "FAIRSEQ2_CACHE_DIR": (None, "fairseq2"),
+}
+"""Variables with the place of downloads; for each the variable that wins over it, and the directory
+below ``$XDG_CACHE_HOME`` or ``~/.cache`` if neither is set."""
+
+QUOTA_COMMANDS: Final = ("getquota_work3.sh", "getquota_zhome.sh")
+"""DTU's commands that print a user's quota."""
+
+_REFUSALS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def check_packages() -> Iterator[Finding]:
+    """Check that Python fits, that the installed packages fit each other, and that they load."""
+    python, needed = platform.python_version(), metadata("danish-asr")["Requires-Python"]
+    if SpecifierSet(needed).contains(python):
+        yield ok("python", python)
+    else:
+        yield error("python", f"{python}, but {needed} is needed", "make PYTHON=python3.11")
+    answer = subprocess.run(
+        [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
+    )
+    lines = (answer.stdout + answer.stderr).splitlines() if answer.returncode else []
+    conflicts = [line for line in lines if not line.startswith(NEVER_IMPORTED)]
+    for line in conflicts:
+        yield (error if line.startswith(STACK) else warning)("packages", line, INSTALL)
+    if not conflicts:
+        yield ok("packages", "pip check finds no conflict")
+    broken = False
+    for module in NATIVE:
+        try:
+            import_module(module)
+        except Exception as problem:  # noqa: BLE001 - whatever the linker reports is the finding
+            broken = True
+            yield error(f"package {module}", f"does not load: {problem}", INSTALL)
+    if not broken:
+        yield ok("libraries", f"loaded: {', '.join(NATIVE)}")
 
 
 def check_cpus() -> Iterator[Finding]:
-    """The job may use enough CPUs to read audio."""
-    usable, all_ = usable_cpus(), os.cpu_count() or 1
-    slots = slots_here(os.environ, socket.gethostname())
-    granted = f", LSF granted {slots} here" if slots else ""
-    found = f"{usable} of the machine's {all_}{granted}"
-    if usable < ENOUGH_CPUS:
-        yield warning("cpus", found, "ask for more: -n 4, or ASR_CORES_PER_GPU=4")
-    else:
-        yield ok("cpus", found)
+    """Check that there are enough CPUs to decode audio beside the training."""
+    usable, slots = usable_cpus(), lsf_slots()
+    found = f"{usable} of the machine's {os.cpu_count()}"
+    found += f", LSF granted {slots} here" if slots else ""
+    yield ok("cpus", found) if usable > 1 else warning("cpus", found, "request more: bsub -n 4")
 
 
-def check_request(environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """What lsf/train.sh will ask for is enough; nothing if its settings are not known.
+def check_scripts(folder: Path) -> Iterator[Finding]:
+    """Check that every script with ``#BSUB`` lines requests a wall time."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sh"))}
+    submitted = {path: text for path, text in texts.items() if "\n#BSUB" in text}
+    without = [p for p, text in submitted.items() if not re.search(r"\n#BSUB (.* )?-W ", text)]
+    for path in without:
+        found = f"{path} has no #BSUB -W, and the default at DTU is 15 minutes"
+        yield error("wall time", found, "add #BSUB -W hours:minutes")
+    if submitted and not without:
+        yield ok("wall time", f"set in {', '.join(path.name for path in submitted)}")
 
-    Args:
-        environment: Has the settings after ``. lsf/site.env``.
-    """
-    size = re.fullmatch(r"(\d+)([KMGT])B?", environment.get("ASR_MEM", ""))
-    cores = environment.get("ASR_CORES_PER_GPU", "")
-    if size is None or not cores.isdecimal():
+
+def check_gpu() -> Iterator[Finding]:
+    """Check that torch can use the GPU, if there is one."""
+    if os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu"):
+        yield ok("gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
         return
-    memory = int(cores) * int(size[1]) * 1024 ** ("KMGT".index(size[2]) + 1)
-    found = (
-        f"{cores} cores and {memory / GIB:.0f} GiB for each GPU "
-        f"(ASR_CORES_PER_GPU={cores}, ASR_MEM={size[0]} for each core)"
-    )
-    if memory < LITTLE_MEMORY or int(cores) < ENOUGH_CPUS:
-        yield warning("job", found, "ask for more: ASR_CORES_PER_GPU=4 ASR_MEM=8GB")
+    driver = _driver()
+    if driver is None:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        found = "none here, as on login nodes" if not visible else "no driver on this host"
+        check = "bsub -Is -q gpua100 -n 4 -gpu num=1 -W 0:10 .venv/bin/danish-asr doctor"
+        fix = f"to check a GPU node: {check}, or run it in `a100sh`"
+        yield (error if visible else warning)("gpu", found, fix)
+        return
+    import torch  # noqa: PLC0415 - slow
+
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        yield ok("gpu", f"{', '.join(names)}; driver {driver}, CUDA {torch.version.cuda}")
     else:
-        yield ok("job", found)
+        found = f"driver {driver}, but torch {torch.__version__} finds no GPU"
+        fix = "request a GPU (bsub -gpu), or choose a node whose driver has CUDA 12.8 or later"
+        yield error("gpu", found, fix)
 
 
-def check_memory(limit: int | None = None) -> Iterator[Finding]:
-    """The job may use enough memory.
+def check_bf16(scripts: Path, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Check that the GPU of this job, or of the queue that lsf/train.sh names, computes in bf16."""
+    fix = (
+        "another queue, such as gpua100, or --config trainer.mixed_precision.dtype=torch.float16 "
+        "evaluator.amp_dtype=torch.float16"
+    )
+    train = scripts / "train.sh"
+    line = re.search(r"\n#BSUB -q (\S+)", train.read_text("utf-8")) if train.is_file() else None
+    queue = environment.get("LSB_QUEUE") or (line[1] if line else "")
+    if "v100" in queue:
+        yield error("bf16", f"needed, but the GPUs of queue {queue} do not have it", fix)
+        return
+    if environment.get("FAIRSEQ2_DEVICE", "").startswith("cpu") or _driver() is None:
+        yield ok("bf16", f"needed; queue {queue or 'unknown'}, no GPU here to check")
+        return
+    import torch  # noqa: PLC0415 - slow
+
+    for index in range(torch.cuda.device_count()):
+        name = torch.cuda.get_device_name(index)
+        if torch.cuda.get_device_capability(index) < FIRST_WITH_BF16:
+            yield error("bf16", f"needed, but {name} does not have it", fix)
+        else:
+            yield ok("bf16", f"{name} has it")
+
+
+def check_disk(run: Path, needed: int) -> Iterator[Finding]:
+    """Check that the checkpoints of a run fit on its file system.
 
     Args:
-        limit: Bytes; None to read the limits of this process.
+        run: The directory of the run; it need not exist.
+        needed: Bytes that the run will still write.
     """
-    limit = memory_limit() if limit is None else limit
-    found = f"{limit / GIB:.1f} GiB may be used"
-    mend = 'ask for more: rusage[mem=...] is for each core, so -n 4 -R "rusage[mem=8GB]" is 32 GB'
-    if limit < TOO_LITTLE_MEMORY:
-        yield error("memory", found, mend)
-    elif limit < LITTLE_MEMORY:
-        yield warning("memory", found, mend)
+    folder = _existing(run)
+    free = shutil.disk_usage(folder).free
+    found = f"{needed / GIB:.2f} GiB needed for checkpoints, {free / GIB:.1f} GiB free in {folder}"
+    fix = (
+        "delete old files, request more quota, choose another OUTDIR (ASR_RUN), or keep fewer "
+        "checkpoints: regime.keep_last_n_checkpoints=1"
+    )
+    if not os.access(folder, os.W_OK):
+        yield error("disk", f"{folder} is not writable", "choose another OUTDIR (ASR_RUN)")
+    elif free < needed:
+        yield error("disk", found, fix)
+    elif (refusal := reserve(folder, needed)) == "":
+        yield ok("disk", found)
+    elif refusal is None:
+        yield unknown("disk", f"{found}; the quota is not known", "see the quota below, or ask")
     else:
-        yield ok("memory", found)
+        yield error("quota", f"{needed / GIB:.2f} GiB cannot be reserved: {refusal}", fix)
+    for command in filter(shutil.which, QUOTA_COMMANDS):
+        answer = subprocess.run(  # noqa: S603 - the site's own command
+            [command], capture_output=True, text=True, timeout=60, check=False
+        )
+        yield unknown("quota", f"{command}:\n{answer.stdout.strip()}", "compare it with the above")
 
 
-def memory_limit(
-    cgroups: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
-) -> int:
-    """Return the bytes that this process may use.
+def check_caches(
+    environment: Mapping[str, str] = os.environ, home_bytes: int | None = None
+) -> Iterator[Finding]:
+    """Check that downloads do not go to a small home directory.
 
-    That is the least of the machine's memory, its cgroups' limits and its own.
+    On a cluster with LSF the home directory has a quota, whatever the size of its file system.
     """
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft != resource.RLIM_INFINITY:
-        limits.append(soft)
-    for line in membership.read_text(encoding="utf-8").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):
-            limits += _limits(cgroups / "memory", path, "memory.limit_in_bytes")
-        elif not controllers:
-            limits += _limits(cgroups, path, "memory.max")
-    return min(limits)
+    home = _existing(Path(environment.get("HOME") or Path.home()))
+    usage = shutil.disk_usage(home)
+    on_cluster = bool(environment.get("LSF_ENVDIR") or shutil.which("bsub"))
+    small = on_cluster or (home_bytes or usage.total) < SMALL_HOME
+    default = environment.get("XDG_CACHE_HOME") or home / ".cache"
+    places = {"TMPDIR": Path(environment.get("TMPDIR") or tempfile.gettempdir())}
+    for name, (before, folder) in CACHES.items():
+        given = (before and environment.get(before)) or environment.get(name)
+        places[name] = Path(given) if given else Path(default, folder)
+    for name, place in places.items():
+        if not (small and place.expanduser().resolve().is_relative_to(home)):
+            yield ok(f"cache {name}", str(place))
+            continue
+        found = f"{place} is in the home directory, {usage.free / GIB:.0f} GiB free"
+        full = usage.free < LITTLE_SPACE or reserve(home, LITTLE_SPACE)
+        fix = f"export {name} on scratch; the scripts in lsf/ do so (ASR_CACHE)"
+        yield (error if full else warning)(f"cache {name}", found, fix)
 
 
-def _limits(mount: Path, path: str, name: str) -> Iterator[int]:
-    """The limits of a cgroup and of those around it."""
-    inner = mount / path.lstrip("/")
-    for folder in [inner, *inner.parents]:
-        file = folder / name
-        if file.is_file() and (text := file.read_text(encoding="utf-8").strip()).isdecimal():
-            yield int(text)
-        if folder == mount:
-            return
+def reserve(folder: Path, needed: int) -> str | None:
+    """Reserve space for a moment: a quota is not part of the free space that the system reports.
+
+    Returns:
+        Empty if the space can be reserved, the reason if not, and None if this file system cannot
+        reserve space.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            # os.posix_fallocate would write every block where space cannot be reserved.
+            size = ctypes.c_int64(max(1, needed))
+            if libc.fallocate(file.fileno(), 0, ctypes.c_int64(0), size) == 0:
+                return ""
+            number = ctypes.get_errno()
+    except OSError as problem:
+        number = problem.errno or 0
+    return os.strerror(number) if number in _REFUSALS else None
+
+
+def _driver() -> str | None:
+    command = shutil.which("nvidia-smi")
+    query = ["--query-gpu=driver_version", "--format=csv,noheader"]
+    if command is None:
+        return None
+    answer = subprocess.run(  # noqa: S603 - the system's own nvidia-smi
+        [command, *query], capture_output=True, text=True, timeout=60, check=False
+    )
+    return (answer.stdout.split("\n")[0].strip() or None) if answer.returncode == 0 else None
+
+
+def _existing(path: Path) -> Path:
+    path = path.expanduser().resolve()
+    return next(folder for folder in [path, *path.parents] if folder.is_dir())

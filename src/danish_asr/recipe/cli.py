@@ -11,8 +11,7 @@ from fairseq2.utils.argparse import ConfigAction
 from fairseq2.utils.rich import set_error_console
 from rich.console import Console
 
-from danish_asr.cluster.hosts import ClusterError
-from danish_asr.cluster.lsf import standing
+from danish_asr.cluster import rank_info
 from danish_asr.data.dataset import NO_EFFECT
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import Tree, defaults, flatten, merge, read_yaml
@@ -81,10 +80,7 @@ def read_configuration(args: Namespace) -> Tree:
 
 def _is_first(tree: Tree) -> bool:
     """Whether this is the first process of its job; the configuration is not checked yet."""
-    try:
-        return standing(str(dict(flatten(tree)).get("common.cluster", "auto"))).rank == 0
-    except ClusterError:  # reported where the rank is needed
-        return True
+    return rank_info(str(dict(flatten(tree)).get("common.cluster", "auto"))).rank == 0
 
 
 def note(text: str) -> None:

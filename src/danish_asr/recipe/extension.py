@@ -1,4 +1,4 @@
-"""What this package adds to every program that uses fairseq2: cards, a small model, LSF.
+"""What this package adds to every program that uses fairseq2: cards and a small model.
 
 Built datasets and finished runs describe themselves in asset cards. They are found in
 ``data/parquet/cards`` below the working directory and in the directories that
@@ -20,7 +20,6 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 
-from danish_asr.cluster.lsf import register_lsf
 from danish_asr.recipe.fairseq2_private import support_any_local_path
 from danish_asr.schema import CARDS_DIR
 
@@ -29,14 +28,13 @@ DEFAULT_CARDS: Final = Path("data", "parquet", CARDS_DIR)
 
 
 def register(container: DependencyContainer) -> None:
-    """Register card directories, the ``tiny`` architecture and the cluster LSF with fairseq2."""
+    """Register card directories and the ``tiny`` architecture with fairseq2."""
     for directory in card_directories():
         register_file_assets(container, directory, not_exist_ok=True)
 
     architecture = ConfigRegistrar(container, Wav2Vec2AsrConfig)
     architecture("tiny")(tiny)
 
-    register_lsf(container)
     support_any_local_path()
 
 

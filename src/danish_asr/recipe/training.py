@@ -23,7 +23,7 @@ from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTrack
 from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.cluster.lsf import standing
+from danish_asr.cluster import rank_info
 from danish_asr.data.frames import FrameCount
 from danish_asr.decoding import find_decoder
 from danish_asr.errors import EXIT_STOPPED
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
         config, faults = inspect(AsrConfig, tree)
         config = resolve(config, where=cli.where(args), faults=faults)
-        rank, processes = standing(config.common.cluster)
+        rank, processes = rank_info(config.common.cluster)
         if rank == 0:
             check_output_dir(args.output_dir)
             check_continuation(args.output_dir, unstructure(config), defaults(AsrConfig))
