@@ -1,50 +1,70 @@
-"""``danish-asr score`` and ``danish-asr compare`` as their user meets them."""
+"""The ``danish-asr`` command as its users see it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from danish_asr.cli import INTERRUPTED, app, main, run
+from danish_asr.conversion import ConvertOptions, command
+from danish_asr.scoring.comparison import COMPARE_RESAMPLES
 from danish_asr.scoring.predictions import write_predictions
+from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows
 
 
-def _run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    program = "from danish_asr.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_predictions(tmp_path / "a.jsonl", four_rows())
     write_predictions(tmp_path / "b.jsonl", four_rows()[::-1])
     write_predictions(tmp_path / "c.jsonl", four_rows()[1:])
     (tmp_path / "empty.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_score_prints_a_table_and_leaves_json_and_page_beside_the_predictions(folder: Path) -> None:
-    done = _run("score", "a.jsonl", "--by", "dialect,gender", folder=folder)
-    assert done.returncode == 0, done.stderr
-    assert "4 rows scored" in done.stdout
-    assert "Fynsk · unknown" in done.stdout
-    assert (folder / "scores.json").is_file()
+def _run(*arguments: str) -> str:
+    return CliRunner().invoke(app, arguments, catch_exceptions=False).output
+
+
+def test_score_prints_a_table_and_writes_json_and_page_beside_the_predictions(folder: Path) -> None:
+    output = _run("score", "a.jsonl", "--by", "dialect,gender")
+    assert "4 rows scored" in output
+    assert "Fynsk · unknown" in output
     assert (folder / "report.html").is_file()
+    settings = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["settings"]
+    assert settings == Settings().to_dict()
 
 
 def test_compare_prints_a_table(folder: Path) -> None:
-    done = _run("compare", "a.jsonl", "b.jsonl", folder=folder)
-    assert done.returncode == 0, done.stderr
-    assert "4 rows paired by id" in done.stdout
+    assert "4 rows paired by id" in _run("compare", "a.jsonl", "b.jsonl", "--json", "out.json")
+    settings = json.loads((folder / "out.json").read_text(encoding="utf-8"))["settings"]
+    assert settings == Settings(resamples=COMPARE_RESAMPLES).to_dict()
+
+
+@pytest.mark.parametrize("name", ["--part", "--shard"])
+def test_convert_has_the_defaults_of_its_options_and_an_old_name_of_part(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    commands: list[Any] = []
+    monkeypatch.setattr(command, "run_command", commands.append)
+    _run("convert", "in", name, "3/16")
+    assert commands[0].options == ConvertOptions()
+    assert commands[0].part == "3/16"
+
+
+def test_help_shows_defaults_and_loads_nothing_heavy() -> None:
+    assert "[default: 1000]" in _run("score", "--help")
+    assert "--shard " not in _run("convert", "--help")
+    program = "import sys; from danish_asr.cli import app; app(standalone_mode=False); "
+    program += "sys.exit(', '.join({'torch', 'pyarrow', 'matplotlib'} & sys.modules.keys()) or 0)"
+    subprocess.run([sys.executable, "-c", program, "--help"], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +72,6 @@ def test_compare_prints_a_table(folder: Path) -> None:
     [
         ("score none.jsonl", "none.jsonl: No such file"),
         ("score empty.jsonl", "empty.jsonl: the file is empty"),
-        ("score .", "Is a directory; expected the predictions.jsonl"),
         ("compare . a.jsonl", "Is a directory; expected the predictions.jsonl"),
         ("score a.jsonl --profile corl", "expected one of raw, coral, rye; found 'corl'"),
         ("score a.jsonl --by dialekt", "unknown column 'dialekt'"),
@@ -61,9 +80,28 @@ def test_compare_prints_a_table(folder: Path) -> None:
         ("compare a.jsonl c.jsonl", "a.jsonl:1: id 'a' is not in c.jsonl"),
     ],
 )
-def test_bad_input_is_told_without_a_traceback(folder: Path, arguments: str, message: str) -> None:
-    done = _run(*arguments.split(), folder=folder)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_an_error_is_a_message_and_a_status(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    message: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["danish-asr", *arguments.split()])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    assert message in capsys.readouterr().err
     assert not (folder / "scores.json").exists()
+
+
+def test_an_interrupted_command_names_the_way_to_continue(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as stop:
+        run(interrupted)
+    assert stop.value.code == INTERRUPTED == 130
+    assert "run the same command again" in capsys.readouterr().err

@@ -91,4 +91,4 @@ def to_json(document: Mapping[str, object]) -> str:
 
 
 def _evaluation_file(predictions: Path) -> Path:
-    return predictions.with_name("evaluation.json")
+    return predictions.parent / "evaluation.json"
