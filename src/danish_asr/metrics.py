@@ -6,12 +6,10 @@ see :func:`danish_asr.scoring.scores.score_predictions`.
 
 from danish_asr.scoring.counts import (
     DENOMINATORS,
-    AlignedWord,
     Counts,
     Denominator,
     ErrorCounts,
     align_counts,
-    align_words,
     compute_cer,
     compute_wer,
     count_errors,
@@ -21,12 +19,10 @@ from danish_asr.scoring.counts import (
 
 __all__ = [
     "DENOMINATORS",
-    "AlignedWord",
     "Counts",
     "Denominator",
     "ErrorCounts",
     "align_counts",
-    "align_words",
     "compute_cer",
     "compute_wer",
     "count_errors",

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from danish_asr.errors import ConfigError
 from danish_asr.metrics import (
     DENOMINATORS,
-    AlignedWord,
     Counts,
     ErrorCounts,
     align_counts,
-    align_words,
     compute_cer,
     compute_wer,
     count_errors,
     denominator_named,
 )
+from danish_asr.scoring.counts import AlignedWord, align_words
 
 Compute = Callable[[list[str], list[str]], float]
 

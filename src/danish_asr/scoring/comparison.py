@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -45,9 +45,6 @@ from danish_asr.scoring.scored_rows import (
 )
 from danish_asr.scoring.scores import DEFAULT_BY, grouping_columns
 from danish_asr.scoring.settings import Settings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COMPARE_RESAMPLES: Final = 10_000
 """More than for an interval, because p-values depend on the tails."""
@@ -106,21 +103,6 @@ class ComparedGroup:
             "words_b": asdict(self.errors_b.words),
         }
 
-    def to_line(self) -> dict[str, Any]:
-        """Return one flat line of a table."""
-        line: dict[str, Any] = {
-            "group": self.label,
-            "rows": self.errors_a.rows,
-            "speakers": self.speakers,
-        }
-        for measure, rate in (("wer", self.wer), ("cer", self.cer)):
-            values = rate.to_dict()
-            difference = values.pop("difference")
-            values |= {"difference": difference["value"]}
-            values |= {key: difference.get(key) for key in ("low", "high")}
-            line |= {f"{measure}_{key}": value for key, value in values.items()}
-        return line
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -143,17 +125,6 @@ class Comparison:
                 for name, groups in self.groupings.items()
             },
         }
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with one line per group; the first is all rows."""
-        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
-
-        named = [("all", self.overall)]
-        named += [(name, group) for name, groups in self.groupings.items() for group in groups]
-        about = self.settings.to_dict()
-        for run, rows in (("a", self.rows_a), ("b", self.rows_b)):
-            about |= {f"{key}_{run}": value for key, value in rows.to_line().items()}
-        return pd.DataFrame([{"grouping": name} | group.to_line() | about for name, group in named])
 
 
 def compare_predictions(

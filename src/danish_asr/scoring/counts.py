@@ -10,7 +10,8 @@ Importing this module loads neither torch nor fairseq2.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Literal, get_args
@@ -33,11 +34,10 @@ def denominator_named(name: str) -> Denominator:
     Raises:
         ConfigError: The name is unknown.
     """
-    for denominator in DENOMINATORS:
-        if denominator == name:
-            return denominator
-    known = ", ".join(DENOMINATORS)
-    raise ConfigError([f"denominator: expected one of {known}; found '{name}'"])
+    if name not in DENOMINATORS:
+        known = ", ".join(DENOMINATORS)
+        raise ConfigError([f"denominator: expected one of {known}; found '{name}'"])
+    return DENOMINATORS[DENOMINATORS.index(name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +116,9 @@ def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
     """Count hits and errors of jiwer's alignment."""
     if reference == hypothesis:
         return Counts(hits=len(reference))
-    substitutions = deletions = insertions = 0
-    for tag, _, _ in Levenshtein.editops(reference, hypothesis).as_list():
-        if tag == "replace":
-            substitutions += 1
-        elif tag == "delete":
-            deletions += 1
-        else:
-            insertions += 1
-    hits = len(reference) - substitutions - deletions
-    return Counts(hits, substitutions, deletions, insertions)
+    tags = Counter(tag for tag, _, _ in Levenshtein.editops(reference, hypothesis).as_list())
+    hits = len(reference) - tags["replace"] - tags["delete"]
+    return Counts(hits, tags["replace"], tags["delete"], tags["insert"])
 
 
 Tag = Literal["hit", "substitution", "deletion", "insertion"]
@@ -171,27 +164,24 @@ def compute_wer(predictions: Sequence[str], references: Sequence[str]) -> float:
     """Return jiwer's word error rate over all pairs, as a fraction.
 
     Raises:
+        TypeError: A single text instead of a list.
         ValueError: The numbers of predictions and references differ.
     """
-    _require_pairs(predictions, references)
-    return float(jiwer.wer(list(references), list(predictions))) if references else 0.0
+    return _compute(jiwer.wer, predictions, references)
 
 
 def compute_cer(predictions: Sequence[str], references: Sequence[str]) -> float:
-    """Return jiwer's character error rate over all pairs, as a fraction.
-
-    Raises:
-        ValueError: The numbers of predictions and references differ.
-    """
-    _require_pairs(predictions, references)
-    return float(jiwer.cer(list(references), list(predictions))) if references else 0.0
+    """Return jiwer's character error rate over all pairs, see `compute_wer`."""
+    return _compute(jiwer.cer, predictions, references)
 
 
-def _require_pairs(predictions: Sequence[str], references: Sequence[str]) -> None:
+def _compute(
+    rate: Callable[[list[str], list[str]], float],
+    predictions: Sequence[str],
+    references: Sequence[str],
+) -> float:
     if isinstance(predictions, str) or isinstance(references, str):
         raise TypeError("expected two lists of texts, found a single text")
     if len(predictions) != len(references):
-        raise ValueError(
-            f"each prediction needs a reference: found {len(predictions)} predictions "
-            f"and {len(references)} references"
-        )
+        raise ValueError(f"found {len(predictions)} predictions and {len(references)} references")
+    return float(rate(list(references), list(predictions))) if references else 0.0

@@ -4,7 +4,7 @@
 
     analysis = analyse_errors(read_predictions(path), settings=Settings(profile="coral"))
     analysis.substitutions[:10]
-    analysis.to_pandas("categories")
+    pandas.DataFrame(analysis.substitutions)
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, field
+from typing import Final
 
 from rapidfuzz.distance import Levenshtein
 
 from danish_asr.scoring.counts import AlignedWord, align_words, split_words
 from danish_asr.scoring.error_categories import CATEGORIES, word_errors
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.settings import Settings, row_filter_named
-
-if TYPE_CHECKING:
-    import pandas as pd
+from danish_asr.scoring.settings import ROW_FILTERS, Settings
 
 FREQUENT: Final = 30
 WORST: Final = 50
@@ -35,10 +32,6 @@ bounds the memory and keeps what is frequent over all rows."""
 
 Pair = tuple[str, str]
 """Reference and hypothesis."""
-
-Part = Literal[
-    "substitutions", "insertions", "deletions", "character_confusions", "categories", "worst"
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +45,16 @@ class Confusion:
 
 @dataclass(frozen=True, slots=True)
 class CategoryShare:
-    """Word errors under ``profile``, with and without one error category."""
+    """Word errors under ``profile``, with and without one error category.
+
+    ``share`` is negative if the category hides more errors than it makes.
+    """
 
     category: str
     profile: str
     errors: int
     errors_without: int
-
-    @property
-    def share(self) -> float:
-        """The category's share of the errors; negative if it hides more errors than it makes."""
-        return (self.errors - self.errors_without) / max(self.errors, 1)
+    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,26 +87,13 @@ class ErrorAnalysis:
     categories: tuple[CategoryShare, ...]
     worst: tuple[WorstUtterance, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        shares = [asdict(category) | {"share": category.share} for category in self.categories]
-        return asdict(self) | {"categories": shares}
-
-    def to_pandas(self, part: Part) -> pd.DataFrame:
-        """Return one of the tables as a data frame; an empty one has its columns too."""
-        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
-
-        lines = self.to_dict()[part]
-        kind = WorstUtterance if part == "worst" else Confusion
-        return pd.DataFrame(lines, columns=None if lines else [f.name for f in fields(kind)])
-
 
 def analyse_errors(
     predictions: Iterable[Prediction], *, settings: Settings | None = None
 ) -> ErrorAnalysis:
     """Analyse the errors of all rows that the settings score."""
     settings = settings or Settings()
-    reason_of = row_filter_named(settings.row_filter)
+    reason_of = ROW_FILTERS[settings.row_filter]
     normalize = settings.normalizer()
     collected = _Collected(settings.profile)
     for row in predictions:
@@ -196,12 +175,16 @@ class _Collected:
             deletions=_most_frequent(item for item in pairs if not item[0][1]),
             character_confusions=_most_frequent(self.characters.items()),
             categories=tuple(
-                CategoryShare(name, of, self.errors[of], self.errors_without[of, name])
-                for of in dict.fromkeys(["raw", self.profile])
+                self._share(name, profile)
+                for profile in dict.fromkeys(["raw", self.profile])
                 for name in CATEGORIES
             ),
             worst=tuple(utterance for _, utterance in sorted(self.worst, reverse=True)),
         )
+
+    def _share(self, name: str, profile: str) -> CategoryShare:
+        errors, without = self.errors[profile], self.errors_without[profile, name]
+        return CategoryShare(name, profile, errors, without, (errors - without) / max(errors, 1))
 
 
 def _most_frequent(counts: Iterable[tuple[Pair, int]]) -> tuple[Confusion, ...]:

@@ -13,7 +13,7 @@ interval" of Hesterberg, "What Teachers Should Know About the Bootstrap", The Am
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -43,20 +43,12 @@ class Interval:
     low: float
     high: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {"low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True, slots=True)
 class NotResolvable:
     """The reason why the data cannot give an interval."""
 
     reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {"not_resolvable": self.reason}
 
 
 Resolution = Interval | NotResolvable
@@ -71,7 +63,9 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"value": self.value, **self.interval.to_dict()}
+        if isinstance(self.interval, NotResolvable):
+            return {"value": self.value, "not_resolvable": self.interval.reason}
+        return {"value": self.value, **asdict(self.interval)}
 
 
 def group_label(values: GroupKey) -> str:

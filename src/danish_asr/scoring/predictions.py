@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +40,6 @@ class Prediction:
 
 _TEXTS: Final = ("id", "corpus", "split", "reference", "hypothesis")
 _OPTIONAL: Final = ("speaker_id", "dialect", "age_group", "gender")
-_KEYS: Final = frozenset(f.name for f in fields(Prediction) if f.name != "extra")
 _MAX_SECONDS: Final = 1e9
 
 
@@ -90,38 +89,25 @@ def _parse(line: bytes, where: str) -> Prediction:
         raise PredictionsError(f"{where}: not JSON in UTF-8 ({error})") from None
     if not isinstance(row, dict):
         raise PredictionsError(f"{where}: expected a JSON object, found {type(row).__name__}")
-    values: dict[str, Any] = {key: _label(row.get(key), key, where) for key in _OPTIONAL}
-    try:
-        for key in _TEXTS:
-            values[key] = _text(row[key], key, where)
-        values["duration"] = _seconds(row["duration"], where)
-    except KeyError:
-        missing = [key for key in (*_TEXTS, "duration") if key not in row]
-        raise PredictionsError(f"{where}: missing {', '.join(missing)}") from None
-    extra = {key: _extra(row[key], key, where) for key in row.keys() - _KEYS}
-    return Prediction(**values, extra=extra)
-
-
-def _text(value: Any, key: str, where: str) -> str:
-    if isinstance(value, str):
-        return value
-    hint = ' (write "" for an empty hypothesis)' if key == "hypothesis" else ""
-    raise PredictionsError(f"{where}: {key} must be a string, found {value!r:.40}{hint}")
+    if missing := [key for key in (*_TEXTS, "duration") if key not in row]:
+        raise PredictionsError(f"{where}: missing {', '.join(missing)}")
+    values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
+    for key, text in values.items():
+        if not isinstance(text, str):
+            raise PredictionsError(f"{where}: {key} must be a string, found {text!r:.40}")
+    seconds = row.pop("duration")
+    # The comparison is false for NaN.
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds < _MAX_SECONDS:
+        raise PredictionsError(f"{where}: expected a duration in seconds, found {seconds!r:.40}")
+    values |= {key: _label(row.pop(key, None), key, where) for key in _OPTIONAL}
+    extra = {key: _label(value, key, where) for key, value in row.items()}
+    return Prediction(**values, duration=float(seconds), extra=extra)
 
 
 def _label(value: Any, key: str, where: str) -> str | None:
-    text = None if value is None else _text(value, key, where)
-    return text if text and not text.isspace() else None
-
-
-def _extra(value: Any, key: str, where: str) -> str | None:
-    # Ages and flags are numbers in the file and labels of groups here.
     if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    return _label(value, key, where)
-
-
-def _seconds(value: Any, where: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_SECONDS:
-        return float(value)
-    raise PredictionsError(f"{where}: expected a duration in seconds, found {value!r:.40}")
+        value = json.dumps(value)  # ages and flags
+    if value is None or isinstance(value, str):
+        return value if value and not value.isspace() else None
+    raise PredictionsError(f"{where}: {key} must be a string, found {value!r:.40}")

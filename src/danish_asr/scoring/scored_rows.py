@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.errors import ConfigError
 from danish_asr.scoring.counts import Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.settings import Settings, row_filter_named
+from danish_asr.scoring.settings import ROW_FILTERS, Settings
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -35,16 +35,13 @@ COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gend
 
 
 class Bands:
-    """A measure divided into bands; a value on an edge belongs to the band above it.
-
-    ``labels`` runs from the lowest band to the highest.
-    """
+    """A measure divided into bands; a value on an edge belongs to the band above it."""
 
     def __init__(self, edges: Sequence[float], unit: str) -> None:
         inner = [f"{low:g}–{high:g}" for low, high in pairwise(edges)]
         spans = [f"under {edges[0]:g}", *inner, f"{edges[-1]:g} and more"]
         self.edges: Final = edges
-        self.labels: Final = tuple(f"{span} {unit}" for span in spans)
+        self.labels: Final = [f"{span} {unit}" for span in spans]
 
     def label(self, value: float) -> str:
         """Return the band of a value."""
@@ -60,11 +57,7 @@ BANDS: Final[Mapping[str, Bands]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsUsed:
-    """Which rows of a split a score is made of.
-
-    ``left_out`` counts the rows that the row filter excluded, by reason. ``in_split`` is None if
-    the size of the split is unknown.
-    """
+    """Which rows of a split are scored; ``left_out`` counts those of the row filter by reason."""
 
     scored: int
     left_out: Mapping[str, int]
@@ -93,15 +86,6 @@ class RowsUsed:
             "in_split": self.in_split,
             "left_out": dict(self.left_out),
             "partial": self.is_partial,
-        }
-
-    def to_line(self) -> dict[str, Any]:
-        """Return the same for one line of a table."""
-        return {
-            "rows_scored": self.scored,
-            "rows_in_file": self.in_file,
-            "rows_in_split": self.in_split,
-            "left_out": "; ".join(f"{reason}: {count}" for reason, count in self.left_out.items()),
         }
 
 
@@ -133,10 +117,8 @@ class ScoredRows:
 
     Attributes:
         counts: (rows, 9), see ``COUNT_COLUMNS``; two paired runs have 18 columns.
-        ids: Of each row.
         lines: Line number of each row, from 1.
         fingerprints: Hash of each row's raw reference, valid within this process.
-        left_out: Rows that the row filter excluded, by reason.
         labels: The values of each column, sorted: names by alphabet, bands by size, None last.
         codes: For each column the indices into ``labels`` of the rows.
     """
@@ -147,7 +129,7 @@ class ScoredRows:
     fingerprints: IntArray
     left_out: Mapping[str, int]
     labels: Mapping[str, Sequence[str | None]]
-    codes: Mapping[str, npt.NDArray[np.int32]]
+    codes: Mapping[str, IntArray]
 
     def used(self, rows_in_split: int | None) -> RowsUsed:
         """Return which rows of a split these are."""
@@ -188,10 +170,10 @@ def score_rows(
 
     Raises:
         ConfigError: A column is unknown.
-        PredictionsError: An id occurs twice; or passed on from ``predictions``.
+        PredictionsError: Passed on from ``predictions``.
     """
     normalize = settings.normalizer()
-    reason_of = row_filter_named(settings.row_filter)
+    reason_of = ROW_FILTERS[settings.row_filter]
     columns = dict.fromkeys(["speaker_id", *columns])
     extra: set[str] = set()
     counts, lines, fingerprints = array("i"), array("i"), array("q")
@@ -214,10 +196,11 @@ def score_rows(
             known = code_of[column]
             codes[column].append(known.setdefault(_value(row, column, errors), len(known)))
     _require_columns(columns, extra)
-    if len(set(ids)) < len(ids):
-        (twice, _), *_ = Counter(ids).most_common(1)
-        raise PredictionsError(f"id {twice!r} occurs twice; keep one prediction per utterance")
-    labels = {column: _sorted(column, known) for column, known in code_of.items()}
+    labels = {column: sorted(known, key=_order(column)) for column, known in code_of.items()}
+    place_of = {
+        column: np.argsort([code_of[column][label] for label in labels[column]])
+        for column in columns
+    }
     return ScoredRows(
         counts=np.array(counts, np.int32).reshape(-1, COUNT_COLUMNS),
         ids=ids,
@@ -225,10 +208,7 @@ def score_rows(
         fingerprints=np.array(fingerprints, np.int64),
         left_out=left_out,
         labels=labels,
-        codes={
-            column: _places(code_of[column], labels[column])[np.array(codes[column], np.int32)]
-            for column in columns
-        },
+        codes={column: place_of[column][np.asarray(codes[column])] for column in columns},
     )
 
 
@@ -244,15 +224,9 @@ def _value(row: Prediction, column: str, errors: ErrorCounts) -> str | None:
     return row.extra.get(column)
 
 
-def _sorted(column: str, labels: Iterable[str | None]) -> list[str | None]:
-    order = BANDS[column].labels.index if column in BANDS else str
-    known = sorted((label for label in labels if label is not None), key=order)
-    return [*known, None]
-
-
-def _places(labels: Iterable[str | None], ordered: Sequence[str | None]) -> npt.NDArray[np.int32]:
-    place_of = {label: place for place, label in enumerate(ordered)}
-    return np.array([place_of[label] for label in labels], np.int32)
+def _order(column: str) -> Callable[[str | None], tuple[bool, int, str]]:
+    place_of = {label: n for n, label in enumerate(BANDS[column].labels)} if column in BANDS else {}
+    return lambda label: (label is None, place_of.get(label or "", 0), label or "")
 
 
 def _require_columns(columns: Iterable[str], extra: Iterable[str]) -> None:

@@ -69,10 +69,10 @@ class GroupScore:
             "words": self.errors.words.reference_length,
         }
         for measure, estimate in (("wer", self.wer), ("cer", self.cer)):
-            bounds = estimate.interval.to_dict()
-            line[measure] = estimate.value
+            values = estimate.to_dict()
+            line[measure] = values["value"]
             for key in ("low", "high", "not_resolvable"):
-                line[f"{measure}_{key}"] = bounds.get(key)
+                line[f"{measure}_{key}"] = values.get(key)
         return line
 
 
@@ -135,7 +135,12 @@ class Scores:
         """Return one flat line per group, each with all settings; the first is all rows."""
         named = [("all", self.overall)]
         named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
-        about = self.settings.to_dict() | self.rows.to_line()
+        about = self.settings.to_dict() | {
+            "rows_scored": self.rows.scored,
+            "rows_in_file": self.rows.in_file,
+            "rows_in_split": self.rows.in_split,
+            "left_out": "; ".join(f"{why}: {count}" for why, count in self.rows.left_out.items()),
+        }
         return [{"grouping": name} | group.to_line() | about for name, group in named]
 
     def to_pandas(self) -> pd.DataFrame:

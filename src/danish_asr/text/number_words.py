@@ -1,8 +1,8 @@
 """Danish number words to digits: ``"der kom et hundrede og en"`` to ``"der kom 101"``.
 
-It reads the spellings of CoRal ("et tusind to hundrede og tre"), of num2words ("ettusinde og
+Reads the spellings of CoRal ("et tusind to hundrede og tre"), of num2words ("ettusinde og
 tohundrede og tre") and of everyday writing ("tolvhundrede", "halvtredsindstyve", "fem og tyve").
-A lone "en" or "et" is an article, not a number, and stays.
+A single "en" or "et" is an article and stays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _THOUSAND: Final = ("tusind", "tusinde")
 _MILLION: Final = ("million", "millioner")
 _ARTICLES: Final = ("en", "et", "én", "ét")
 
-# The longest first; inside a word "tusind" is followed by "e" only before "og".
+# Longest first; inside a word "tusind" is followed by "e" only before "og".
 _ATOM: Final = re.compile(
     "tusinde(?=og|$)|"
     + "|".join(
@@ -37,15 +37,14 @@ _ATOM: Final = re.compile(
     )
 )
 
-
-# Parts; a number below a milliard has at most 22. It bounds the search in "to to to to ...".
+# In parts; a number below 1,000,000,000 has at most 22. Bounds the search in "to to to to ...".
 _LONGEST_NUMBER: Final = 24
 
 
 def read_number_words(text: str) -> str:
-    """Replace each longest run of number words in lower-case ``text`` by digits.
+    """Replace each longest run of number words in lower-case ``text`` with digits.
 
-    Words are parted by single spaces in the result.
+    Words are separated by single spaces in the result.
     """
     words = text.split()
     result: list[str] = []
@@ -62,9 +61,9 @@ def read_number_words(text: str) -> str:
 
 
 def _number_at(words: list[str], begin: int) -> tuple[int | None, int]:
-    """Return the number that starts at a word and the word after it; else None and the next."""
+    """Return the number that begins at a word, or None, and the index of the word after it."""
     atoms: list[str] = []
-    word_after: dict[int, int] = {}  # number of atoms -> word that follows, at ends of words only
+    word_after: dict[int, int] = {}  # number of atoms -> index of the next word
     for index in range(begin, len(words)):
         parts = _split(words[index])
         if not parts or len(atoms) > _LONGEST_NUMBER:
@@ -81,13 +80,13 @@ def _number_at(words: list[str], begin: int) -> tuple[int | None, int]:
 
 @lru_cache(maxsize=50_000)
 def _split(word: str) -> tuple[str, ...]:
-    """Return the parts of a number word, e.g. ``("to", "og", "tyve")``; of others nothing."""
+    """Return the parts of a number word, e.g. ``("to", "og", "tyve")``, or an empty tuple."""
     parts = tuple(_ATOM.findall(word))
     return parts if "".join(parts) == word else ()
 
 
 class _Reader:
-    """Reads one number from the front of a list of atoms, as much of it as makes a number."""
+    """Reads the longest number at the beginning of a list of atoms."""
 
     def __init__(self, atoms: list[str]) -> None:
         self._atoms = [*atoms, "", "", ""]
@@ -131,5 +130,5 @@ class _Reader:
         return at + 1 if before is not None and self._atoms[at] == "og" else at
 
     def _is_article(self, at: int, after: int) -> bool:
-        """Whether a lone "en" or "et" stands there: "hundrede et sted" is no 101."""
+        """Whether the only atom is an article: "hundrede et sted" is not 101."""
         return after == at + 1 and self._atoms[at] in _ARTICLES

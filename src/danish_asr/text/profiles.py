@@ -1,15 +1,12 @@
 """Danish text normalisation: named profiles, each a pure function from string to string.
 
-A score without its profile is not comparable with anything, so every score names one:
+Scores are comparable only under the same profile, so every score names its own:
 
-``raw``
-    The text as it is.
-``coral``
-    CoRal's official normalisation, step by step, for reference and hypothesis alike.
-``rye``
-    The normalisation of RyeAI's Danish leaderboard, with number words and digits made one.
+- ``raw``: the text as it is.
+- ``coral``: CoRal's official normalisation, step by step.
+- ``rye``: the normalisation of RyeAI's Danish leaderboard; number words and digits become equal.
 
-This module imports neither torch nor fairseq2: training calls it for every utterance.
+Importing this module loads neither torch nor fairseq2.
 """
 
 from __future__ import annotations
@@ -30,8 +27,8 @@ Normalizer = Callable[[str], str]
 
 _FILLERS: Final = re.compile(r"\b(?:eh+m*|øh+m*|h+m+|m+h+)\b")
 
-# In CoRal's order, which matters: "aa" before the accents ("pá a" is no "på"), "kg" and "μg" before
-# "μ". Applied as plain substrings, also inside words: "trykgas" becomes "try kilo as".
+# In CoRal's order, which matters: "aa" before the accents ("pá a" does not become "på"), "kg" and
+# "μg" before "μ". Plain substrings, also inside words: "trykgas" becomes "try kilo as".
 _REPLACEMENTS: Final = (
     ("aa", "å"),
     ("ğ", "g"),
@@ -75,24 +72,20 @@ _NOT_KEPT: Final = re.compile("[^abcdefghijklmnopqrstuvwxyzæøå0123456789éü 
 
 
 def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
-    """Return ``text`` in the form that ``profile`` compares.
-
-    Raises:
-        ConfigError: There is no such profile, or it has no such option.
-    """
+    """Return ``text`` normalised by a profile; see `normalizer`."""
     return normalizer(profile, remove_fillers=remove_fillers)(text)
 
 
 def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
-    """Return the function behind a profile, for loops over many texts.
+    """Return the function of a profile.
 
     Args:
         profile: One of ``PROFILES``.
-        remove_fillers: An option of ``rye`` alone, whose snapshots differ in it: take "øh", "hmm"
-            and the like out as well. ``coral`` always does, ``raw`` never.
+        remove_fillers: Also remove "øh", "hmm" and similar (``rye`` only; the leaderboard's
+            snapshots differ in it). ``coral`` always does, ``raw`` never.
 
     Raises:
-        ConfigError: There is no such profile, or it has no such option.
+        ConfigError: The profile is unknown, or does not have the option.
     """
     if profile not in _PROFILES:
         known = ", ".join(PROFILES)
@@ -100,7 +93,7 @@ def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
     if not remove_fillers:
         return _PROFILES[profile]
     if profile != "rye":
-        raise ConfigError([f"remove_fillers: an option of profile rye; found profile '{profile}'"])
+        raise ConfigError([f"remove_fillers: only for profile rye; found profile '{profile}'"])
     return _rye_without_fillers
 
 
@@ -109,7 +102,7 @@ def _raw(text: str) -> str:
 
 
 def _coral(text: str) -> str:
-    """CoRal's steps in CoRal's order; numerals come first, while "." and "," still stand."""
+    """Apply CoRal's steps in CoRal's order; numerals first, because "." and "," go later."""
     text = spell_numerals(text).lower()
     text = _FILLERS.sub("", text)
     text = unicodedata.normalize("NFKC", text)
@@ -126,7 +119,7 @@ _MAX_DIGITS: Final = 15
 
 
 def _rye(text: str) -> str:
-    """The leaderboard's steps in its order; "3,14" and "314" become the same, as they do there."""
+    """Apply the leaderboard's steps in its order; "3,14" and "314" become equal, as there."""
     text = unicodedata.normalize("NFKC", text)
     text = _NUMBER_WITH_SEPARATORS.sub(lambda match: re.sub("[.,]", "", match[0]), text).lower()
     text = read_number_words(_without_punctuation(text))
@@ -138,15 +131,13 @@ def _rye_without_fillers(text: str) -> str:
 
 
 def _without_punctuation(text: str) -> str:
-    """Drop punctuation and symbols, so that a hyphen joins; an apostrophe inside a word stays."""
-    kept = [
-        character
-        if not _is_mark(character)
-        else "'"
-        if character in "'’" and text[at - 1 : at].isalpha() and text[at + 1 : at + 2].isalpha()
-        else ""
-        for at, character in enumerate(text)
-    ]
+    """Remove punctuation and symbols, which joins "A-kasse"; keep apostrophes inside words."""
+    kept: list[str] = []
+    for at, character in enumerate(text):
+        if not _is_mark(character):
+            kept.append(character)
+        elif character in "'’" and text[at - 1 : at].isalpha() and text[at + 1 : at + 2].isalpha():
+            kept.append("'")
     return "".join(kept)
 
 
@@ -163,7 +154,5 @@ def _cardinal(digits: str) -> str:
 _PROFILES: Final[Mapping[str, Normalizer]] = {"raw": _raw, "coral": _coral, "rye": _rye}
 
 PROFILES: Final = tuple(_PROFILES)
-"""Names of the profiles."""
-
 PROFILE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(PROFILES, 1)
-"""A profile's version goes up whenever its output changes for any text."""
+"""Increased whenever the output of a profile changes for any text."""

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.errors import PredictionsError
 from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import BANDS, GroupSums, rates, score_rows
@@ -73,11 +72,6 @@ def test_every_value_is_inside_its_band(value: float) -> None:
 def test_rows_can_be_grouped_by_extra_keys() -> None:
     rows = [prediction("a", "ja", "ja", extra={"age": "31"}), prediction("b", "ja", "ja")]
     assert [group.values for group in _groups(rows, "age")] == [("31",), (None,)]
-
-
-def test_duplicate_ids_are_refused() -> None:
-    with pytest.raises(PredictionsError, match="id 'b' occurs twice"):
-        _groups([*four_rows(), prediction("b", "ja", "ja")])
 
 
 def test_lines_count_the_rows_that_are_left_out() -> None:

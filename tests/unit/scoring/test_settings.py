@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from danish_asr.errors import ConfigError
-from danish_asr.scoring.settings import Settings, row_filter_named
+from danish_asr.scoring.settings import ROW_FILTERS, Settings
 from tests.score_rows import prediction
 
 
@@ -51,5 +51,5 @@ def test_the_coral_filter_is_strict_at_its_bounds(
     changes: dict[str, object], reason: str | None
 ) -> None:
     row = prediction("a", **{"reference": "ja", "hypothesis": "ja"} | changes)  # type: ignore[arg-type]
-    assert row_filter_named("coral")(row) == reason
-    assert row_filter_named("all")(row) is None
+    assert ROW_FILTERS["coral"](row) == reason
+    assert ROW_FILTERS["all"](row) is None
