@@ -55,8 +55,6 @@ def run_command(command: ConvertCommand) -> None:
     out, name, options = command.out, command.name or "", command.options
     workers = command.workers or usable_cpus()
     console = Console(highlight=False, soft_wrap=True)
-    for note in source.notes:
-        console.print(f"note: {note}", markup=False)
     if part is not None:
         convert_part(source, out, part, options=options, workers=workers)
         console.print(

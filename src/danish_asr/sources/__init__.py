@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from danish_asr.errors import SourceError
-from danish_asr.schema import SPLIT_ALIASES, SPLITS
-from danish_asr.sources import manifest
-from danish_asr.sources.base import Columns, Source, SourceFile, Utterance, parse_columns
+from danish_asr.sources.base import Source, SourceFile, SourceOptions, Utterance
 from danish_asr.sources.coral import open_coral
+from danish_asr.sources.manifest import SUFFIXES, open_manifest
 from danish_asr.sources.metadata import speaker
 from danish_asr.sources.parquet import open_hf_parquet
 
@@ -32,39 +31,7 @@ __all__ = [
     "speaker",
 ]
 
-_CORPUS_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _DOTTED_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """What the user adds to a source that does not define it itself, as CoRal does.
-
-    Attributes:
-        corpus: Name of the corpus in the built dataset.
-        columns: ``OURS=THEIRS`` assignments.
-        split: The split of all files; None to infer it from their names.
-    """
-
-    corpus: str | None = None
-    columns: tuple[str, ...] = ()
-    split: str | None = None
-
-    def checked_corpus(self) -> str:
-        """The name of the corpus; raises `SourceError` if it is missing or invalid."""
-        if self.corpus is None or not _CORPUS_NAME.fullmatch(self.corpus):
-            raise SourceError(
-                f"--corpus {self.corpus or ''}: this kind of source needs a name for its corpus, "
-                "of up to 100 letters, digits, '_', '-' and '.'"
-            )
-        return self.corpus
-
-    def checked_split(self) -> str | None:
-        """Our name for the split, or None; raises `SourceError` if it is unknown."""
-        split = SPLIT_ALIASES.get(self.split or "", self.split)
-        if split is not None and split not in SPLITS:
-            raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
-        return split
 
 
 OpenSource = Callable[[str, SourceOptions], Source]
@@ -86,51 +53,27 @@ class SourceKind:
     open: OpenSource
 
 
-def _open_coral(where: str, options: SourceOptions) -> Source:
-    if options != SourceOptions():
-        raise SourceError("--corpus, --column and --split do not apply to CoRal")
-    return open_coral(where)
-
-
-def _open_hf_parquet(where: str, options: SourceOptions) -> Source:
-    return open_hf_parquet(
-        where,
-        corpus=options.checked_corpus(),
-        columns=parse_columns(options.columns, Columns()),
-        split=options.checked_split(),
-    )
-
-
-def _open_manifest(where: str, options: SourceOptions) -> Source:
-    return manifest.open_manifest(
-        where,
-        corpus=options.checked_corpus(),
-        columns=parse_columns(options.columns, manifest.COLUMNS),
-        split=options.checked_split(),
-    )
-
-
 SOURCES: Final[dict[str, SourceKind]] = {
     "coral": SourceKind(
         where="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
         what="CoRal v1, v2 or v3: from the hub, from its cache (offline) or from a local copy",
-        open=_open_coral,
+        open=open_coral,
     ),
     "hf-parquet": SourceKind(
         where="FOLDER or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
         what="any Hugging Face audio Parquet; needs --corpus, takes --column and --split",
-        open=_open_hf_parquet,
+        open=open_hf_parquet,
     ),
     "manifest": SourceKind(
         where="FILE or FOLDER",
         what="JSON lines, CSV or TSV with audio paths (NeMo's keys); needs --corpus, takes "
         "--column and --split",
-        open=_open_manifest,
+        open=open_manifest,
     ),
     "synthetic": SourceKind(
         where="FOLDER",
         what="the output of `danish-asr synthesize`; it has CoRal's columns",
-        open=_open_coral,
+        open=open_coral,
     ),
 }
 """Every kind of source by its name."""
@@ -159,7 +102,7 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
         )
     else:
         where = spec
-        open_kind = _open_manifest if spec.endswith(manifest.SUFFIXES) else _open_coral
+        open_kind = open_manifest if spec.endswith(SUFFIXES) else open_coral
     return open_kind(where, options or SourceOptions())
 
 

@@ -16,6 +16,7 @@ from danish_asr.errors import SourceError
 from danish_asr.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.sources.metadata import Speaker, clean, speaker
 
+_CORPUS_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SPLIT_NAME: Final = re.compile(r"^([a-z]+)(?=[-_.]|$)")
 
 
@@ -76,12 +77,10 @@ class Source(ABC):
     Attributes:
         name: What the user typed; used in messages and in the inventory.
         files: Every file with its number of rows, in an order that does not depend on the machine.
-        notes: What the user should know about the files, one line each.
     """
 
     name: str
     files: tuple[SourceFile, ...]
-    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
@@ -131,54 +130,65 @@ class Columns:
                 f"{', '.join(columns)}. Map yours with --column, such as --column text=sentence"
             )
 
-    def check_requested(self, found: Mapping[str, Collection[str]]) -> tuple[str, ...]:
-        """Check that the columns that the user named exist; return notes on partly missing ones.
-
-        Args:
-            found: The columns of each file.
-
-        Raises:
-            SourceError: Some names are in no file.
-        """
-        having = {
-            name: [file for file, columns in found.items() if name in columns]
-            for name in self.requested
-        }
-        if missing := [name for name, files in having.items() if not files]:
-            known = dict.fromkeys(name for columns in found.values() for name in columns)
+    def check_requested(self, found: Collection[str]) -> None:
+        """Raise `SourceError` if a column that the user named is not in any file."""
+        if missing := [name for name in self.requested if name not in found]:
             raise SourceError(
                 f"--column: no file has a column {' or a column '.join(missing)}; found the "
-                f"columns {', '.join(known)}"
+                f"columns {', '.join(found)}"
             )
-        return tuple(
-            f"column {name}: missing in {len(found) - len(files)} of {len(found)} files, such as "
-            f"{next(file for file in found if file not in files)}; its values are null there"
-            for name, files in having.items()
-            if len(files) < len(found)
-        )
 
 
 _KEYS: Final = tuple(own.name for own in fields(Columns) if own.name != "requested")
 
 
-def parse_columns(assignments: Collection[str], default: Columns) -> Columns:
-    """Apply ``OURS=THEIRS`` assignments, such as ``text=sentence`` or ``id=recording,segment``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What the user adds to a source that does not define it itself, as CoRal does.
 
-    Raises:
-        SourceError: An assignment has another form or an unknown name on its left side.
+    Attributes:
+        corpus: Name of the corpus in the built dataset.
+        columns: ``OURS=THEIRS`` assignments, such as ``text=sentence`` or ``id=recording,segment``.
+        split: The split of all files; None to infer it from their names.
     """
-    changes: dict[str, Any] = {}
-    requested: list[str] = []
-    for assignment in assignments:
-        ours, _, theirs = assignment.partition("=")
-        if ours not in _KEYS or not theirs:
+
+    corpus: str | None = None
+    columns: tuple[str, ...] = ()
+    split: str | None = None
+
+    def checked_corpus(self) -> str:
+        """The name of the corpus; raises `SourceError` if it is missing or invalid."""
+        if self.corpus is None or not _CORPUS_NAME.fullmatch(self.corpus):
             raise SourceError(
-                f"--column {assignment}: expected OURS=THEIRS, with OURS one of {', '.join(_KEYS)}"
+                f"--corpus {self.corpus or ''}: this kind of source needs a name for its corpus, "
+                "of up to 100 letters, digits, '_', '-' and '.'"
             )
-        names = tuple(theirs.split(",")) if ours == "id" else (theirs,)
-        changes[ours] = names if ours == "id" else theirs
-        requested += names
-    return replace(default, **changes, requested=tuple(requested))
+        return self.corpus
+
+    def checked_split(self, path: PurePosixPath) -> str:
+        """The split of a file, also inferred from its path; raises `SourceError` if unknown."""
+        if self.split is None:
+            return split_of(path)
+        split = SPLIT_ALIASES.get(self.split, self.split)
+        if split not in SPLITS:
+            raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
+        return split
+
+    def checked_columns(self, default: Columns) -> Columns:
+        """The columns with the user's names; raises `SourceError` for an invalid assignment."""
+        changes: dict[str, Any] = {}
+        requested: list[str] = []
+        for assignment in self.columns:
+            ours, _, theirs = assignment.partition("=")
+            if ours not in _KEYS or not theirs:
+                raise SourceError(
+                    f"--column {assignment}: expected OURS=THEIRS, with OURS one of "
+                    f"{', '.join(_KEYS)}"
+                )
+            names = tuple(theirs.split(",")) if ours == "id" else (theirs,)
+            changes[ours] = names if ours == "id" else theirs
+            requested += names
+        return replace(default, **changes, requested=tuple(requested))
 
 
 def utterance(

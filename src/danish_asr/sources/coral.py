@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.base import Columns
+from danish_asr.sources.base import Columns, SourceOptions
 from danish_asr.sources.location import locate
 from danish_asr.sources.parquet import (
     ParquetSource,
@@ -35,15 +35,14 @@ _SUBSETS: Final = {
 }
 
 
-def open_coral(where: str) -> ParquetSource:
+def open_coral(where: str, options: SourceOptions) -> ParquetSource:
     """Open a local copy of CoRal (any folder above its Parquet files), or CoRal on the hub.
-
-    Args:
-        where: A folder, or ``hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]``.
 
     Raises:
         SourceError: It does not exist, has no rows, or a file is not CoRal's.
     """
+    if options != SourceOptions():
+        raise SourceError("--corpus, --column and --split do not apply to CoRal")
     location = locate(where)
     if location.subset is not None and location.subset not in _SUBSETS:
         raise SourceError(

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.base import Columns, Source, SourceFile, Utterance, split_of, utterance
+from danish_asr.sources.base import Columns, Source, SourceFile, SourceOptions, Utterance, utterance
 
 COLUMNS: Final = Columns(audio="audio_filepath", start="offset", seconds="duration")
 """NeMo's keys, and ours for the rest."""
@@ -64,20 +64,13 @@ class ManifestSource(Source):
         return self.root / path if path and isinstance(path, str) else None
 
 
-def open_manifest(
-    where: str, *, corpus: str, columns: Columns = COLUMNS, split: str | None = None
-) -> ManifestSource:
+def open_manifest(where: str, options: SourceOptions) -> ManifestSource:
     """Open a manifest, or all manifests of a folder.
 
-    Args:
-        where: A ``.jsonl``, ``.json``, ``.csv`` or ``.tsv`` file, or a folder with some.
-        corpus: Name of the corpus in the built dataset.
-        columns: Names of the keys.
-        split: The split of all files; None to infer it from their names.
-
     Raises:
-        SourceError: There is no manifest, there are no rows, or a key is in no row.
+        SourceError: An option is invalid, there are no rows, or a key is in no row.
     """
+    corpus, columns = options.checked_corpus(), options.checked_columns(COLUMNS)
     place = Path(where)
     if not place.exists():
         raise SourceError(
@@ -85,18 +78,18 @@ def open_manifest(
             "sources"
         )
     paths = sorted(place.glob("[!.]*")) if place.is_dir() else [place]
-    files, keys = [], {}
+    files, keys = [], dict[str, None]()
     for path in paths:
         if path.suffix in SUFFIXES and path.is_file():
             rows, found = _count_rows(path)
+            keys |= found
             if rows:
                 columns.check(found, str(path))
-                keys[path.name] = found
             status = path.stat()
             file = SourceFile(
                 name=path.name,
                 corpus=corpus,
-                split=split or split_of(PurePosixPath(path.name)),
+                split=options.checked_split(PurePosixPath(path.name)),
                 row_groups=tuple(min(_GROUP, rows - row) for row in range(0, rows, _GROUP)),
                 fingerprint=f"{status.st_size}-{status.st_mtime_ns}",
             )
@@ -104,28 +97,24 @@ def open_manifest(
     if not sum(file.rows for file in files):
         what = "rows" if files else f"manifest ({', '.join(SUFFIXES)})"
         raise SourceError(f"{where}: the source is empty, it has no {what}")
-    return ManifestSource(
-        name=where,
-        root=(place if place.is_dir() else place.parent).resolve(),
-        files=tuple(files),
-        columns=columns,
-        notes=columns.check_requested(keys),
-    )
+    columns.check_requested(keys)
+    root = (place if place.is_dir() else place.parent).resolve()
+    return ManifestSource(name=where, files=tuple(files), root=root, columns=columns)
 
 
-def _count_rows(path: Path) -> tuple[int, tuple[str, ...]]:
+def _count_rows(path: Path) -> tuple[int, dict[str, None]]:
     """The number of rows of a manifest, and the keys that they have."""
     rows, keys = 0, dict[str, None]()
     for _, values in _read_rows(path):
         rows += 1
-        keys.update(dict.fromkeys(values or ()))
+        keys |= dict.fromkeys(values or ())
     if rows and not keys:
         raise SourceError(
             f"{path}: none of its {rows} rows can be read; expected one JSON object per line, in "
             'UTF-8, such as {"audio_filepath": "a.wav", "text": "ja"}, or a table with the columns '
             "in its first line"
         )
-    return rows, tuple(keys)
+    return rows, keys
 
 
 def _read_rows(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.base import Columns, Source, SourceFile, Utterance, split_of, utterance
+from danish_asr.sources.base import Columns, Source, SourceFile, SourceOptions, Utterance, utterance
 from danish_asr.sources.location import Location, explain_read_error, locate
 
 _BATCH_BYTES: Final = 16 << 20
@@ -90,26 +90,19 @@ class ParquetSource(Source):
         return open_parquet(self.location, self._path(file))
 
 
-def open_hf_parquet(
-    where: str, *, corpus: str, columns: Columns, split: str | None
-) -> ParquetSource:
-    """Open the Parquet files of a folder or of a dataset on the hub.
-
-    Args:
-        where: A folder, or ``hf:OWNER/NAME[:SUBSET][@REVISION]``; a subset is a folder there.
-        corpus: Name of the corpus in the built dataset.
-        columns: Names of the columns.
-        split: The split of all files; None to infer it from their names.
+def open_hf_parquet(where: str, options: SourceOptions) -> ParquetSource:
+    """Open the Parquet files of a folder or of a dataset on the hub; a subset is a folder there.
 
     Raises:
-        SourceError: There are no rows, or a file is unusable.
+        SourceError: An option is invalid, there are no rows, or a file is unusable.
     """
+    columns = {options.checked_corpus(): options.checked_columns(Columns())}
     location = locate(where)
     below = f"{location.root}/{location.subset}/" if location.subset else ""
     paths = [path for path in find_parquet(location) if path.startswith(below)]
-    corpus_of = dict.fromkeys(paths, corpus)
+    corpus_of = dict.fromkeys(paths, *columns)
     return open_parquet_files(
-        where, location, corpus_of=corpus_of, columns={corpus: columns}, split=split
+        where, location, corpus_of=corpus_of, columns=columns, options=options
     )
 
 
@@ -119,7 +112,7 @@ def open_parquet_files(
     *,
     corpus_of: Mapping[str, str],
     columns: Mapping[str, Columns],
-    split: str | None = None,
+    options: SourceOptions | None = None,
 ) -> ParquetSource:
     """List Parquet files as a source.
 
@@ -128,25 +121,25 @@ def open_parquet_files(
         location: Where the files are.
         corpus_of: The corpus of each path; paths begin with the location's root.
         columns: The columns of each corpus.
-        split: The split of all files; None to infer it from their names.
+        options: The split of all files, if it cannot be inferred from their names.
 
     Raises:
         SourceError: There are no rows, or a file is unusable.
     """
     files: list[SourceFile] = []
-    found: dict[str, list[str]] = {}
+    found: dict[str, None] = {}
     for path, corpus in corpus_of.items():
         relative = PurePosixPath(path).relative_to(location.root)
         with open_parquet(location, path) as parquet:
-            found[str(relative)] = list(parquet.schema_arrow.names)
-            columns[corpus].check(found[str(relative)], path)
-            _check_types(parquet.schema_arrow, columns[corpus], path)
+            found |= dict.fromkeys(parquet.schema_arrow.names)
+            columns[corpus].check(parquet.schema_arrow.names, path)
+            _check_audio(parquet.schema_arrow, columns[corpus].audio, path)
             footer = parquet.metadata
             row_groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
         file = SourceFile(
             name=str(relative),
             corpus=corpus,
-            split=split or split_of(relative),
+            split=(options or SourceOptions()).checked_split(relative),
             row_groups=tuple(row_groups),
             fingerprint=_fingerprint(location, path),
         )
@@ -155,10 +148,9 @@ def open_parquet_files(
         what = "rows" if files else "Parquet files"
         of = f" of the subset '{location.subset}'" if location.subset else ""
         raise SourceError(f"{name}: the source is empty, it has no {what}{of}")
-    notes = [note for own in columns.values() for note in own.check_requested(found)]
-    return ParquetSource(
-        name=name, location=location, files=tuple(files), columns=columns, notes=tuple(notes)
-    )
+    for own in columns.values():
+        own.check_requested(found)
+    return ParquetSource(name=name, files=tuple(files), location=location, columns=columns)
 
 
 def find_parquet(location: Location) -> list[str]:
@@ -233,24 +225,18 @@ def _is_embedded(parquet: pq.ParquetFile, audio: str) -> bool:
     return bool(nulls) and not any(count is None or count for count in nulls)
 
 
-def _check_types(schema: pa.Schema, columns: Columns, path: str) -> None:
-    """Raise `SourceError` if audio or ids are of a type that cannot be used."""
-    kind = schema.field(columns.audio).type
+def _check_audio(schema: pa.Schema, audio: str, path: str) -> None:
+    """Raise `SourceError` if the audio is of a type that cannot be used."""
+    kind = schema.field(audio).type
     if pa.types.is_struct(kind):
         usable = not {"bytes", "path"}.isdisjoint(part.name for part in kind)
     else:
         usable = not (pa.types.is_nested(kind) or pa.types.is_primitive(kind))
     if not usable:
         raise SourceError(
-            f"{path}: column {columns.audio} holds {kind}; expected encoded audio files (binary), "
+            f"{path}: column {audio} holds {kind}; expected encoded audio files (binary), "
             "their paths (string) or a struct of 'bytes' and 'path'"
         )
-    for name in set(columns.id).intersection(schema.names):
-        if pa.types.is_floating(kind := schema.field(name).type) or pa.types.is_nested(kind):
-            raise SourceError(
-                f"{path}: column {name} holds {kind}; expected strings or integers for an id. Name "
-                "other columns with --column id=..."
-            )
 
 
 def _fingerprint(location: Location, path: str) -> str:

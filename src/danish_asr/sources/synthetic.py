@@ -25,7 +25,6 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import track
 
 from danish_asr.errors import ConfigError, SourceError
 from danish_asr.files import publish, publish_first, sweep
@@ -133,17 +132,9 @@ def synthesise(
     made = {"seed": seed, **asdict(size)}
     _claim(folder, json.dumps(made))
     files = [file for file in _plan(folder, made) if not file.path.is_file()]
-    console = Console(stderr=True)
-    written = run_in_processes(_write_file, files, min(workers, len(files)), fresh=True)
-    for path in track(
-        written,
-        "synthesising speech",
-        len(files),
-        console=console,
-        disable=not console.is_terminal,
-    ):
-        if not console.is_terminal:
-            console.print(f"synthesised {path}", highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for path in run_in_processes(_write_file, files, min(workers, len(files)), fresh=True):
+        console.print(f"synthesised {path}")
     sweep(folder)
 
 
