@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
-from danish_asr.conversion.verify.command import verify
+from danish_asr.conversion.verify import verify
 from danish_asr.schema import UTTERANCE_SCHEMA
 from danish_asr.sources import open_source
 from danish_asr.yaml_text import from_yaml, to_yaml

@@ -232,7 +232,7 @@ def verify(
 ) -> None:
     """Check a built dataset and report all faults."""
     from danish_asr.cluster.cpus import usable_cpus
-    from danish_asr.conversion.verify.command import verify_command
+    from danish_asr.conversion.command import verify_command
 
     verify_command(
         root, sample=sample, workers=workers or usable_cpus(), allow_shared=allow_shared or ()

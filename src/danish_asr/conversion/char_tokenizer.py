@@ -1,8 +1,8 @@
 """Make the character tokenizer of a model that is trained from scratch.
 
-fairseq2's family ``char_tokenizer`` is a SentencePiece model. Its four special symbols stand where
-fairseq and omniASR have them: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3. CTC's blank is index
-0; ``<s>`` holds that place, because encoding a text never gives it.
+fairseq2's family ``char_tokenizer`` is a SentencePiece model. The four special symbols have the
+indices of fairseq and omniASR: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3. CTC's blank is 0:
+``<s>`` can share that index because encoding a text never gives it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ _RESERVED: Final = {"▁", "▅"}
 """What SentencePiece writes for a space and for an unknown symbol."""
 
 
-def build_char_tokenizer(characters: Iterable[str]) -> bytes:
-    """Return a SentencePiece model with one symbol per character, the space among them.
+def alphabet_of(characters: Iterable[str]) -> list[str]:
+    """The characters that become symbols, sorted; space and non-printing ones do not."""
+    return sorted({char for char in characters if char.isprintable()} - {" "} - _RESERVED)
 
-    Texts are taken as they are (no normalisation, no leading space), so that decoding an encoded
-    text gives it back, if single spaces separate its words.
+
+def build_char_tokenizer(characters: Iterable[str]) -> bytes:
+    """Return a SentencePiece model with one symbol per character, and one for the space.
+
+    Texts are encoded as they are (no normalisation, no leading space), so that decoding gives the
+    text back if single spaces separate its words.
 
     Args:
-        characters: All that stand in the training text; what does not print, and the two symbols
-            that SentencePiece keeps for itself, are left out.
+        characters: Those of the training text; `alphabet_of` selects the symbols.
     """
-    alphabet = sorted({char for char in characters if char.isprintable()} - {" "} - _RESERVED)
+    alphabet = alphabet_of(characters)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([" ".join(alphabet)]),

@@ -1,10 +1,10 @@
-"""Run ``danish-asr convert`` with the options of its command line."""
+"""Run ``danish-asr convert`` and ``danish-asr verify`` with the options of their command lines."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,16 @@ from typing import Final
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import Part, convert, convert_part, finish
 from danish_asr.conversion.engines import run_on_ray
 from danish_asr.conversion.inventory import Inventory
-from danish_asr.errors import ConfigError
+from danish_asr.conversion.verify import LEAKS, verify
+from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.schema import SPLITS
 from danish_asr.sources import SOURCES, SourceOptions, open_source
 
 ENGINES: Final = ("processes", "ray")
@@ -93,6 +96,51 @@ def _print_summary(inventory: Inventory, console: Console) -> None:
         console.print(table)
     for dialect, rows in inventory.unmapped_dialects.items():
         console.print(f"unknown dialect name, kept as is: {dialect} ({rows:,} rows)", markup=False)
+
+
+def verify_command(
+    root: Path, *, sample: int | None, workers: int, allow_shared: Sequence[str]
+) -> None:
+    """Verify a dataset, print hours and notes, and raise with all faults if there are any.
+
+    Raises:
+        ConfigError: The options have faults; it lists all of them.
+        DatasetError: The dataset has faults, or is not a finished one.
+    """
+    wrong = [
+        f"--allow-shared: expected one of {', '.join(LEAKS)}; found {kind}"
+        for kind in allow_shared
+        if kind not in LEAKS
+    ]
+    if sample is not None and sample < 0:
+        wrong.append(f"--sample: a number of rows, at least 0; found {sample}")
+    if workers < 1:
+        wrong.append(f"--workers: at least 1; found {workers}")
+    if wrong:
+        raise ConfigError(wrong, where="the command line")
+    result = verify(root, sample=sample, workers=workers, allow_shared=allow_shared)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(_hours_table(result.hours))
+    for note in result.notes:
+        console.print(f"allowed: {note}", markup=False)
+    if result.faults:
+        count = "one fault" if len(result.faults) == 1 else f"{len(result.faults):,} faults"
+        lines = [f"{root} has {count}:", *(f"  - {fault}" for fault in result.faults)]
+        fix = "restore damaged files from a copy, or delete the dataset and convert it again"
+        raise DatasetError("\n".join([*lines, fix]))
+    console.print(f"{root}: no faults", markup=False)
+
+
+def _hours_table(hours: dict[tuple[str, str | None], float]) -> Table:
+    splits = [split for split in SPLITS if any(split == key[0] for key in hours)]
+    table = Table("dialect", *splits, title="Hours")
+    for dialect in sorted({dialect for _, dialect in hours}, key=lambda name: name or "~"):
+        cells = [f"{hours.get((split, dialect), 0.0):.2f}" for split in splits]
+        table.add_row(Text(dialect or "not given"), *cells)
+    table.add_section()
+    totals = [sum(value for key, value in hours.items() if key[0] == split) for split in splits]
+    table.add_row("all", *(f"{total:.2f}" for total in totals))
+    return table
 
 
 def _check(command: ConvertCommand) -> Part | None:

@@ -11,20 +11,18 @@ an array job convert one part each, and a last call completes the dataset::
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.cards import write_cards, write_statistics
+from danish_asr.conversion.cards import statistics, write_cards
 from danish_asr.conversion.engines import run_here
 from danish_asr.conversion.inventory import (
     FileEntry,
@@ -36,19 +34,19 @@ from danish_asr.conversion.inventory import (
     write_inventory,
 )
 from danish_asr.conversion.plan import (
+    WORK_DIR,
     ConversionPlan,
     ShardTask,
+    claim,
     conversion_key,
     plan_conversion,
 )
-from danish_asr.conversion.progress import ConversionProgress
-from danish_asr.conversion.shard import WORK_DIR, ConversionContext, Record, read_record
+from danish_asr.conversion.progress import watch
+from danish_asr.conversion.shard import ConversionContext, Record, read_record
 from danish_asr.errors import DatasetError, SourceError
-from danish_asr.files import publish, publish_first, sweep
-from danish_asr.schema import INVENTORY_FILE, LEDGER_FILE, LEDGER_SCHEMA, VERSION_DIR
+from danish_asr.files import publish, publish_text, sweep
+from danish_asr.schema import INVENTORY_FILE, LEDGER_FILE, LEDGER_SCHEMA, STATISTICS_FILE
 from danish_asr.sources.base import Source
-
-_PLAN_FILE: Final = "plan.json"
 
 Engine = Callable[[ConversionContext, Sequence[ShardTask]], Iterator[Record]]
 """Converts tasks and yields their records, in any order."""
@@ -149,38 +147,6 @@ def finish(
     return _complete(context, plan, records, name)
 
 
-def claim(out: Path, plan: ConversionPlan) -> None:
-    """Claim ``out`` for a plan, or check that the conversion there has this very plan.
-
-    Many processes may do so at the same moment: the plan that the first one publishes holds for
-    all of them.
-
-    Raises:
-        DatasetError: ``out`` holds something else, or a conversion with another plan.
-        DanishAsrError: ``out`` cannot be written.
-    """
-    # Looked at before the plan: shards appear only after a plan, so shards without a plan are not
-    # ours. In the other order, the shards of a process that starts right now would be refused.
-    shards = (out / VERSION_DIR).exists()
-    path = out / WORK_DIR / _PLAN_FILE
-    ours = json.dumps({"key": plan.key, "rows": plan.rows, "shards": len(plan.tasks)})
-    if not path.is_file():
-        if (out / INVENTORY_FILE).is_file():
-            raise DatasetError(f"{out}: was finished a moment ago; run the same command again")
-        if shards:
-            raise DatasetError(
-                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
-                "--out"
-            )
-        publish_first(path, ours)
-    if path.read_text(encoding="utf-8", errors="replace") != ours:
-        raise DatasetError(
-            f"{out}: holds an unfinished conversion, and its source (content, size or time of "
-            f"change of a file), its options or this program have changed since ({path} differs); "
-            f"restore them to continue, or delete it to start anew: rm -r '{out}'"
-        )
-
-
 def _prepare(
     source: Source, out: Path, options: ConvertOptions | None
 ) -> tuple[ConversionContext, ConversionPlan]:
@@ -195,18 +161,21 @@ def _convert_tasks(
     """Convert the tasks that are not finished; return all records in the order of the tasks."""
     records = {task.number: record for task in tasks if (record := read_record(context.root, task))}
     remaining = [task for task in tasks if task.number not in records]
-    with ConversionProgress(sum(task.rows for task in tasks), records.values()) as progress:
-        for record in engine(context, remaining):
-            records[record.task] = record
-            progress.advance(record)
-            if progress.dropped > plan.rows * context.options.max_drop:
-                break  # more rows cannot reduce the drops
+    rows = sum(task.rows for task in tasks)
+    done = rows - sum(task.rows for task in remaining)
+    dropped = sum(len(record.dropped) for record in records.values())
+    results = engine(context, remaining)
+    for record in watch("converted", results, Record.measure, rows, done=done):
+        records[record.task] = record
+        dropped += len(record.dropped)
+        if dropped > plan.rows * context.options.max_drop:
+            break  # more rows cannot reduce the drops
     _check_drops(records.values(), plan, context.options)
     return [records[task.number] for task in tasks]
 
 
 def _check_drops(records: Iterable[Record], plan: ConversionPlan, options: ConvertOptions) -> None:
-    reasons = Counter(row.reason for record in records for row in record.dropped)
+    reasons = Counter(row["reason"] for record in records for row in record.dropped)
     most = plan.rows * options.max_drop
     if reasons.total() > most:
         counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
@@ -230,7 +199,7 @@ def _complete(
             f"rm -r '{out}'"
         )
     inventory = replace(inventory, ledger_sha256=_write_ledger(out / LEDGER_FILE, records))
-    write_statistics(out, inventory.train_hours())
+    publish_text(out / STATISTICS_FILE, statistics(inventory.train_hours()))
     characters: set[str] = set()
     for task, record in zip(plan.tasks, records, strict=True):
         if task.split == "train":
@@ -244,7 +213,7 @@ def _complete(
 
 def _write_ledger(path: Path, records: Sequence[Record]) -> str:
     """Write the ledger; returns its sha256."""
-    rows = [asdict(row) for record in records for row in record.dropped]
+    rows = [row for record in records for row in record.dropped]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, LEDGER_SCHEMA), sink)
     content = sink.getvalue()
@@ -264,7 +233,7 @@ def _inventory(
         source=source.name,
         key=plan.key,
         source_rows=plan.rows,
-        dropped=count_drops([(row.reason, row.dialect) for rec in records for row in rec.dropped]),
+        dropped=count_drops(row for record in records for row in record.dropped),
         unmapped_dialects=dict(sorted(unmapped.items())),
         files=tuple(
             FileEntry(file=file.name, rows=file.rows, fingerprint=file.fingerprint)

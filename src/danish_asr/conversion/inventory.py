@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
@@ -34,19 +34,9 @@ class ShardEntry:
     fingerprint: str
     files: tuple[str, ...]
 
-    @property
-    def corpus(self) -> str:
-        """The corpus, as the path has it."""
-        return self._partition("corpus")
-
-    @property
-    def split(self) -> str:
-        """The split, as the path has it."""
-        return self._partition("split")
-
-    def _partition(self, key: str) -> str:
-        pairs = dict(part.partition("=")[::2] for part in self.path.split("/"))
-        return pairs.get(key, "")
+    def partition(self, key: str) -> str:
+        """Value of ``corpus``, ``split`` or ``language`` in the path; empty if it is not there."""
+        return dict(part.partition("=")[::2] for part in self.path.split("/")).get(key, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +99,11 @@ class Inventory:
         return sum(shard.seconds for shard in self.shards) / 3600
 
     def train_hours(self) -> dict[str, float]:
-        """Hours of training audio by corpus; corpora without any have 0."""
-        samples = Counter({shard.corpus: 0 for shard in self.shards})
+        """Hours of training audio by corpus, of the corpora that have any."""
+        samples: Counter[str] = Counter()
         for shard in self.shards:
-            if shard.split == "train":
-                samples[shard.corpus] += round(shard.seconds * SAMPLE_RATE)
+            if shard.partition("split") == "train":
+                samples[shard.partition("corpus")] += round(shard.seconds * SAMPLE_RATE)
         return {corpus: seconds(count) / 3600 for corpus, count in samples.items()}
 
 
@@ -163,9 +153,9 @@ def _entry(kind: type[Entry], values: dict[str, Any]) -> Entry:
     return entry
 
 
-def count_drops(drops: Sequence[tuple[str, str | None]]) -> tuple[DropEntry, ...]:
-    """Sum up (reason, dialect) pairs, the most frequent first."""
-    counts = Counter(drops)
+def count_drops(rows: Iterable[dict[str, Any]]) -> tuple[DropEntry, ...]:
+    """Count rows of the ledger by reason and dialect, the most frequent first."""
+    counts = Counter((row["reason"], row["dialect"]) for row in rows)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
     return tuple(
         DropEntry(reason=reason, dialect=dialect, rows=rows) for (reason, dialect), rows in ordered

@@ -20,11 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from danish_asr.conversion import ConvertOptions
-from danish_asr.schema import SPLITS, partition_dir
+from danish_asr.errors import DatasetError
+from danish_asr.files import publish_first
+from danish_asr.schema import INVENTORY_FILE, SPLITS, VERSION_DIR, partition_dir
 from danish_asr.sources.base import Source, SourceFile
 
 FORMAT: Final = 3
 """Raised when the same source and options give another key, other shards or another ledger."""
+
+WORK_DIR: Final = ".convert"
+"""Holds the plan and the records of an unfinished conversion, below the dataset's root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +134,38 @@ def _size_and_time(path: Path) -> tuple[int, int] | None:
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return status.st_size, status.st_mtime_ns
+
+
+def claim(out: Path, plan: ConversionPlan) -> None:
+    """Claim ``out`` for a plan, or check that the conversion there has this very plan.
+
+    Many processes may do so at the same moment: the plan that the first one publishes holds for
+    all of them.
+
+    Raises:
+        DatasetError: ``out`` holds something else, or a conversion with another plan.
+        DanishAsrError: ``out`` cannot be written.
+    """
+    # Looked at before the plan: shards appear only after a plan, so shards without a plan are not
+    # ours. In the other order, the shards of a process that starts right now would be refused.
+    shards = (out / VERSION_DIR).exists()
+    path = out / WORK_DIR / "plan.json"
+    ours = json.dumps({"key": plan.key, "rows": plan.rows, "shards": len(plan.tasks)})
+    if not path.is_file():
+        if (out / INVENTORY_FILE).is_file():
+            raise DatasetError(f"{out}: was finished a moment ago; run the same command again")
+        if shards:
+            raise DatasetError(
+                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
+                "--out"
+            )
+        publish_first(path, ours)
+    if path.read_text(encoding="utf-8", errors="replace") != ours:
+        raise DatasetError(
+            f"{out}: holds an unfinished conversion, and its source (content, size or time of "
+            f"change of a file), its options or this program have changed since ({path} differs); "
+            f"restore them to continue, or delete it to start anew: rm -r '{out}'"
+        )
 
 
 def find_duplicates(source: Source) -> dict[str, frozenset[int]]:

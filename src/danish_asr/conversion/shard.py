@@ -7,6 +7,7 @@ statistics and the inventory need, so that no finished shard is read again.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections import Counter
 from contextlib import suppress
@@ -20,15 +21,12 @@ import pyarrow.parquet as pq
 
 from danish_asr.audio import AudioError, to_flac
 from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.plan import RowSlice, ShardTask
+from danish_asr.conversion.plan import WORK_DIR, RowSlice, ShardTask
 from danish_asr.files import publish, publish_text
-from danish_asr.schema import ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
+from danish_asr.schema import LEDGER_SCHEMA, ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
 from danish_asr.sources.base import Source, Utterance
 from danish_asr.sources.metadata import DIALECTS
 from danish_asr.text.profiles import normalize
-
-WORK_DIR: Final = ".convert"
-"""Holds the plan and the records of an unfinished conversion, below the dataset's root."""
 
 _DICTIONARY_COLUMNS: Final = [
     "speaker_id",
@@ -42,17 +40,6 @@ _COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedRow:
-    """One source row that was not written: a row of the ledger."""
-
-    source: str
-    row: int
-    id: str
-    dialect: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The result of one task.
 
@@ -62,7 +49,7 @@ class Record:
         samples: Samples written, over all rows.
         size: Bytes of the shard.
         sha256: Digest of the shard; empty if no row was written, and so no shard.
-        dropped: The rows that were not written.
+        dropped: The rows that were not written, as rows of the ledger.
         unmapped: Rows per dialect name that maps to no dialect.
         characters: Those of the written texts, raw and in profile ``coral``. The tokenizer is
             made from those of the training split.
@@ -73,9 +60,13 @@ class Record:
     samples: int
     size: int
     sha256: str
-    dropped: tuple[RejectedRow, ...]
+    dropped: list[dict[str, Any]]
     unmapped: dict[str, int]
     characters: str
+
+    def measure(self) -> tuple[int, int]:
+        """Source rows and samples."""
+        return self.rows + len(self.dropped), self.samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +94,7 @@ class ConversionContext:
         return record
 
     def _write_rows(self, task: ShardTask, stream: IO[bytes]) -> Record:
-        dropped: list[RejectedRow] = []
+        dropped: list[dict[str, Any]] = []
         unmapped: Counter[str] = Counter()
         with _ShardWriter(stream) as writer:
             for rows in task.slices:
@@ -113,21 +104,15 @@ class ConversionContext:
                         unmapped[dialect] += 1
                     reason = self._add(writer, utterance, rows)
                     if reason is not None:
-                        rejected = RejectedRow(
-                            source=rows.file.name,
-                            row=utterance.row,
-                            id=utterance.id,
-                            dialect=dialect,
-                            reason=reason,
-                        )
-                        dropped.append(rejected)
+                        values = rows.file.name, utterance.row, utterance.id, dialect, reason
+                        dropped.append(dict(zip(LEDGER_SCHEMA.names, values, strict=True)))
         return Record(
             task=task.number,
             rows=writer.rows,
             samples=writer.samples,
             size=writer.sink.size if writer.rows else 0,
             sha256=writer.sink.digest.hexdigest() if writer.rows else "",
-            dropped=tuple(dropped),
+            dropped=dropped,
             unmapped=dict(sorted(unmapped.items())),
             characters="".join(sorted(writer.characters)),
         )
@@ -167,10 +152,8 @@ class ConversionContext:
 def read_record(root: Path, task: ShardTask) -> Record | None:
     """The record of a task whose shard is complete, or None."""
     try:
-        values = json.loads(_record_path(root, task).read_text(encoding="utf-8"))
-        dropped = tuple(RejectedRow(**row) for row in values.pop("dropped"))
-        record = Record(**values, dropped=dropped)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        record = Record(**json.loads(_record_path(root, task).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
         return None  # missing or damaged: the task is done again
     shard = root / task.path
     size = shard.stat().st_size if shard.is_file() else 0
@@ -234,26 +217,21 @@ class _ShardWriter:
             self._pending_bytes = 0
 
 
-class _DigestingSink:
-    """The part of a file object that Arrow needs for writing."""
-
-    closed = False
+class _DigestingSink(io.RawIOBase):
+    """What Arrow writes to; it passes bytes on, and `publish` flushes and closes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self.size = 0
         self.digest = hashlib.sha256()
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: Any) -> int:
         self.digest.update(data)
         self.size += len(data)
         return self._stream.write(data)
 
-    def flush(self) -> None:
-        """Do nothing: `publish` flushes."""
+    def writable(self) -> bool:
+        return True
 
     def tell(self) -> int:
         return self.size
-
-    def close(self) -> None:
-        """Do nothing: `publish` closes."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import claim, convert, finish
-from danish_asr.conversion.plan import ConversionPlan, plan_conversion
+from danish_asr.conversion.convert import convert, finish
+from danish_asr.conversion.plan import ConversionPlan, claim, plan_conversion
 from danish_asr.errors import DatasetError
 from danish_asr.sources import open_source
 from tests.builders import build_source, tree

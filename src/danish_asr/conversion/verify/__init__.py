@@ -1,1 +1,0 @@
-"""What `danish-asr verify` checks, one kind of thing per file."""
