@@ -128,7 +128,7 @@ def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
     scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
     output_dir = run_dir / "eval" / scored / str(split)
     if config.decoder.name != GREEDY:
-        output_dir /= config.decoder.name
+        output_dir /= config.decoder.name.replace(":", ".")
     return Selection(config, output_dir, step, (*missing, *faults))
 
 

@@ -241,7 +241,7 @@ class DecoderSection:
     name: str = GREEDY
     """``greedy``, or ``package.module:name`` of another decoder."""
 
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, object] = field(default_factory=dict)
     """Its keyword arguments."""
 
     def validate(self) -> ValidationResult:

@@ -1,0 +1,58 @@
+"""The decoder of docs/extending.md runs as the page says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from danish_asr.scoring.predictions import read_predictions
+from tests.recipe.running import ROOT, evaluate
+
+SECTION = (
+    (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").split("\n## A decoder\n")[1]
+).split("\n## ")[0]
+
+
+def hypotheses(folder: Path) -> dict[str, str]:
+    return {p.id: p.hypothesis for p in read_predictions(folder / "predictions.jsonl")}
+
+
+def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    code = re.search(r"```python\n(.*?)```", SECTION, re.DOTALL)
+    assert code is not None
+    (tmp_path / "my_decoders.py").write_text(code[1])
+    monkeypatch.syspath_prepend(tmp_path)
+    own = re.findall(r"decoder\.\S+=\S+", SECTION)
+    assert len(own) == 2
+    folder = run / "eval" / "best" / "test"
+
+    assert evaluate(monkeypatch, run, dataset) == 0
+    greedy = hypotheses(folder)
+    assert evaluate(monkeypatch, run, dataset, *own) == 0
+    confident = hypotheses(folder / "my_decoders.ConfidentDecoder")
+    assert hypotheses(folder) == greedy
+    assert confident.keys() == greedy.keys()
+    assert confident != greedy
+    assert evaluate(monkeypatch, run, dataset, own[0], "decoder.config.threshold=0") == 0
+    assert hypotheses(folder / "my_decoders.ConfidentDecoder") == greedy
+
+
+@pytest.mark.parametrize("name", ["greedier", "no.such.module:Decoder", "danish_asr:Decoder", ":"])
+def test_a_decoder_that_cannot_be_imported_is_refused(
+    name: str,
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert evaluate(monkeypatch, finished_run, dataset, f"decoder.name='{name}'") == 2
+    error = capsys.readouterr().err
+    assert "decoder.name must be one of greedy" in error
+    assert "Traceback" not in error
