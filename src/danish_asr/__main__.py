@@ -1,4 +1,4 @@
-"""``python -m danish_asr`` is ``danish-asr``."""
+"""``python -m danish_asr`` runs ``danish-asr``."""
 
 from __future__ import annotations
 

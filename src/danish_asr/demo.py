@@ -1,7 +1,7 @@
-"""The whole way in one command: synthetic Danish speech, conversion, training, evaluation, scores.
+"""The whole pipeline in one command: synthetic speech, conversion, training, evaluation, scores.
 
-Every stage is the real one, with the files and the commands that a real corpus takes. Each picks up
-where it was interrupted, and so does the demo.
+Every stage uses the same code and files as a real corpus. Each stage continues where it was
+interrupted, and so does the demo.
 """
 
 from __future__ import annotations
@@ -26,36 +26,31 @@ from danish_asr.sources import open_source
 from danish_asr.sources.synthetic import SyntheticSize, synthesise
 
 DATASET: Final = "danish_asr_demo"
-"""The name of the dataset's card; ``configs/demo.yaml`` trains on it."""
+"""Name of the dataset's card, as in ``configs/demo.yaml``."""
 
 RECIPE: Final = "danish_asr.recipe"
 
 
 def run_demo(
-    root: Path,
-    *,
-    size: SyntheticSize | None = None,
-    overrides: Sequence[str] = (),
-    console: Console | None = None,
+    root: Path, *, size: SyntheticSize | None = None, overrides: Sequence[str] = ()
 ) -> None:
     """Run, or continue, the demo below ``root``.
 
     Args:
-        root: Takes everything the demo makes: ``source``, ``dataset`` and ``run``.
+        root: Gets the directories ``source``, ``dataset`` and ``run``.
         size: Utterances of the corpus; by default enough to learn from.
         overrides: ``key=value`` pairs for the recipe, over ``configs/demo.yaml``.
-        console: Where progress is shown.
 
     Raises:
-        RunError: Training or evaluation failed; what they said stands above the message.
+        RunError: Training or evaluation failed; their own output says why.
     """
-    console = console or Console()
+    console = Console()
     source, dataset, run = root / "source", root / "dataset", root / "run"
     started = time.monotonic()
 
-    console.rule("1/5  Danish speech, synthesised")
+    console.rule("1/5  Synthetic Danish speech")
     synthesise(source, size=size, workers=usable_cpus())
-    console.rule("2/5  Conversion to the dataset")
+    console.rule("2/5  Conversion to a dataset")
     convert(open_source(str(source)), dataset, name=DATASET, workers=usable_cpus())
     console.rule("3/5  Training a tiny CTC model from scratch")
     _recipe(RECIPE, run, dataset, overrides)
@@ -72,16 +67,14 @@ def run_demo(
         console=console,
     )
     minutes = (time.monotonic() - started) / 60
-    console.print(
-        f"Done in {minutes:.1f} minutes. Everything is in {root}/ and can be deleted.",
-        soft_wrap=True,
-    )
+    done = f"Done in {minutes:.1f} minutes. Everything is in {root}/ and can be deleted."
+    console.print(done, soft_wrap=True)
 
 
 def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:
-    """Run a recipe as its user would, in a process of its own.
+    """Run a recipe in its own process, as its user would.
 
-    A Ctrl-C reaches that process too. It saves and leaves; waiting for it is all there is to do.
+    Ctrl-C reaches that process too; it saves its state and exits, and this function waits for it.
     """
     config = files(RECIPE) / "configs" / "demo.yaml"
     cards = dataset.resolve() / CARDS_DIR
@@ -89,7 +82,7 @@ def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> 
         *(sys.executable, "-m", module, str(run), "--config-file", str(config)),
         *("--config", f"common.assets.extra_paths=[{cards}]", *overrides),
     ]
-    # A handler that does nothing is reset in the child; SIG_IGN would be inherited by it.
+    # The child does not inherit a handler that does nothing; it would inherit SIG_IGN.
     handler = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         status = subprocess.run(command, check=False).returncode  # noqa: S603 - our own module
@@ -98,4 +91,6 @@ def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> 
     if status in {EXIT_STOPPED, -signal.SIGINT}:
         raise KeyboardInterrupt
     if status:
-        raise RunError(f"`{' '.join(command[1:])}` failed with status {status}; see above")
+        raise RunError(
+            f"`{' '.join(command[1:])}` failed with status {status}; see the output above"
+        )

@@ -19,19 +19,15 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from danish_asr.report.curves import Panel
-from danish_asr.report.wording import bounds, percent
+from danish_asr.report.wording import bounds, percent, short
 from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.scores import GroupScore
 
-_INK, _MUTED, _LINE, _ACCENT, _SECOND, _PAPER = (f"#0102{number:02x}" for number in range(6))
 _COLOURS: Final = {
-    _INK: "var(--ink)",
-    _MUTED: "var(--muted)",
-    _LINE: "var(--line)",
-    _ACCENT: "var(--accent)",
-    _SECOND: "var(--second)",
-    _PAPER: "var(--paper)",
+    f"#0102{number:02x}": f"var(--{name})"
+    for number, name in enumerate(("ink", "muted", "line", "accent", "second", "paper"))
 }
+_INK, _MUTED, _LINE, _ACCENT, _SECOND, _PAPER = _COLOURS
 _STYLE: Final[dict[str, Any]] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
     "font.size": 10,
@@ -53,8 +49,6 @@ _DASHED: Final[dict[str, Any]] = {"color": _MUTED, "linewidth": 1, "linestyle": 
 _WIDTH: Final = 3.9
 """Inches. About the width of a phone, so that the text stays readable there."""
 
-_LONGEST_LABEL: Final = 26
-
 
 def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: float) -> str:
     """WER per group as a dot with its interval; a hollow dot where there is no interval."""
@@ -70,7 +64,7 @@ def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: flo
             style: dict[str, Any] = {"marker": "o", "ms": 7, "mew": 1.5, "mfc": paper}
             axes.plot(100 * group.wer.value, place, color=_ACCENT, **style)
         axes.axvline(100 * overall, **_DASHED)
-        labels = [f"{_short(group.label)}\n{_amount(group)}" for group in reversed(groups)]
+        labels = [f"{short(group.label, 25)}\n{_amount(group)}" for group in reversed(groups)]
         axes.set_yticks(range(len(groups)), labels, color=_INK, linespacing=1.15)
         axes.set_ylim(-0.6, len(groups) - 0.4)
         axes.set_xlim(left=0)
@@ -91,10 +85,6 @@ def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: flo
 def _amount(group: GroupScore) -> str:
     counts = ((group.errors.rows, "row"), (group.speakers, "speaker"))
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
 def curves_chart(name: str, panel: Panel) -> str:

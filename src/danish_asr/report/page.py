@@ -17,17 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from rich.console import Console
 
 from danish_asr import __version__
 from danish_asr.errors import DatasetError
 from danish_asr.report import wording
 from danish_asr.report.charts import curves_chart, rate_chart
 from danish_asr.report.curves import Panel
+from danish_asr.report.tables import warn
 from danish_asr.schema import VERSION_DIR
 from danish_asr.scoring.error_analysis import ErrorAnalysis
 from danish_asr.scoring.scores import Scores
 
-CLIPS: Final = 10
+_CLIPS: Final = 10
 MAX_CLIP_BYTES: Final = 1_000_000
 """About a minute of speech; longer clips are left out to keep the page small."""
 
@@ -48,12 +50,8 @@ def render_page(
 ) -> str:
     """Return the page.
 
-    Args:
-        scores: The scores.
-        analysis: The errors behind them.
-        about: What was scored, such as dataset, model and checkpoint.
-        panels: Curves of the training run.
-        clips: ``data:`` URLs of audio by utterance id.
+    ``about`` says what was scored (dataset, model, checkpoint); ``clips`` maps ids of utterances to
+    ``data:`` URLs of audio.
     """
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -98,6 +96,19 @@ def _trusted(text: str) -> Markup:
 
 def _resource(name: str) -> str:
     return (files("danish_asr.report") / name).read_text(encoding="utf-8")
+
+
+def worst_clips(dataset: Path, analysis: ErrorAnalysis, console: Console) -> dict[str, str]:
+    """Return `audio_urls` of the worst utterances, with a warning if some are missing."""
+    worst = [utterance.id for utterance in analysis.worst[:_CLIPS]]
+    clips = audio_urls(dataset, worst)
+    if len(clips) < len(worst):
+        warn(
+            f"{dataset}: has audio of {len(clips)} of the {len(worst)} worst utterances, in clips "
+            f"of at most {MAX_CLIP_BYTES / 1e6:g} MB; is it the dataset that was evaluated?",
+            console,
+        )
+    return clips
 
 
 def audio_urls(dataset: Path, ids: Collection[str]) -> dict[str, str]:

@@ -8,16 +8,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from danish_asr.report.curves import Panel, training_panels, usage_panels
+from danish_asr.report.curves import training_panels, usage_panels
 from danish_asr.report.files import (
-    Evaluation,
     check_outputs,
     read_evaluation,
     require_rows_of_split,
     to_json,
     write_outputs,
 )
-from danish_asr.report.tables import print_scores, to_csv, to_markdown, warn
+from danish_asr.report.tables import print_scores, to_csv, to_markdown
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scored_rows import BANDS
@@ -72,37 +71,13 @@ def score_file(
         if markdown_path:
             texts[markdown_path] = to_markdown(requested)
         if html_path:
-            texts[html_path] = _page(
-                path, scores, evaluation, panels=panels, dataset=dataset, console=console
+            from danish_asr.report import page  # noqa: PLC0415 - loads matplotlib
+
+            analysis = analyse_errors(read_predictions(path), settings=scores.settings)
+            clips = page.worst_clips(dataset, analysis, console) if dataset else {}
+            texts[html_path] = page.render_page(
+                scores, analysis, about=evaluation.about, panels=panels, clips=clips
             )
     print_scores(requested, console)
     write_outputs(texts, console)
     return scores
-
-
-def _page(
-    path: Path,
-    scores: Scores,
-    evaluation: Evaluation,
-    *,
-    panels: Sequence[Panel],
-    dataset: Path | None,
-    console: Console,
-) -> str:
-    from danish_asr.report.page import (  # noqa: PLC0415 - loads matplotlib
-        CLIPS,
-        MAX_CLIP_BYTES,
-        audio_urls,
-        render_page,
-    )
-
-    analysis = analyse_errors(read_predictions(path), settings=scores.settings)
-    worst = [utterance.id for utterance in analysis.worst[:CLIPS]]
-    clips = audio_urls(dataset, worst) if dataset else {}
-    if dataset and len(clips) < len(worst):
-        warn(
-            f"{dataset}: has audio of {len(clips)} of the {len(worst)} worst utterances, in clips "
-            f"of at most {MAX_CLIP_BYTES / 1e6:g} MB; is it the dataset that was evaluated?",
-            console,
-        )
-    return render_page(scores, analysis, about=evaluation.about, panels=panels, clips=clips)

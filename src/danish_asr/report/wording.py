@@ -14,7 +14,6 @@ INTERVAL_NOTE: Final = (
     f"not resolvable: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with more "
     f"than {100 * MAX_SHARE:.0f} % of the words"
 )
-_MOST_CHARACTERS: Final = 80
 
 
 def percent(rate: float) -> str:
@@ -44,10 +43,10 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def short(text: str | None) -> str:
+def short(text: str | None, most: int = 80) -> str:
     """A text from the data, cut where it is too long for a word or a label."""
     text = text or ""
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def grouping_title(name: str) -> str:
