@@ -1,10 +1,11 @@
-"""Time and memory of the index, the filters and an epoch's plan of millions of rows.
+"""Time and memory of the index, the filters and an epoch's batches of millions of rows.
 
     python benchmarks/index.py [ROWS]
 
 Writes a dataset of ROWS rows (default 5,200,000; lengths of 1 to 20 s, about 14 characters a
-second, audio of one byte) in a temporary directory, then measures in a process of its own. Each
-line gives the stage's seconds and the highest memory of the process until then.
+second, audio of one byte) in a temporary directory, then measures in a process of its own, and in
+a second one, which finds the index. Each line gives the stage's seconds, the highest memory of the
+process until then and how much of its present memory is its own, not shared through the file.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ import pyarrow.parquet as pq
 from danish_asr.schema import ROW_GROUP_SIZE, SAMPLE_RATE, UTTERANCE_SCHEMA, partition_dir
 
 if TYPE_CHECKING:
+    from fairseq2.data.tokenizers import Tokenizer
+
     from danish_asr.data.index import Index
-    from danish_asr.data.targets import Targets
 
 ROWS_PER_SHARD = 50_000
 CHARACTERS_PER_SECOND = 14
@@ -46,7 +48,9 @@ def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 5_200_000
     with tempfile.TemporaryDirectory() as folder:
         write_dataset(Path(folder), rows)
-        subprocess.run([sys.executable, __file__, "--measure", folder], check=True)  # noqa: S603
+        for start in ("cold: writes the index", "warm: maps it"):
+            print(start, flush=True)
+            subprocess.run([sys.executable, __file__, "--measure", folder], check=True)  # noqa: S603
 
 
 def write_dataset(root: Path, rows: int) -> None:
@@ -97,53 +101,51 @@ def make_rows(corpus: str, numbers: range, rng: np.random.Generator) -> pa.Table
 
 
 def measure(root: Path) -> None:
-    """Index and plan without torch in the process, then what needs it."""
-    from danish_asr.data import index as indexing  # noqa: PLC0415 - not in the process that builds
-    from danish_asr.data import plan as planning  # noqa: PLC0415
+    """Index, batches of an epoch, then what looks at the texts."""
+    from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
-    shards = indexing.find_shards(root)
-    known = frozenset(shard.partition for shard in shards)
-    index = timed("index", lambda: indexing.read_index(shards, "train", known_partitions=known))
-    plan = timed(
-        "plan of one epoch",
-        lambda: planning.plan_training(
-            index.lengths,
-            index.block_of,
-            np.arange(len(index), dtype=np.int32),
-            planning.BatchRule(max_elements=3_840_000, multiple_of=8),
-            planning.Shuffling(example_window=2_000, batch_window=1_000),
-            seed=1,
-            epoch=0,
+    from danish_asr.data import sampler  # noqa: PLC0415 - not in the process that builds
+    from danish_asr.data.dataset import DanishAsrDataset  # noqa: PLC0415
+
+    timed("import of torch and fairseq2", make_tokenizer)
+    index = timed("index", lambda: DanishAsrDataset(root).read_index("train"))
+    task = AsrTaskConfig(
+        max_num_elements=3_840_000, example_shuffle_window=2_000, batch_shuffle_window=1_000
+    )
+    rows = np.arange(len(index), dtype=np.int32)
+    batches = timed(
+        "batches of one epoch",
+        lambda: sampler.training_batches(
+            index.lengths, index.row_group_of, rows, task, seed=1, epoch=0
         ),
     )
     print(
-        f"{len(index):,} rows, {index.seconds / 3600:,.0f} h, {len(plan):,} batches, "
-        f"padding {plan.padding(index.lengths):.1%}"
+        f"{len(index):,} rows, {index.seconds / 3600:,.0f} h, {len(batches):,} batches, "
+        f"padding {batches.padding(index.lengths):.1%}"
     )
-    targets = timed("import of torch and fairseq2", make_targets)
-    measure_texts(index, targets)
+    measure_texts(index)
 
 
-def measure_texts(index: Index, targets: Targets) -> None:
-    """Filters, fingerprint and the count of unknown symbols, which look at the texts."""
+def measure_texts(index: Index) -> None:
+    """Filters, fingerprint and the count of unknown symbols."""
     from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
-    from danish_asr.data.filters import select_rows  # noqa: PLC0415
-    from danish_asr.data.frames import frame_count  # noqa: PLC0415
-    from danish_asr.data.settings import limits  # noqa: PLC0415
-    from danish_asr.data.targets import unknown_symbols  # noqa: PLC0415
+    from danish_asr.data.filters import TokenCounts, select_rows  # noqa: PLC0415
+    from danish_asr.data.targets import Targets, count_unknown, frame_count  # noqa: PLC0415
 
-    rule = limits(AsrTaskConfig())
-    kept, _ = timed("filters", lambda: select_rows(index, targets, rule, frame_count()))
-    unknown = timed("unknown symbols", lambda: unknown_symbols(index, targets))
+    tokenizer = make_tokenizer()
+    targets = Targets.of(tokenizer, "raw")
+    counts = timed("bounds", lambda: TokenCounts(index, targets, remove_unknown=False))
+    kept, _ = timed("filters", lambda: select_rows(index, counts, AsrTaskConfig(), frame_count()))
+    timed("fingerprint", lambda: index.digest(kept))
+    unknown = timed("unknown symbols", lambda: count_unknown(index, tokenizer))
     print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")
 
 
-def make_targets() -> Targets:
-    """A tokenizer of the texts' characters, but for one."""
+def make_tokenizer() -> Tokenizer:
+    """A tokenizer of the texts' characters, except for one."""
     from danish_asr import native  # noqa: F401, PLC0415 - libsndfile before fairseq2
     from danish_asr.conversion.char_tokenizer import build_char_tokenizer  # noqa: PLC0415
-    from danish_asr.data.targets import Targets  # noqa: PLC0415
 
     # isort: split
     from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415
@@ -151,7 +153,7 @@ def make_targets() -> Targets:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "characters.model")
         path.write_bytes(build_char_tokenizer(SENTENCE.replace("ø", "")))
-        return Targets.of(load_char_tokenizer(path, None), "raw")
+        return load_char_tokenizer(path, None)
 
 
 def timed(what: str, work: Callable[[], T]) -> T:
@@ -159,9 +161,13 @@ def timed(what: str, work: Callable[[], T]) -> T:
     begin, cpu = time.perf_counter(), time.process_time()
     result = work()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    (own,) = (int(line.split()[1]) / 2**20 for line in status if line.startswith("RssAnon"))
     seconds, processor = time.perf_counter() - begin, time.process_time() - cpu
     print(
-        f"{what:30} {seconds:7.2f} s {processor:7.2f} s of CPU   peak {peak:5.2f} GiB", flush=True
+        f"{what:30} {seconds:7.2f} s {processor:7.2f} s of CPU   peak {peak:5.2f} GiB   "
+        f"own {own:5.2f} GiB",
+        flush=True,
     )
     return result
 

@@ -19,7 +19,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
 from danish_asr.conversion.char_tokenizer import build_char_tokenizer
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
-from danish_asr.data.reader import PlannedReader
+from danish_asr.data.reader import BatchReader
 from danish_asr.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
 
 # isort: split
@@ -122,7 +122,7 @@ def reader(
     task_config: AsrTaskConfig | None = None,
     storage_config: Any = None,
     **options: Any,
-) -> PlannedReader:
+) -> BatchReader:
     """A reader with the settings of a test."""
     opened = DanishAsrDataset(dataset) if isinstance(dataset, Path) else dataset
     return opened.create_reader(

@@ -89,7 +89,7 @@ def test_omnilinguals_own_pipeline_hears_what_the_evaluation_heard(
     file = finished_run / "eval" / "best" / "test" / "predictions.jsonl"
     heard = {p.id: p.hypothesis for p in read_predictions(file)}
     index = DanishAsrDataset(dataset).read_index("test")
-    (identifier,) = index.ids.values([0])
+    (identifier,) = index.values("id", [0])
     audio = tmp_path / "speech.flac"
     audio.write_bytes(bytes(index.audio.read(0)))
     assert soundfile.info(audio).samplerate == 16_000

@@ -207,8 +207,8 @@ def test_each_evaluation_has_a_file_of_its_own_with_ids(
         expected = DanishAsrDataset(dataset).read_index(split)
         there = dict(
             zip(
-                expected.ids.values(range(len(expected))),
-                expected.texts.values(range(len(expected))),
+                expected.values("id", range(len(expected))),
+                expected.values("text", range(len(expected))),
                 strict=True,
             )
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.data.settings import batch_rule, limits, shuffling
+from danish_asr.data.sampler import BatchLimits
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.loading import (
     flatten,
@@ -177,11 +177,11 @@ def test_the_keys_mean_what_upstream_says_of_them() -> None:
         structure(AsrConfig, TRAINING[name], where=name).dataset.asr_task_config
         for name in ("ctc-finetune", "ctc-finetune-recommendation")
     )
-    assert shuffling(plain).example_window == 1
-    assert shuffling(recommended).example_window == 0
-    assert batch_rule(recommended).max_elements == 7_680_000
-    assert limits(plain).min_audio_len == 32_000
-    assert limits(recommended).min_audio_len == 1
+    assert plain.example_shuffle_window == 1
+    assert recommended.example_shuffle_window == 0
+    assert BatchLimits.of(recommended).max_samples == 7_680_000
+    assert plain.min_audio_len == 32_000
+    assert recommended.min_audio_len == 1
 
 
 def test_a_run_that_starts_late_with_validating_and_saving_does_so(

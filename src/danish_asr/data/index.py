@@ -1,16 +1,29 @@
-"""The index of one split: what every utterance is and how long it lasts, before any audio is read.
+"""The index of a split: what each utterance is and how long it lasts, without its audio.
 
-Lengths, texts and metadata stand in memory, in less than 200 MB per million rows; the audio stays
-in its files and is fetched by row number (:mod:`danish_asr.data.audio_source`).
+It is one Arrow IPC file, memory-mapped, so that all processes of a node share its pages and a
+restart reads nothing again. It is written once per set of shards: its name is a hash of their
+names, sizes and modification times, and of the filter over rows. It stands in the first of these
+directories that can be written:
+
+1. ``.index`` in the dataset's ROOT, shared by all runs, evaluations and users;
+2. ``$XDG_CACHE_HOME/danish-asr/index``, by default below ``~/.cache``, for read-only datasets.
+
+If neither can be written, each process builds the index in memory. The files may be deleted while
+nothing reads the dataset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,25 +31,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.data.audio_source import AudioSource, ParquetAudio, RowGroups
-from danish_asr.data.packed_strings import PackedStrings
-from danish_asr.errors import DatasetError
+from danish_asr.data.audio_source import AudioSource, ParquetAudio, RowGroup, row_groups
+from danish_asr.data.shards import Partition, Shard, passing_rows
+from danish_asr.errors import DanishAsrError, DatasetError
+from danish_asr.files import publish
 from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 
-TEXT_COLUMNS: Final = ("id", "text")
+INDEX_DIR: Final = ".index"
+_FORMAT: Final = 1
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
-_PARTITION_KEYS: Final = ("corpus", "split", "language")
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Partition:
-    """A corpus in a language: the unit of weighted mixing."""
-
-    corpus: str
-    language: str
-
-    def __str__(self) -> str:
-        return f"{self.corpus}/{self.language}"
+_TEXT: Final = ("id", "text", *METADATA_COLUMNS)
+_NUMBERS: Final = ("audio_size", "row_group", "row_in_group")
+_SCHEMA: Final = pa.schema(
+    [(name, pa.string()) for name in _TEXT] + [(name, pa.int32()) for name in _NUMBERS]
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +52,12 @@ class Index:
     """The utterances of a split; row numbers count from 0 in the order of the files.
 
     Attributes:
-        name: What was asked for, e.g. ``test`` or ``test_<corpus>``.
+        name: The name of the split or subset, e.g. ``test`` or ``test_<corpus>``.
         split: The split that the rows belong to, e.g. ``test``.
+        table: The columns id, text (as the corpus has it) and the metadata columns, as strings.
         lengths: Samples at 16 kHz, ``(rows,)`` int32.
         partition_of: Index into ``partitions``, ``(rows,)`` int16.
-        block_of: Row group, numbered through the split, ``(rows,)`` int32.
-        ids: Unique through the dataset.
-        texts: As the corpus has them.
-        metadata: The metadata columns as dictionaries, in chunks as they were read; joining them
-            would need their memory twice.
+        row_group_of: Row group, numbered through the split, ``(rows,)`` int32.
         partitions: The partitions that have rows here.
         known_partitions: All partitions of the dataset, whatever their split.
         audio: Fetches the encoded audio of a row.
@@ -60,12 +65,10 @@ class Index:
 
     name: str
     split: str
+    table: pa.Table
     lengths: NDArray[np.int32]
     partition_of: NDArray[np.int16]
-    block_of: NDArray[np.int32]
-    ids: PackedStrings
-    texts: PackedStrings
-    metadata: pa.Table
+    row_group_of: NDArray[np.int32]
     partitions: tuple[Partition, ...]
     known_partitions: frozenset[Partition]
     audio: AudioSource = field(repr=False)
@@ -78,15 +81,16 @@ class Index:
         """Duration of all rows."""
         return float(self.lengths.sum(dtype=np.int64)) / SAMPLE_RATE
 
-    def values(self, name: str, rows: Iterable[int]) -> list[str | None]:
-        """What stands in these rows of a metadata column."""
-        column = self.metadata.column(name)
+    def values(self, name: str, rows: Iterable[int]) -> list[Any]:
+        """The values of a column of ``table`` in these rows."""
+        column = self.table.column(name)
         # One scalar at a time: `take` would join all chunks of the column first.
         return [column[row].as_py() for row in rows]
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
         """A code per row and the names that occur, by code; null is ``unknown``."""
-        chunks = self.metadata.column("dialect").unify_dictionaries().chunks
+        column = self.table.column("dialect").dictionary_encode()
+        chunks = column.unify_dictionaries().chunks
         names = [*map(str, chunks[0].dictionary.to_pylist()), "unknown"]
         unknown = len(names) - 1
         codes = np.concatenate([chunk.indices.fill_null(unknown).to_numpy() for chunk in chunks])
@@ -97,205 +101,191 @@ class Index:
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Index:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""
+        columns = {n: pa.array(self.values(n, rows.tolist()), pa.string()) for n in _TEXT}
         return replace(
             self,
+            table=pa.table(columns),
             lengths=self.lengths[rows],
             partition_of=self.partition_of[rows],
-            block_of=self.block_of[rows],
-            ids=self.ids.take(rows),
-            texts=self.texts.take(rows),
-            metadata=self.metadata.take(pa.array(rows)),
+            row_group_of=self.row_group_of[rows],
             audio=self.audio.take(rows),
         )
 
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """One Parquet file with the keys of its path."""
-
-    path: Path
-    keys: Mapping[str, str]
-
-    @property
-    def partition(self) -> Partition:
-        """The corpus and language that the path names."""
-        return Partition(self.keys["corpus"], self.keys["language"])
-
-
-def find_shards(path: Path, *, split_key: str = "split") -> list[Shard]:
-    """All shards below a dataset's ROOT or ``ROOT/version=0``, sorted by path.
-
-    Raises:
-        DatasetError: There is no such directory, or no shard in it.
-    """
-    root = path / VERSION_DIR if (path / VERSION_DIR).is_dir() else path
-    if not root.is_dir():
-        raise DatasetError(f"{path}: no such dataset directory; `danish-asr convert` writes one")
-    shards = []
-    for file in sorted(root.rglob("*.parquet")):
-        keys = dict(part.split("=", 1) for part in file.relative_to(root).parts if "=" in part)
-        if split_key in keys:
-            keys["split"] = keys[split_key]
-        if all(key in keys for key in _PARTITION_KEYS):
-            shards.append(Shard(file, keys))
-    if not shards:
-        raise DatasetError(
-            f"{root}: no Parquet shard found; expected corpus=<corpus>/split=<split>/"
-            "language=<language>/*.parquet; `danish-asr convert` writes them"
-        )
-    return shards
-
-
-def shards_of_split(shards: Iterable[Shard], split: str) -> list[Shard]:
-    """The shards of ``<split>`` or ``<split>_<corpus>``.
-
-    Raises:
-        DatasetError: No shard answers to the name; the message lists the names that exist.
-    """
-    every = list(shards)
-    name, _, corpus = split.partition("_")
-    chosen = [
-        shard
-        for shard in every
-        if shard.keys["split"] == name and corpus in ("", shard.keys["corpus"])
-    ]
-    if not chosen:
-        raise DatasetError(
-            f"split '{split}' has no rows; the dataset has: {', '.join(split_names(every))}"
-        )
-    return chosen
-
-
-def split_names(shards: Iterable[Shard]) -> list[str]:
-    """Every name that :func:`shards_of_split` answers to: splits, then ``<split>_<corpus>``."""
-    pairs = {(shard.keys["split"], shard.keys["corpus"]) for shard in shards}
-    return [*sorted({split for split, _ in pairs}), *sorted(f"{s}_{c}" for s, c in pairs)]
-
-
-RowFilter = Callable[[pa.Table], NDArray[np.bool_]]
-"""Which rows of a table (all columns but the audio) belong to the subset."""
+    def digest(self, rows: NDArray[np.int32]) -> str:
+        """A hash of what the rows are, wherever the dataset is; part of a run's checkpoints."""
+        digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16)
+        digest.update(self.lengths.tobytes())
+        for name in ("id", "text"):
+            chunks = self.table.column(name).chunks
+            offsets = [
+                np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :][: len(chunk) + 1]
+                for chunk in chunks
+                if len(chunk)
+            ]
+            for places in offsets:
+                digest.update(np.diff(places).tobytes())
+            for chunk, places in zip(filter(len, chunks), offsets, strict=True):
+                if places[-1] > places[0]:
+                    data = memoryview(chunk.buffers()[2])
+                    digest.update(data[int(places[0]) : int(places[-1])])
+        return digest.hexdigest()
 
 
 def read_index(
-    shards: Iterable[Shard],
+    shards: Sequence[Shard],
     split: str,
     *,
-    known_partitions: Iterable[Partition],
-    row_filter: RowFilter | None = None,
+    root: Path,
+    known_partitions: Iterable[Partition] = (),
+    row_filter: str | None = None,
 ) -> Index:
-    """Read lengths, texts and metadata of the shards; the audio is not touched.
+    """The index of these shards, from its file or, the first time, from the shards.
+
+    Args:
+        shards: At least one, all of the same split.
+        split: The index's name.
+        root: The dataset's ROOT or ``version=0`` directory.
+        known_partitions: All partitions of the dataset.
+        row_filter: ``fragment_loading.filters``: keep only the rows that pass.
 
     Raises:
         DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
+        ConfigError: The filter cannot be applied.
     """
-    every = list(shards)
-    with ThreadPoolExecutor(usable_cpus()) as pool:
-        parts = list(pool.map(lambda shard: _read_shard(shard, row_filter), every))
-    partitions = tuple(sorted({shard.partition for shard in every}))
-    codes = [partitions.index(shard.partition) for shard in every]
-    counts = [len(part.lengths) for part in parts]
-    if not sum(counts):
-        raise DatasetError(f"split '{split}': no rows are left in {len(every)} shards")
-    groups_before = np.cumsum([0] + [len(part.groups) for part in parts[:-1]])
-    blocks = [p.block_of + np.int32(b) for p, b in zip(parts, groups_before, strict=True)]
-    lengths = np.concatenate([part.lengths for part in parts])
-    within = np.concatenate([part.within for part in parts])
-    block_of = np.concatenate(blocks)
-    groups = RowGroups.joined([part.groups for part in parts])
+    source = _open_or_build(shards, split, root, row_filter)
+    file = pa.ipc.open_file(source)
+    partitions = tuple(sorted({shard.partition for shard in shards}))
+    batches, starts = [], []
+    groups: list[RowGroup] = []
+    for number, shard in enumerate(shards):
+        batch, metadata = file.get_batch_with_custom_metadata(number)
+        batches.append(batch)
+        starts.append(len(groups))
+        chunks = json.loads(metadata[b"row_groups"])
+        groups += [RowGroup(shard.path, place, *chunk) for place, chunk in enumerate(chunks)]
+    rows = [len(batch) for batch in batches]
+    if not sum(rows):
+        raise DatasetError(f"split '{split}': no rows are left in {len(shards)} shards")
+    codes = np.array([partitions.index(shard.partition) for shard in shards], np.int16)
+    table = pa.Table.from_batches(batches)
+    lengths, group, within = (table.column(name).to_numpy() for name in _NUMBERS)
+    row_group_of = group + np.repeat(np.array(starts, np.int32), rows)
     return Index(
         name=split,
-        split=every[0].keys["split"],
+        split=shards[0].keys["split"],
+        table=table.select(_TEXT),
         lengths=lengths,
-        partition_of=np.repeat(np.array(codes, np.int16), counts),
-        block_of=block_of,
-        ids=PackedStrings.joined([part.ids for part in parts]),
-        texts=PackedStrings.joined([part.texts for part in parts]),
-        metadata=pa.concat_tables([part.metadata for part in parts]),
+        partition_of=np.repeat(codes, rows),
+        row_group_of=row_group_of,
         partitions=partitions,
         known_partitions=frozenset(known_partitions),
-        audio=ParquetAudio(groups, block_of, within),
+        audio=ParquetAudio(groups, row_group_of, within),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """What one shard adds to an index; ``block_of`` counts its own row groups."""
+def _open_or_build(
+    shards: Sequence[Shard], split: str, root: Path, row_filter: str | None
+) -> pa.NativeFile:
+    name = f"{split}-{_key(shards, row_filter)}.arrow"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = root.parent if root.name == VERSION_DIR else root
+    paths = [root / INDEX_DIR / name, cache / "danish-asr" / "index" / name]
+    for path in paths:
+        if path.is_file():
+            return pa.memory_map(str(path))
+    for path in paths:
+        try:
+            with _one_at_a_time(path.parent):
+                if not path.exists():
+                    with publish(path) as stream:
+                        _build(shards, row_filter, stream)
+            return pa.memory_map(str(path))
+        except DatasetError:
+            raise
+        except (OSError, DanishAsrError):  # read-only or full
+            continue
+    memory = pa.BufferOutputStream()
+    _build(shards, row_filter, memory)
+    return pa.BufferReader(memory.getvalue())
 
-    lengths: NDArray[np.int32]
-    block_of: NDArray[np.int32]
-    within: NDArray[np.int32]
-    groups: RowGroups
-    ids: PackedStrings
-    texts: PackedStrings
-    metadata: pa.Table
+
+def _key(shards: Sequence[Shard], row_filter: str | None) -> str:
+    stats = [(shard, shard.path.stat()) for shard in shards]
+    files = [[*s.path.parts[-4:], stat.st_size, stat.st_mtime_ns] for s, stat in stats]
+    content = json.dumps([_FORMAT, files, row_filter])
+    return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
-def _read_shard(shard: Shard, row_filter: RowFilter | None) -> _Part:
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let the processes of a node wait for the first one; without locks each of them builds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        table, groups = _read_columns(shard, every=row_filter is not None)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _build(
+    shards: Sequence[Shard], row_filter: str | None, sink: IO[bytes] | pa.NativeFile
+) -> None:
+    """Write a record batch per shard, in their order, whatever order they are read in."""
+    with ThreadPoolExecutor(usable_cpus()) as pool, pa.ipc.new_file(sink, _SCHEMA) as writer:
+        for batch, groups in pool.map(lambda shard: _read_shard(shard, row_filter), shards):
+            writer.write_batch(batch, {"row_groups": json.dumps(groups)})
+
+
+def _read_shard(
+    shard: Shard, row_filter: str | None
+) -> tuple[pa.RecordBatch, list[tuple[int, int, int, bool]]]:
+    """The rows of a shard, and its row groups as :class:`RowGroup` has them."""
+    try:
+        with pq.ParquetFile(shard.path) as file:
+            schema, footer = file.schema_arrow, file.metadata
+        if missing := [name for name in _NEEDED if name not in schema.names]:
+            raise DatasetError(
+                f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
+            )
+        columns = [
+            name
+            for name in schema.names
+            if name in _TEXT or name == "audio_size" or (row_filter and name != "audio_bytes")
+        ]
+        # The columns are small pieces between the audio; pre-buffering fetches many at a time,
+        # which is what a network file system needs.
+        with pq.ParquetFile(shard.path, metadata=footer, pre_buffer=True) as file:
+            table = file.read(columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
     for name in ("text", "audio_size"):
         if nulls := table.column(name).null_count:
             raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
-    block_of = np.repeat(np.arange(len(groups), dtype=np.int32), groups.num_rows)
-    begins = np.cumsum(groups.num_rows, dtype=np.int32) - groups.num_rows
-    within = np.arange(len(block_of), dtype=np.int32) - begins[block_of]
+    groups = row_groups(footer, nullable=schema.field("audio_bytes").nullable)
+    sizes = [group[0] for group in groups]
+    table = _with_numbers(shard, table, np.array(sizes, np.int32))
     if row_filter is not None:
-        keep = row_filter(table)
-        table, block_of, within = table.filter(pa.array(keep)), block_of[keep], within[keep]
-    return _Part(
-        lengths=table.column("audio_size").to_numpy().astype(np.int32),
-        block_of=block_of,
-        within=within,
-        groups=groups,
-        ids=PackedStrings.pack(table.column("id").cast(pa.string())),
-        texts=PackedStrings.pack(table.column("text").cast(pa.string())),
-        metadata=_metadata(table),
-    )
-
-
-def _read_columns(shard: Shard, *, every: bool) -> tuple[pa.Table, RowGroups]:
-    """The columns of an index, or every column and the path's keys; never the audio."""
-    with pq.ParquetFile(shard.path) as file:
-        schema, footer = file.schema_arrow, file.metadata
-    if missing := [name for name in _NEEDED if name not in schema.names]:
-        raise DatasetError(
-            f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
-        )
-    wanted = {*TEXT_COLUMNS, "audio_size", *METADATA_COLUMNS}
-    columns = [n for n in schema.names if n in wanted or (every and n != "audio_bytes")]
-    codes = [name for name in METADATA_COLUMNS if name in schema.names]
-    # The wanted columns lie in small pieces between the audio; pre-buffering fetches many pieces at
-    # a time, which is what a network file system needs.
-    with pq.ParquetFile(
-        shard.path, metadata=footer, read_dictionary=codes, pre_buffer=True
-    ) as file:
-        # A chunk per row group costs more memory than what stands in it.
-        table = file.read(columns, use_threads=False).unify_dictionaries().combine_chunks()
-    if "id" not in table.column_names:
-        table = table.append_column("id", _made_ids(shard, len(table)))
-    if every:
         for name in [key for key in shard.keys if key not in table.column_names]:
             table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
-    nullable = schema.field("audio_bytes").nullable
-    return table, RowGroups.of_file(shard.path, footer, nullable=nullable)
+        table = table.filter(pa.array(passing_rows(table, row_filter)))
+    combined = table.select(_SCHEMA.names).cast(_SCHEMA).combine_chunks()
+    (batch,) = combined.to_batches() or [pa.RecordBatch.from_pylist([], _SCHEMA)]
+    return batch, groups
 
 
-def _made_ids(shard: Shard, rows: int) -> pa.Array:
-    """Ids for a foreign dataset without any: the shard's path and the row's number there."""
-    stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
-    return pa.array([f"{stem}#{number}" for number in range(rows)], pa.string())
-
-
-def _metadata(table: pa.Table) -> pa.Table:
-    """Exactly the metadata columns; what a foreign dataset lacks becomes null."""
-    codes = pa.dictionary(pa.int32(), pa.string())
-    return pa.table(
-        {
-            name: table.column(name).cast(codes)
-            if name in table.column_names
-            else pa.nulls(len(table), codes)
-            for name in METADATA_COLUMNS
-        }
-    )
+def _with_numbers(shard: Shard, table: pa.Table, sizes: NDArray[np.int32]) -> pa.Table:
+    """Add each row's row group and place in it, and the columns that a foreign dataset lacks."""
+    row_group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    first = np.cumsum(sizes, dtype=np.int32) - sizes
+    within = np.arange(len(table), dtype=np.int32) - first[row_group]
+    table = table.append_column("row_group", pa.array(row_group))
+    table = table.append_column("row_in_group", pa.array(within))
+    for name in [name for name in _TEXT if name not in table.column_names]:
+        values = pa.nulls(len(table), pa.string())
+        if name == "id":
+            stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
+            values = pa.array([f"{stem}#{row}" for row in range(len(table))], pa.string())
+        table = table.append_column(name, values)
+    return table

@@ -19,9 +19,11 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
-from danish_asr.data.index import Index, Partition
-from danish_asr.data.plan import Rows
+from danish_asr.data.index import Index
+from danish_asr.data.sampler import Rows
+from danish_asr.data.shards import Partition
 from danish_asr.errors import DatasetError
 from danish_asr.schema import SAMPLE_RATE
 
@@ -70,9 +72,29 @@ class Mix:
         ]
 
 
-def read_hours(path: Path, index: Index) -> dict[Partition, float]:
-    """Training hours per partition of an index, see :func:`hours_of`."""
-    return hours_of(path, needed=index.partitions, known=index.known_partitions)
+def partition_shares(
+    index: Index, config: MixtureParquetStorageConfig
+) -> dict[Partition, float] | None:
+    """Shares of an epoch's hours by the section's betas; None: as much of each as there is.
+
+    Raises:
+        DatasetError: The table of hours does not fit the index.
+    """
+    corpus, language = config.beta_corpus, config.beta_language
+    if corpus is None and language is None:
+        return None
+    if config.dataset_summary_path is None:
+        samples = np.bincount(index.partition_of, index.lengths, minlength=len(index.partitions))
+        pairs = zip(index.partitions, (samples / SAMPLE_RATE / 3600).tolist(), strict=True)
+        hours = {partition: value for partition, value in pairs if value}
+    else:
+        path = Path(config.dataset_summary_path)
+        hours = hours_of(path, needed=index.partitions, known=index.known_partitions)
+    return weights(
+        hours,
+        beta_corpus=1.0 if corpus is None else corpus,
+        beta_language=1.0 if language is None else language,
+    )
 
 
 def hours_of(
@@ -114,13 +136,6 @@ def hours_of(
             "it out on purpose with fragment_streaming.partition_filters"
         )
     return hours
-
-
-def natural_hours(index: Index) -> dict[Partition, float]:
-    """Hours per partition as the index has them, where no TSV states them."""
-    samples = np.bincount(index.partition_of, index.lengths, minlength=len(index.partitions))
-    hours = (samples / SAMPLE_RATE / 3600).tolist()
-    return {part: value for part, value in zip(index.partitions, hours, strict=True) if value}
 
 
 def _parse(row: Mapping[str, str | None], where: str) -> tuple[Partition, float]:

@@ -1,18 +1,15 @@
-"""Upstream's dataset sections as this reader understands them; no section is ever modified."""
+"""The rules of upstream's dataset sections, and the keys that have no effect here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.data.filters import Limits
-from danish_asr.data.plan import BatchRule, Shuffling
-from danish_asr.data.speed import MOST_FACTORS
-from danish_asr.data.waveform import SpecAugment
+from danish_asr.data.transforms import AnyTransform, SpecAugment, Speed, make_transforms
 from danish_asr.errors import ConfigError
 
 _TASK: Final = "dataset.asr_task_config"
@@ -58,7 +55,7 @@ NO_EFFECT: Final = (
     "asr_task_config.num_prefetch",
     "asr_task_config.seed",
 )
-"""Keys below ``dataset`` that upstream has and that mean nothing to this reader."""
+"""Keys below ``dataset`` that upstream has and that this reader ignores."""
 
 _LEAST: Final = {
     "batch_size": 1,
@@ -70,8 +67,6 @@ _LEAST: Final = {
     "min_samples_per_char": 0,
     "example_shuffle_window": 0,
     "batch_shuffle_window": 0,
-    "spec_aug_freq_mask_param": 0,
-    "spec_aug_time_mask_param": 0,
 }
 
 
@@ -81,17 +76,46 @@ def check_settings(
     *,
     training: bool,
     speed_factors: Sequence[float] = (),
-) -> None:
-    """Refuse what cannot be obeyed, all faults at once.
+    transforms: Sequence[Mapping[str, object]] = (),
+) -> list[AnyTransform]:
+    """Refuse impossible settings, all faults at once; return the transforms that are chosen.
+
+    ``speed_factors`` and the keys ``spec_aug_*`` choose the two built-in transforms, in this order.
+    ``transforms`` takes the place of both.
 
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = _task_faults(task, training=training) + _speed_faults(speed_factors)
+    faults = _task_faults(task, training=training)
     if storage is not None:
         faults += _storage_faults(storage)
+    chosen: list[AnyTransform] = []
+    if transforms:
+        if speed_factors or task.spec_aug_p:
+            faults.append(
+                "dataset.transforms: expected speed_factors and spec_aug_p to be unset; list "
+                "`speed` and `spec_augment` among the transforms instead"
+            )
+        try:
+            chosen += make_transforms(transforms)
+        except ConfigError as error:
+            faults += error.faults
+    try:
+        if speed_factors:
+            chosen.append(Speed(speed_factors))
+    except ValueError as error:
+        faults.append(f"dataset.speed_factors: {error}")
+    try:
+        augment = SpecAugment(
+            task.spec_aug_p or 0, task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
+        )
+        if task.spec_aug_p:
+            chosen.append(augment)
+    except ValueError as error:
+        faults.append(f"{_TASK}.spec_aug_*: {error}")
     if faults:
         raise ConfigError(faults)
+    return chosen if training else []
 
 
 def _task_faults(task: AsrTaskConfig, *, training: bool) -> list[str]:
@@ -101,9 +125,7 @@ def _task_faults(task: AsrTaskConfig, *, training: bool) -> list[str]:
         if (value := getattr(task, name)) is not None and value < least
     ]
     if task.use_fbank:
-        faults.append(f"{_TASK}.use_fbank: expected false (the models hear waveforms), found true")
-    if task.spec_aug_p is not None and not 0 <= task.spec_aug_p <= 1:
-        faults.append(f"{_TASK}.spec_aug_p: expected 0 to 1, found {task.spec_aug_p}")
+        faults.append(f"{_TASK}.use_fbank: expected false (the models take waveforms), found true")
     if training and task.min_audio_len > task.max_audio_len:
         faults.append(
             f"{_TASK}.min_audio_len: expected at most max_audio_len ({task.max_audio_len}), "
@@ -114,26 +136,12 @@ def _task_faults(task: AsrTaskConfig, *, training: bool) -> list[str]:
     return faults
 
 
-def _speed_faults(factors: Sequence[float]) -> list[str]:
-    key = "dataset.speed_factors"
-    faults = [
-        f"{key}: expected factors from 0.5 to 2, found {factor}"
-        for factor in factors
-        if not 0.5 <= factor <= 2
-    ]
-    if len(set(factors)) < len(factors):
-        faults.append(f"{key}: expected each factor once, found {list(factors)}")
-    if len(factors) > MOST_FACTORS:
-        faults.append(f"{key}: expected at most {MOST_FACTORS} factors, found {len(factors)}")
-    return faults
-
-
 def _storage_faults(storage: MixtureParquetStorageConfig) -> list[str]:
     streaming = f"{_STORAGE}.fragment_streaming"
     limit = storage.fragment_streaming.limit
     faults = [
-        f"{streaming}.limit.{name}: expected none (asr_task_config.max_num_batches shortens an "
-        f"epoch), found {value}"
+        f"{streaming}.limit.{name}: expected null (use asr_task_config.max_num_batches to shorten "
+        f"an epoch), found {value}"
         for name, value in (vars(limit) if limit is not None else {}).items()
         if value is not None
     ]
@@ -146,41 +154,3 @@ def _storage_faults(storage: MixtureParquetStorageConfig) -> list[str]:
     if storage.fragment_streaming.filesystem is not None:
         faults.append(f"{streaming}.filesystem: expected none (datasets are read from local paths)")
     return faults
-
-
-def batch_rule(task: AsrTaskConfig) -> BatchRule:
-    """How large a batch may be."""
-    if task.batching_strategy is BatchingStrategy.STATIC:
-        return BatchRule(max_elements=None, max_rows=task.batch_size)
-    return BatchRule(
-        max_elements=task.max_num_elements,
-        max_rows=task.max_bucket_size,
-        multiple_of=task.num_seqs_multiple_of,
-    )
-
-
-def shuffling(task: AsrTaskConfig) -> Shuffling:
-    """The windows of the two shuffles."""
-    return Shuffling(task.example_shuffle_window, task.batch_shuffle_window)
-
-
-def limits(task: AsrTaskConfig) -> Limits:
-    """The filters' settings."""
-    return Limits(
-        min_audio_len=task.min_audio_len,
-        max_audio_len=task.max_audio_len,
-        min_samples_per_char=task.min_samples_per_char,
-        filter_long_text_threshold=task.filter_long_text_threshold,
-        remove_unknown=task.remove_unknown,
-    )
-
-
-def augmentation(task: AsrTaskConfig) -> SpecAugment | None:
-    """SpecAugment, if it has a probability."""
-    if not task.spec_aug_p:
-        return None
-    return SpecAugment(
-        probability=task.spec_aug_p,
-        max_frequency=task.spec_aug_freq_mask_param,
-        max_time=task.spec_aug_time_mask_param,
-    )

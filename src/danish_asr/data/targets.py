@@ -1,10 +1,10 @@
-"""From a row's raw text to the targets of a loss, and which symbols the tokenizer does not know."""
+"""From raw text to CTC targets: tokens, the frames they need, symbols the tokenizer lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +19,54 @@ from danish_asr.text.profiles import normalizer
 from fairseq2.data.tokenizers import Tokenizer
 
 _ROWS_AT_ONCE: Final = 4_096
+_Count = TypeVar("_Count", int, NDArray[np.int32])
+
+
+class FrameCount(Protocol):
+    """Frames that a model makes of a number of samples, or of each of many."""
+
+    def __call__(self, samples: _Count, /) -> _Count:
+        """Samples to frames."""
+        ...
+
+
+WAV2VEC2_LAYERS: Final = ((10, 5), (3, 2), (3, 2), (3, 2), (3, 2), (2, 2), (2, 2))
+"""(kernel, stride) of each convolution: 320 samples per frame, 400 for the first one."""
+
+
+def frame_count(layers: Sequence[tuple[int, int]] = WAV2VEC2_LAYERS) -> FrameCount:
+    """The count for unpadded convolutions with these (kernel, stride) pairs.
+
+    Formula: ``floor((n - kernel) / stride) + 1`` per layer, and never below 0.
+    """
+
+    def count(samples: _Count) -> _Count:
+        for kernel, stride in layers:
+            samples = (samples - kernel) // stride + 1
+            samples = samples * (samples > 0)
+        return samples
+
+    return count
+
+
+def shortest_input(count: FrameCount) -> int:
+    """The fewest samples that give one frame."""
+    return next(samples for samples in range(1, 1 << 31) if count(samples))
+
+
+def ctc_frames(tokens: NDArray[np.int64]) -> int:
+    """Frames that CTC needs: one per target, and one for the blank between two equal targets."""
+    return len(tokens) + int(np.count_nonzero(tokens[1:] == tokens[:-1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """A tokenizer behind a profile of text normalisation; thread-safe.
+    """A text normalisation profile followed by a tokenizer; thread-safe.
 
     Attributes:
         normalize: Raw text to the text that is trained on.
         encode: That text to token indices, ``(tokens,)`` int64.
-        pad: Index that fills targets up to the longest of a batch.
+        pad: Index that pads targets to the longest of a batch.
         unknown: Index of the unknown symbol; None if the tokenizer has none.
         raw: Whether ``normalize`` leaves texts as they are.
     """
@@ -41,7 +79,7 @@ class Targets:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, profile: str) -> Targets:
-        """Put a tokenizer behind a profile.
+        """Combine a profile and a tokenizer.
 
         Raises:
             ConfigError: There is no such profile.
@@ -55,12 +93,14 @@ class Targets:
             raw=profile == "raw",
         )
 
-    def __call__(self, text: str, *, remove_unknown: bool = False) -> Tensor:
-        """Targets of a raw text, ``(tokens,)`` int64; none for a text that gives none."""
-        tokens = self.encode(self.normalize(text))
-        if remove_unknown and self.unknown is not None:
-            tokens = tokens[tokens != self.unknown]
-        return tokens
+    def __call__(self, text: str, *, remove_unknown: bool = False) -> NDArray[np.int64]:
+        """Targets of a raw text, ``(tokens,)``; may be empty."""
+        tokens: NDArray[np.int64] = self.encode(self.normalize(text)).numpy()
+        return self.known(tokens) if remove_unknown else tokens
+
+    def known(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The tokens without unknown symbols."""
+        return tokens if self.unknown is None else tokens[tokens != self.unknown]
 
     def normalized(self, texts: pa.Array) -> pa.Array:
         """Raw texts in the form that is trained on."""
@@ -68,14 +108,14 @@ class Targets:
             return texts
         return pa.array([self.normalize(text) for text in texts.to_pylist()], pa.string())
 
-    def knows(self, text: str) -> bool:
+    def can_write(self, text: str) -> bool:
         """Whether no symbol of a normalised text is unknown."""
         return self.unknown is None or not bool((self.encode(text) == self.unknown).any())
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownSymbols:
-    """How much of a split's text the tokenizer does not know.
+    """How much of a split's text the tokenizer cannot write.
 
     Attributes:
         characters: Characters of all texts.
@@ -102,32 +142,22 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
     Raises:
         ConfigError: There is no such text profile.
     """
-    return unknown_symbols(index, Targets.of(tokenizer, text_profile))
-
-
-def unknown_symbols(index: Index, targets: Targets) -> UnknownSymbols:
-    """As :func:`count_unknown`, for targets that exist already."""
-    counts = _character_counts(index, targets)
+    targets = Targets.of(tokenizer, text_profile)
+    counts = np.zeros(0x110000, np.int64)
+    for texts in index.table.column("text").chunks:
+        # A few rows at a time: a character takes 15 bytes while it is counted.
+        for begin in range(0, len(texts), _ROWS_AT_ONCE):
+            part = targets.normalized(texts.slice(begin, _ROWS_AT_ONCE))
+            codes = np.frombuffer("".join(part.to_pylist()).encode("utf-32-le"), np.uint32)
+            found = np.bincount(codes)
+            counts[: len(found)] += found
     unknown = [
         (chr(code), int(counts[code]))
         for code in np.flatnonzero(counts).tolist()
-        if not targets.knows(chr(code))
+        if not targets.can_write(chr(code))
     ]
     return UnknownSymbols(
         characters=int(counts.sum()),
         unknown=sum(count for _, count in unknown),
         symbols=tuple(sorted(unknown, key=lambda pair: (-pair[1], pair[0]))),
     )
-
-
-def _character_counts(index: Index, targets: Targets) -> NDArray[np.int64]:
-    """How often each code point occurs, ``(0x110000,)``."""
-    counts = np.zeros(0x110000, np.int64)
-    for _, texts in index.texts.chunks():
-        # A few rows at a time: a character takes 15 bytes while it is counted.
-        for begin in range(0, len(texts), _ROWS_AT_ONCE):
-            part = targets.normalized(texts.slice(begin, _ROWS_AT_ONCE))
-            joined = "".join(part.to_pylist())
-            found = np.bincount(np.frombuffer(joined.encode("utf-32-le"), np.uint32))
-            counts[: len(found)] += found
-    return counts

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
-from danish_asr.data.index import find_shards
 from danish_asr.data.mixture import hours_of
-from danish_asr.data.subsets import chosen_shards
+from danish_asr.data.shards import chosen_shards, find_shards
 from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.sections import AsrDatasetSection, StorageMode, names_of_splits

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from danish_asr.data.dataset import AsrDataset, Index, UnknownSymbols, count_unknown
-from danish_asr.data.frames import FrameCount, frame_count
-from danish_asr.data.reader import PlannedReader
+from danish_asr.data.reader import BatchReader
+from danish_asr.data.targets import FrameCount, frame_count
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.sections import names_of_splits
@@ -46,7 +46,7 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
     return index
 
 
-def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> PlannedReader:
+def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> BatchReader:
     """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
     reader = _reader(
         context,
@@ -56,8 +56,8 @@ def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> 
         num_accumulate=config.trainer.grad_accumulation.num_batches,
         index=index,
     )
-    if reader.account is not None:
-        log.info("Training data\n{}", "\n".join(reader.account.lines()))
+    if reader.filtered is not None:
+        log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
     log.info("Steps per epoch: {} | Padding: {:.1%}", reader.steps_per_epoch, reader.padding)
@@ -160,7 +160,7 @@ def _reader(
     training: bool,
     num_accumulate: int,
     index: Index,
-) -> PlannedReader:
+) -> BatchReader:
     section = config.dataset
     task = section.asr_task_config
     if not training and section.valid_max_num_elements is not None:

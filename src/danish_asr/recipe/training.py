@@ -24,7 +24,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from danish_asr.cluster import rank_info
-from danish_asr.data.frames import FrameCount
+from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import find_decoder
 from danish_asr.errors import EXIT_STOPPED
 from danish_asr.recipe import cli

@@ -11,7 +11,7 @@ from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
 from danish_asr.conversion.cards import statistics, write_cards
 from danish_asr.conversion.convert import convert
 from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.data.mixture import read_hours
+from danish_asr.data.mixture import hours_of
 from danish_asr.schema import STATISTICS_FILE
 from danish_asr.sources import open_source
 from danish_asr.yaml_text import from_yaml
@@ -75,5 +75,7 @@ def test_a_corpus_without_training_audio_is_no_hindrance_for_training(tmp_path: 
         (tmp_path / "ds.source" / "conversation" / f"{split}-00000-of-00001.parquet").unlink()
     convert(open_source(str(tmp_path / "ds.source")), tmp_path / "less", name="less")
     index = DanishAsrDataset(tmp_path / "less").read_index("train")
-    hours = read_hours(tmp_path / "less" / STATISTICS_FILE, index)
+    hours = hours_of(
+        tmp_path / "less" / STATISTICS_FILE, needed=index.partitions, known=index.known_partitions
+    )
     assert [partition.corpus for partition in hours] == ["coral_read_aloud"]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.data.index import find_shards, read_index
+from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.errors import DatasetError
 from tests.shards import flac, utterance, write_shard
 
@@ -28,7 +28,7 @@ def test_every_row_is_read_in_any_order_however_the_column_is_stored(
 ) -> None:
     rows = [utterance(number) for number in range(23)]
     write_shard(tmp_path, rows, **options)
-    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    index = DanishAsrDataset(tmp_path).read_index("train")
 
     for row in np.random.default_rng(0).permutation(23).tolist():
         assert index.audio.read(row) == rows[row]["audio_bytes"]
@@ -36,8 +36,8 @@ def test_every_row_is_read_in_any_order_however_the_column_is_stored(
 
 def test_our_own_layout_is_read_without_decoding_a_row_group(tmp_path: Path) -> None:
     path = write_shard(tmp_path, [utterance(number) for number in range(23)])
-    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
-    # Without its footer the file is no Parquet any more; values are still where they were.
+    index = DanishAsrDataset(tmp_path).read_index("train")
+    # Without its footer the file is not Parquet any more; values are still where they were.
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(size - 8)
@@ -56,7 +56,7 @@ def test_a_nullable_column_without_nulls_is_read(tmp_path: Path, page: str) -> N
     options = {"compression": "none", "use_dictionary": False, "data_page_version": page}
     pq.write_table(table.cast(schema), path, row_group_size=5, **options)
 
-    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    index = DanishAsrDataset(tmp_path).read_index("train")
 
     assert [index.audio.read(row) for row in range(12)] == [row["audio_bytes"] for row in rows]
 
@@ -64,7 +64,7 @@ def test_a_nullable_column_without_nulls_is_read(tmp_path: Path, page: str) -> N
 def test_taking_rows_renumbers_them(tmp_path: Path) -> None:
     rows = [utterance(number) for number in range(12)]
     write_shard(tmp_path, rows)
-    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    index = DanishAsrDataset(tmp_path).read_index("train")
 
     assert index.take(np.array([7, 2])).audio.read(1) == rows[2]["audio_bytes"]
 
@@ -76,7 +76,7 @@ def test_threads_read_from_more_files_than_may_be_open(
     rows = [utterance(number) for number in range(12)]
     for number, row in enumerate(rows):
         write_shard(tmp_path, [row], name=f"part-{number:02}.parquet")
-    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    index = DanishAsrDataset(tmp_path).read_index("train")
     wrong: list[int] = []
 
     def read(seed: int) -> None:
@@ -103,7 +103,7 @@ def leads_below(folder: Path, link: Path) -> bool:
 
 def test_a_file_that_was_cut_off_is_an_error_that_names_the_row(tmp_path: Path) -> None:
     path = write_shard(tmp_path, [utterance(number) for number in range(12)])
-    index = read_index(find_shards(tmp_path), "train", known_partitions=[])
+    index = DanishAsrDataset(tmp_path).read_index("train")
     with path.open("r+b") as file:
         file.truncate(100)
 

@@ -7,14 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.data.index import (
-    Index,
-    Partition,
-    find_shards,
-    read_index,
-    shards_of_split,
-    split_names,
-)
+from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.data.index import Index
+from danish_asr.data.shards import Partition, find_shards, split_names
 from danish_asr.errors import DatasetError
 from danish_asr.schema import VERSION_DIR
 from tests.shards import utterance, write_dataset, write_shard
@@ -27,8 +22,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def index_of(root: Path, split: str) -> Index:
-    shards = find_shards(root)
-    return read_index(shards_of_split(shards, split), split, known_partitions=[])
+    return DanishAsrDataset(root).read_index(split)
 
 
 def test_the_root_and_its_version_directory_are_the_same_dataset(root: Path) -> None:
@@ -39,8 +33,8 @@ def test_an_index_holds_every_row_as_the_shards_have_it(root: Path) -> None:
     index = index_of(root, "train")
 
     wanted = [utterance(n) for n in range(23)] + [utterance(n, corpus="b") for n in range(7)]
-    assert index.ids.values(range(30)) == [row["id"] for row in wanted]
-    assert index.texts.values(range(30)) == [row["text"] for row in wanted]
+    assert index.values("id", range(30)) == [row["id"] for row in wanted]
+    assert index.values("text", range(30)) == [row["text"] for row in wanted]
     assert index.lengths.tolist() == [row["audio_size"] for row in wanted]
     for name in ("speaker_id", "dialect", "age_group", "gender"):
         assert index.values(name, range(30)) == [row[name] for row in wanted]
@@ -48,10 +42,10 @@ def test_an_index_holds_every_row_as_the_shards_have_it(root: Path) -> None:
     assert corpora == ["a"] * 23 + ["b"] * 7
 
 
-def test_blocks_are_the_row_groups_of_all_shards(root: Path) -> None:
+def test_row_groups_are_numbered_through_of_all_shards(root: Path) -> None:
     index = index_of(root, "train")
 
-    assert np.bincount(index.block_of).tolist() == [5, 5, 5, 5, 3, 5, 2]
+    assert np.bincount(index.row_group_of).tolist() == [5, 5, 5, 5, 3, 5, 2]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +80,8 @@ def test_a_subset_is_an_index_of_the_rows_that_were_taken(root: Path) -> None:
 
     subset = whole.take(rows)
 
-    assert subset.ids.values(range(3)) == whole.ids.values(rows.tolist())
-    assert subset.texts.values(range(3)) == whole.texts.values(rows.tolist())
+    assert subset.values("id", range(3)) == whole.values("id", rows.tolist())
+    assert subset.values("text", range(3)) == whole.values("text", rows.tolist())
     assert subset.values("dialect", range(3)) == whole.values("dialect", rows.tolist())
     assert subset.lengths.tolist() == whole.lengths[rows].tolist()
     assert [subset.partitions[code] for code in subset.partition_of] == [
@@ -104,7 +98,7 @@ def test_a_dataset_without_ids_and_metadata_is_read_with_ids_of_its_own(tmp_path
 
     index = index_of(tmp_path, "train")
 
-    assert index.ids.values([2]) == ["a/train/dan_Latn/part-00000-of-00001.parquet#2"]
+    assert index.values("id", [2]) == ["a/train/dan_Latn/part-00000-of-00001.parquet#2"]
     assert index.values("dialect", [0]) == [None]
     assert index.dialects()[1] == ["unknown"]
 
@@ -115,7 +109,7 @@ def test_an_empty_shard_adds_nothing(tmp_path: Path) -> None:
 
     index = index_of(tmp_path, "train")
 
-    assert index.ids.values(range(len(index))) == ["a-train-0", "a-train-1"]
+    assert index.values("id", range(len(index))) == ["a-train-0", "a-train-1"]
 
 
 def test_a_split_of_empty_shards_is_an_error(tmp_path: Path) -> None:
@@ -133,7 +127,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
 
 
 def test_a_broken_shard_is_named(tmp_path: Path) -> None:
-    write_shard(tmp_path, [utterance(0)]).write_bytes(b"no Parquet")
+    write_shard(tmp_path, [utterance(0)]).write_bytes(b"not Parquet")
 
     with pytest.raises(DatasetError, match=r"part-00000.*cannot be read as Parquet"):
         index_of(tmp_path, "train")

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
 from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.data.index import Index, Partition
-from danish_asr.data.mixture import epoch_entries, make_mix, natural_hours, read_hours, weights
+from danish_asr.data.index import Index
+from danish_asr.data.mixture import epoch_entries, hours_of, make_mix, weights
+from danish_asr.data.shards import Partition
 from danish_asr.errors import DatasetError
 from tests.shards import write_dataset
 
@@ -31,9 +32,8 @@ def table(tmp_path: Path, text: str) -> Path:
 
 
 def test_weights_are_upstreams(tmp_path: Path) -> None:
-    table = tmp_path / "hours.tsv"
-    table.write_text(f"{HEAD}a\tdan_Latn\t521.46\nb\tdan_Latn\t150\nb\tfao_Latn\t6.27\n")
-    theirs = MixtureParquetStorage.get_partition_weights_from_betas(str(table), 0.5, 0.3)
+    path = table(tmp_path, f"{HEAD}a\tdan_Latn\t521.46\nb\tdan_Latn\t150\nb\tfao_Latn\t6.27\n")
+    theirs = MixtureParquetStorage.get_partition_weights_from_betas(str(path), 0.5, 0.3)
 
     faroese = Partition("b", "fao_Latn")
     shares = weights({A: 521.46, B: 150, faroese: 6.27}, beta_corpus=0.5, beta_language=0.3)
@@ -124,11 +124,14 @@ def test_the_mix_is_a_table_of_hours_shares_and_repeats(index: Index) -> None:
     assert lines[2].split()[3] == "50.0%"
 
 
-def test_hours_are_read_from_the_table_or_the_index(index: Index, tmp_path: Path) -> None:
+def hours(path: Path, index: Index) -> dict[Partition, float]:
+    return hours_of(path, needed=index.partitions, known=index.known_partitions)
+
+
+def test_hours_are_read_from_the_table(index: Index, tmp_path: Path) -> None:
     path = table(tmp_path, f"{HEAD}a\tdan_Latn\t12.5\nb\tdan_Latn\t3\nc\tdan_Latn\t1\n")
 
-    assert read_hours(path, index) == {A: 12.5, B: 3, C: 1}
-    assert sum(natural_hours(index).values()) == pytest.approx(index.seconds / 3_600)
+    assert hours(path, index) == {A: 12.5, B: 3, C: 1}
 
 
 @pytest.mark.parametrize(
@@ -151,9 +154,9 @@ def test_a_table_that_does_not_fit_is_refused(
     index: Index, tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(DatasetError, match=message):
-        read_hours(table(tmp_path, HEAD + text), index)
+        hours(table(tmp_path, HEAD + text), index)
 
 
 def test_a_missing_table_is_refused(index: Index, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"none\.tsv: cannot be read \(No such file"):
-        read_hours(tmp_path / "none.tsv", index)
+        hours(tmp_path / "none.tsv", index)

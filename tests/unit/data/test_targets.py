@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from danish_asr.data.dataset import DanishAsrDataset, count_unknown
-from danish_asr.data.targets import Targets
+from danish_asr.data.targets import WAV2VEC2_LAYERS, Targets, frame_count, shortest_input
 from danish_asr.errors import ConfigError
 from tests.shards import char_tokenizer, utterance, write_shard
 
@@ -17,11 +19,11 @@ def test_targets_are_the_tokens_of_the_normalised_text(tmp_path: Path) -> None:
     raw, coral = Targets.of(tokenizer, "raw"), Targets.of(tokenizer, "coral")
 
     assert raw("hej med dig").tolist() == encode("hej med dig").tolist()
-    assert decode(coral("Køb 2 øl!")) == "køb to øl"
+    assert decode(torch.from_numpy(coral("Køb 2 øl!"))) == "køb to øl"
     assert raw("").tolist() == []
 
 
-def test_unknown_symbols_are_removed_if_asked_for(tmp_path: Path) -> None:
+def test_unknown_symbols_can_be_removed(tmp_path: Path) -> None:
     targets = Targets.of(char_tokenizer(tmp_path), "raw")
 
     assert targets("h!ej", remove_unknown=True).tolist() == targets("hej").tolist()
@@ -45,3 +47,26 @@ def test_unknown_symbols_are_counted_by_name_and_share(tmp_path: Path) -> None:
     assert (unknown.unknown, unknown.characters) == (6, 14)
     assert unknown.share == pytest.approx(6 / 14)
     assert count_unknown(index, char_tokenizer(tmp_path), "coral").symbols == ()
+
+
+@pytest.mark.parametrize("samples", [1, 399, 400, 401, 719, 720, 16_000, 123_457])
+def test_frames_are_those_of_the_convolutions(samples: int) -> None:
+    length = samples
+    for kernel, stride in WAV2VEC2_LAYERS:
+        if length < kernel:
+            length = 0
+            break
+        wave = torch.zeros(1, 1, length)
+        length = torch.nn.functional.conv1d(wave, torch.ones(1, 1, kernel), stride=stride).shape[2]
+
+    assert frame_count()(samples) == length
+    assert frame_count()(np.array([samples], np.int32)).tolist() == [length]
+
+
+@pytest.mark.parametrize("layers", [WAV2VEC2_LAYERS, ((10, 5), (3, 2)), ((1, 1),)])
+def test_the_shortest_input_gives_the_first_frame(layers: tuple[tuple[int, int], ...]) -> None:
+    count = frame_count(layers)
+
+    shortest = shortest_input(count)
+
+    assert (count(shortest), count(shortest - 1)) == (1, 0)

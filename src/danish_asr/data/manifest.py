@@ -7,8 +7,7 @@ fairseq2's ``FileMapper`` reads it. Line n of the ``.wrd`` file is the text of r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from danish_asr.data.audio_source import OpenFiles
-from danish_asr.data.index import Index, Partition
-from danish_asr.data.packed_strings import PackedStrings
+from danish_asr.data.index import Index
+from danish_asr.data.shards import Partition
 from danish_asr.errors import DatasetError
 from danish_asr.schema import LANGUAGE, METADATA_COLUMNS
 
@@ -36,7 +35,7 @@ def manifest_splits(directory: Path) -> list[str]:
 
 
 def read_manifest(directory: Path, split: str) -> Index:
-    """The rows of ``<split>.tsv`` with the texts of ``<split>.wrd``; the audio is not touched.
+    """The rows of ``<split>.tsv`` with the texts of ``<split>.wrd``; the audio is not read.
 
     Ids are the paths of the TSV, the corpus is named after the directory, metadata is unknown.
 
@@ -57,21 +56,20 @@ def read_manifest(directory: Path, split: str) -> Index:
             f"{wrd}: expected one text per row of {tsv.name} ({len(lines)}), found {len(texts)}"
         )
     rows = [_parse(line, f"{tsv}:{number}") for number, line in enumerate(lines, start=2)]
-    unknown = pa.nulls(len(rows), pa.dictionary(pa.int32(), pa.string()))
+    columns: dict[str, list[Any]] = {"id": [path for path, _ in rows], "text": texts}
+    columns |= dict.fromkeys(METADATA_COLUMNS, [None] * len(rows))
     partition = Partition(directory.resolve().name, LANGUAGE)
     return Index(
         name=split,
         split=split,
+        table=pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}),
         lengths=np.array([length for _, length in rows], np.int32),
         partition_of=np.zeros(len(rows), np.int16),
-        # Each row is a file of its own, so the stream may be shuffled row by row.
-        block_of=np.arange(len(rows), dtype=np.int32),
-        ids=PackedStrings.pack(pa.array([path for path, _ in rows], pa.string())),
-        texts=PackedStrings.pack(pa.array(texts, pa.string())),
-        metadata=pa.table(dict.fromkeys(METADATA_COLUMNS, unknown)),
+        # Each row is a file of its own, so rows may be shuffled one by one.
+        row_group_of=np.arange(len(rows), dtype=np.int32),
         partitions=(partition,),
         known_partitions=frozenset([partition]),
-        audio=FileAudio.of(Path(root), [path for path, _ in rows]),
+        audio=FileAudio([_slice(Path(root), path) for path, _ in rows]),
     )
 
 
@@ -91,24 +89,10 @@ def _parse(line: str, where: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, eq=False)
 class FileAudio:
-    """Audio files, or slices of files; a size of -1 is the whole file."""
+    """Audio files, or slices of files: path, first byte and size, -1 for the whole file."""
 
-    paths: tuple[Path, ...]
-    begins: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    files: OpenFiles
-
-    @classmethod
-    def of(cls, root: Path, names: Sequence[str]) -> FileAudio:
-        """The audio of a manifest's paths."""
-        places = [_place(root, name) for name in names]
-        paths = tuple(path for path, _, _ in places)
-        return cls(
-            paths=paths,
-            begins=np.array([begin for _, begin, _ in places], np.int64),
-            sizes=np.array([size for _, _, size in places], np.int64),
-            files=OpenFiles(paths),
-        )
+    slices: list[tuple[Path, int, int]]
+    files: OpenFiles = field(default_factory=OpenFiles)
 
     def read(self, row: int) -> bytes:
         """One row's file content; thread-safe.
@@ -116,26 +100,23 @@ class FileAudio:
         Raises:
             DatasetError: The bytes cannot be read.
         """
+        path, begin, size = self.slices[row]
         try:
-            if self.sizes[row] < 0:
-                return self.paths[row].read_bytes()
-            return self.files.read(row, int(self.begins[row]), int(self.sizes[row]))
+            return path.read_bytes() if size < 0 else self.files.read(path, begin, size)
         except (OSError, ValueError) as error:
             raise DatasetError(f"{self.describe(row)}: cannot be read ({error})") from error
 
     def describe(self, row: int) -> str:
         """The file, and the slice of it, for messages."""
-        if self.sizes[row] < 0:
-            return str(self.paths[row])
-        return f"{self.paths[row]}, {self.sizes[row]} bytes from {self.begins[row]}"
+        path, begin, size = self.slices[row]
+        return str(path) if size < 0 else f"{path}, {size} bytes from {begin}"
 
     def take(self, rows: NDArray[np.integer[Any]]) -> FileAudio:
         """A source for these rows, renumbered from 0."""
-        paths = tuple(self.paths[row] for row in rows)
-        return FileAudio(paths, self.begins[rows], self.sizes[rows], OpenFiles(paths))
+        return FileAudio([self.slices[row] for row in rows], self.files)
 
 
-def _place(root: Path, name: str) -> tuple[Path, int, int]:
+def _slice(root: Path, name: str) -> tuple[Path, int, int]:
     parts = name.rsplit(":", 2)
     if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
         return root / parts[0], int(parts[1]), int(parts[2])

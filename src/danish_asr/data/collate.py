@@ -1,0 +1,192 @@
+"""From row numbers to a batch: fetch, decode, transform, normalise, tokenise, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import layer_norm
+
+from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
+from danish_asr.data.index import Index
+from danish_asr.data.sampler import Rows
+from danish_asr.data.targets import Targets
+from danish_asr.data.transforms import EpochLengths, Transform, Waveform
+from danish_asr.errors import DatasetError
+from danish_asr.flac import open_flac
+from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE
+
+# isort: split
+from fairseq2.data._memory import MemoryBlock
+from fairseq2.data.audio import AudioDecoder
+from fairseq2.datasets import Seq2SeqBatch
+
+
+@dataclass(frozen=True, eq=False)
+class Collate:
+    """Makes a ``Seq2SeqBatch`` of rows of an index; any number of threads may call it at once.
+
+    Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
+    ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
+    so the target of a text that gives none is one pad symbol. ``example`` is a dict of lists, one
+    item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples
+    of the recording) and ``target_size`` (tokens; 0 for a text that gives none).
+
+    Attributes:
+        normalize: Bring each waveform to mean 0 and variance 1.
+        shortest: Waveforms with fewer samples are padded with zeros up to it, so that the model
+            makes a frame of each; ``audio_size`` stays the true one.
+        remove_unknown: Leave unknown symbols out of the targets.
+        truncate: Cut all waveforms of a batch to its shortest (``no_padding``).
+        transforms: Applied to each waveform in this order; length transforms come with the epoch's
+            :class:`EpochLengths`.
+    """
+
+    index: Index
+    targets: Targets
+    dtype: torch.dtype
+    normalize: bool
+    shortest: int = 1
+    remove_unknown: bool = False
+    truncate: bool = False
+    transforms: Sequence[Transform] = ()
+    pin_memory: bool = False
+
+    def __call__(
+        self, rows: Rows, epoch_lengths: EpochLengths, *, seed: Sequence[int], first: int
+    ) -> Seq2SeqBatch:
+        """Load these rows; the seed and their place in the epoch fix all that is random.
+
+        Args:
+            rows: Row numbers of the index.
+            epoch_lengths: The lengths of the epoch.
+            seed: The run's and the epoch's.
+            first: Place of the first row in the epoch's batches; the others follow it.
+
+        Raises:
+            DatasetError: A row's audio cannot be read or decoded, or its length is not the index's,
+                or a transform returns another length than it may.
+        """
+        example = self._metadata(rows)
+        sizes = epoch_lengths.lengths[rows]
+        lengths = np.maximum(sizes, self.shortest)
+        waveforms = np.empty((len(rows), lengths.max()), np.float32)
+        for number, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
+            waveforms[number, size:] = 0
+            try:
+                self._fill(waveforms[number, :size], row, epoch_lengths, [*seed, first + number])
+            except ValueError as error:
+                raise DatasetError(
+                    f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
+                    "`danish-asr verify` lists every damaged row"
+                ) from error
+        if self.truncate:
+            lengths[:] = lengths.min()
+            waveforms = waveforms[:, : lengths[0]].copy()
+        targets = [self.targets(t, remove_unknown=self.remove_unknown) for t in example["text"]]
+        example["target_size"] = [len(target) for target in targets]
+        nothing = np.array([self.targets.pad])
+        targets = [target if len(target) else nothing for target in targets]
+        return Seq2SeqBatch(
+            self._tensor(waveforms, self.dtype),
+            lengths.tolist(),
+            self._tensor(_padded(targets, self.targets.pad), torch.int64),
+            [len(target) for target in targets],
+            example=example,
+        )
+
+    def _fill(
+        self, out: Waveform, row: int, epoch_lengths: EpochLengths, seed: Sequence[int]
+    ) -> None:
+        """Decode and transform a row's waveform into its place in the batch."""
+        encoded, recorded = self.index.audio.read(row), int(self.index.lengths[row])
+        if epoch_lengths.draws:
+            waveform = np.empty(recorded, np.float32)
+            decode(encoded, waveform)
+            out[:] = epoch_lengths.change(waveform, row)
+        else:
+            decode(encoded, out)
+        rng = np.random.default_rng(seed) if self.transforms else None
+        for after in (False, True):
+            if after and self.normalize:
+                tensor = torch.from_numpy(out)
+                # NumPy copies in this thread. Torch would wake its pool for each copy, whose
+                # threads then spin: three times the processor time for the whole reader.
+                out[:] = layer_norm(tensor, tensor.shape).numpy()
+            for transform in self.transforms:
+                if rng is not None and transform.after_normalization == after:
+                    changed = transform(out, rng)
+                    if changed.shape != out.shape:
+                        raise ValueError(
+                            f"{type(transform).__name__} returned an array of shape "
+                            f"{changed.shape}, expected {out.shape}"
+                        )
+                    out[:] = changed
+
+    def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
+        tensor = torch.from_numpy(batch).to(dtype)
+        return tensor.pin_memory() if self.pin_memory else tensor
+
+    def _metadata(self, rows: Rows) -> dict[str, list[Any]]:
+        numbers = rows.tolist()
+        columns = ("id", "text", *METADATA_COLUMNS)
+        partitions = [self.index.partitions[code] for code in self.index.partition_of[rows]]
+        return {name: self.index.values(name, numbers) for name in columns} | {
+            "corpus": [partition.corpus for partition in partitions],
+            "language": [partition.language for partition in partitions],
+            "split": [self.index.split] * len(partitions),
+            "audio_size": self.index.lengths[rows].tolist(),
+        }
+
+
+def _padded(rows: Sequence[NDArray[np.int64]], value: int) -> NDArray[np.int64]:
+    """Rows side by side, ``(rows, longest)``."""
+    batch = np.full((len(rows), max(map(len, rows))), value)
+    for place, row in zip(batch, rows, strict=True):
+        place[: len(row)] = row
+    return batch
+
+
+_decode_other = AudioDecoder(dtype=torch.float32)
+
+
+def decode(encoded: bytes, out: Waveform) -> None:
+    """Decode an utterance to mono float32 at 16 kHz; thread-safe.
+
+    Args:
+        encoded: The audio file.
+        out: ``(samples,)``, contiguous, to be filled.
+
+    Raises:
+        ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples;
+            ``out`` may hold anything then.
+    """
+    with open_flac(encoded) as flac:
+        if flac is not None:
+            _check_form(flac.rate, flac.samples, len(out))
+            if (read := flac.read(out)) != len(out):
+                raise ValueError(
+                    f"the audio is damaged: {read} of {len(out)} samples can be decoded"
+                )
+            return
+    # What is not FLAC, or has channels to average, goes through libsndfile.
+    try:
+        output = _decode_other(MemoryBlock(encoded))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"the audio cannot be decoded ({error})") from error
+    waveform = output["waveform"]
+    _check_form(output["sample_rate"], len(waveform), len(out))
+    out[:] = (waveform.mean(dim=1) if waveform.ndim == 2 else waveform).numpy()
+
+
+def _check_form(rate: float, samples: int, expected: int) -> None:
+    """Raise ``ValueError`` for audio that is not at 16 kHz or not of the expected length."""
+    if rate != SAMPLE_RATE:
+        raise ValueError(f"expected audio at {SAMPLE_RATE} Hz, found {rate:g} Hz")
+    if samples != expected:
+        raise ValueError(f"audio_size is {expected}, the audio has {samples} samples")

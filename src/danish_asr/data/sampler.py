@@ -1,0 +1,282 @@
+"""The bucketing batch sampler: the batches of an epoch, and the share of each rank.
+
+Batches are computed before any audio is read, from lengths, settings, seed and epoch alone. The
+number of processes only decides how they are shared out (:class:`Sharding`), so that a run can
+continue with another number of processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
+from omnilingual_asr.datasets.utils.batching import BatchingStrategy
+
+Rows = NDArray[np.int32]
+"""Row numbers of an index."""
+
+BUCKETING_ROWS: Final = 2_000
+"""At least this many neighbouring rows are sorted by length together, whatever the shuffle window:
+a window of 1 means no shuffling, not batches of mixed lengths."""
+
+LENGTH_STEP: Final = 1.02
+"""Training treats lengths within 2 % as equal and keeps their random order, so that a row meets
+other rows in every epoch; exact sorting would make the same batches again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large a batch may be.
+
+    Attributes:
+        max_samples: Most samples of a batch, padding included; None: only rows are counted.
+        max_rows: Most rows of a batch; None: as many as fit.
+        multiple_of: A batch with more rows than this holds a multiple of it.
+    """
+
+    max_samples: int | None
+    max_rows: int | None = None
+    multiple_of: int = 1
+
+    @classmethod
+    def of(cls, task: AsrTaskConfig) -> BatchLimits:
+        """The limits in upstream's section."""
+        if task.batching_strategy is BatchingStrategy.STATIC:
+            return cls(max_samples=None, max_rows=task.batch_size)
+        return cls(task.max_num_elements, task.max_bucket_size, task.num_seqs_multiple_of)
+
+    def rows(self, longest: int) -> int:
+        """How many rows fit if the longest has this many samples; at least 1."""
+        count = self.max_rows or np.iinfo(np.int32).max
+        if self.max_samples is not None:
+            count = min(count, self.max_samples // max(longest, 1))
+            if count > self.multiple_of:
+                count -= count % self.multiple_of
+        return max(count, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Batch ``b`` holds ``rows[offsets[b]:offsets[b + 1]]``.
+
+    Attributes:
+        rows: ``(entries,)``; a row that mixing repeats occurs several times.
+        offsets: ``(batches + 1,)`` int64, rising from 0 to the number of entries.
+    """
+
+    rows: Rows
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def batch(self, number: int) -> Rows:
+        """The rows of one batch."""
+        return self.rows[self.offsets[number] : self.offsets[number + 1]]
+
+    def padded_samples(self, lengths: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Samples of each batch including padding, ``(batches,)``."""
+        longest = np.maximum.reduceat(lengths[self.rows], self.offsets[:-1])
+        return np.asarray(longest * np.diff(self.offsets), np.int64)
+
+    def padding(self, lengths: NDArray[np.int32]) -> float:
+        """Share of the padded samples that is padding."""
+        if not len(self):
+            return 0.0
+        samples = int(lengths[self.rows].sum(dtype=np.int64))
+        return 1 - samples / int(self.padded_samples(lengths).sum())
+
+    def after(self, batches: Sequence[Rows]) -> Batches:
+        """These batches with others before them."""
+        if not batches:
+            return self
+        ends = np.cumsum([len(batch) for batch in batches])
+        return Batches(
+            np.concatenate([*batches, self.rows]).astype(np.int32),
+            np.concatenate([[0], ends, self.offsets[1:] + ends[-1]]).astype(np.int64),
+        )
+
+    def take(self, numbers: NDArray[np.int64]) -> Batches:
+        """Some of the batches, in the given order."""
+        sizes = np.diff(self.offsets)[numbers]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        source = np.repeat(self.offsets[:-1][numbers] - offsets[:-1], sizes)
+        return Batches(self.rows[source + np.arange(len(source))], offsets)
+
+
+def evaluation_batches(lengths: NDArray[np.int32], limits: BatchLimits) -> Batches:
+    """Every row once, longest first: memory runs out in the first batch or never."""
+    rows = np.argsort(-lengths, kind="stable").astype(np.int32)
+    return Batches(rows, _cut(lengths[rows], np.array([len(rows)]), limits))
+
+
+def training_batches(
+    lengths: NDArray[np.int32],
+    row_group_of: NDArray[np.int32],
+    entries: Rows,
+    task: AsrTaskConfig,
+    *,
+    seed: int,
+    epoch: int,
+) -> Batches:
+    """Shuffle, sort by length within windows, cut into batches, shuffle the batches.
+
+    Row groups come in a random order; ``example_shuffle_window`` shuffles the rows of neighbouring
+    row groups. Batches come in the order of their first row in that stream, shuffled within
+    ``batch_shuffle_window``. A window of 0 is the whole epoch, 1 is no shuffling.
+
+    Args:
+        lengths: Samples of every row of the index in this epoch.
+        row_group_of: Row group of every row of the index.
+        entries: The rows of the epoch in ascending order, repeated rows several times.
+        task: The section with the limits and windows.
+        seed: The run's seed.
+        epoch: Counts from 0.
+    """
+    limits, window = BatchLimits.of(task), task.example_shuffle_window
+    stream = _stream(row_group_of, entries, window, np.random.default_rng([seed, epoch, 0]))
+    count = len(stream)
+    bucket = _bucket_rows(count, limits, window)
+    ends = np.minimum(np.arange(bucket, count + bucket, bucket), count)
+    step = np.log(LENGTH_STEP)
+    bins = np.ceil(np.log(np.maximum(lengths[stream], 1)) / step).astype(np.int32)
+    # One stable sort: by window, then from long to short; equal bins keep the stream's order.
+    key = np.arange(count, dtype=np.int64) // bucket * 4096 + (4095 - bins)
+    order = np.argsort(key, kind="stable")
+    # A batch is cut for the upper edge of its first row's bin, so that none exceeds the limit.
+    edges = np.exp(bins[order] * step).astype(np.int64) + 1
+    offsets = _cut(np.minimum(edges, lengths[stream].max(initial=1)), ends, limits)
+    batches = Batches(stream[order], offsets)
+    firsts = np.minimum.reduceat(order, offsets[:-1])
+    if task.drop_remainder and _last_is_short(batches, lengths, limits):
+        firsts = firsts[:-1]
+    rng = np.random.default_rng([seed, epoch, 1])
+    sequence = _shuffled(np.argsort(firsts), task.batch_shuffle_window, rng)
+    return batches.take(sequence[: task.max_num_batches])
+
+
+def _bucket_rows(count: int, limits: BatchLimits, window: int) -> int:
+    """How many rows of the stream are sorted by length together."""
+    rows = max(1, min(count, max(window or count, BUCKETING_ROWS)))
+    if limits.max_samples is None and limits.max_rows:
+        # Batches of a fixed size fill a bucket exactly.
+        rows = -(-rows // limits.max_rows) * limits.max_rows
+    return rows
+
+
+def _stream(
+    row_group_of: NDArray[np.int32], entries: Rows, window: int, rng: np.random.Generator
+) -> Rows:
+    # Each further copy of a row group is a row group of its own, so that copies stay apart.
+    new = np.concatenate([[True], entries[1:] != entries[:-1]])
+    first = np.maximum.accumulate(np.where(new, np.arange(len(entries)), 0))
+    copy = np.arange(len(entries)) - first
+    groups = row_group_of[entries] + copy * (int(row_group_of.max()) + 1)
+    _, dense = np.unique(groups, return_inverse=True)
+    priority = rng.permutation(int(dense.max()) + 1)
+    stream = entries[np.argsort(priority[dense], kind="stable")]
+    return _shuffled(stream, window, rng)
+
+
+def _shuffled(items: NDArray[Any], window: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Shuffle inside consecutive windows; 0 is one window over everything, 1 is no shuffling."""
+    if window == 1 or len(items) < 2:
+        return items
+    if window == 0 or window >= len(items):
+        return rng.permutation(items)
+    key = np.arange(len(items)) // window + rng.random(len(items))
+    return items[np.argsort(key, kind="stable")]
+
+
+def _cut(longest: NDArray[Any], ends: NDArray[Any], limits: BatchLimits) -> NDArray[np.int64]:
+    """Offsets of batches of rows that are sorted from long to short within windows."""
+    offsets, position = [0], 0
+    for end in ends.tolist():
+        while position < end:
+            position = min(position + limits.rows(int(longest[position])), end)
+            offsets.append(position)
+    return np.array(offsets, np.int64)
+
+
+def _last_is_short(batches: Batches, lengths: NDArray[np.int32], limits: BatchLimits) -> bool:
+    last = batches.batch(len(batches) - 1)
+    return len(last) < limits.rows(int(lengths[last].max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one process reads for one step.
+
+    Attributes:
+        spans: ``(begin, end)`` in ``Batches.rows``, one per batch.
+        consumed: Batches that all processes together read in this step.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    consumed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """Shares batches out over ``world_size`` data-parallel processes; this is ``rank``."""
+
+    rank: int
+    world_size: int
+    num_accumulate: int
+
+    def steps(self, batches: Batches, position: int, *, keep_all: bool) -> list[Step]:
+        """The steps of this rank from a position to the end.
+
+        A step takes ``world_size * num_accumulate`` consecutive batches, of which rank r takes the
+        r-th block; hence two processes compute the loss that one computes with twice the
+        accumulation. The last step takes what is left, its largest batches halved until their
+        number divides by ``world_size``: all processes always have equally many. Batches for which
+        that is impossible, fewer rows than processes, are the :meth:`remainder`, or, with
+        ``keep_all`` (evaluation), go to the first processes; the others have an empty step.
+        """
+        each = self.num_accumulate
+        whole = self.world_size * each
+        steps = [
+            self._step(batches.offsets[first : first + whole + 1], each, whole)
+            for first in range(position, len(batches) - whole + 1, whole)
+        ]
+        tail = batches.offsets[position + len(steps) * whole :]
+        left = len(tail) - 1
+        if left < 1:
+            return steps
+        parts = _split(tail, self.world_size)
+        kept = len(parts) - 1
+        if kept % self.world_size and not keep_all:
+            left = kept = kept - kept % self.world_size
+            parts = tail[: kept + 1]
+        if kept:
+            steps.append(self._step(parts, -(-kept // self.world_size), left))
+        return steps
+
+    def remainder(self, batches: Batches, position: int) -> list[Rows]:
+        """The batches that :meth:`steps` leaves out; they begin the next epoch."""
+        steps = self.steps(batches, position, keep_all=False)
+        done = position + sum(step.consumed for step in steps)
+        return [batches.batch(number) for number in range(done, len(batches))]
+
+    def _step(self, offsets: NDArray[np.int64], each: int, consumed: int) -> Step:
+        """This rank's block of ``each`` of the batches between these offsets."""
+        mine = offsets[self.rank * each : (self.rank + 1) * each + 1].tolist()
+        return Step(tuple(pairwise(mine)), consumed)
+
+
+def _split(offsets: NDArray[np.int64], multiple: int) -> NDArray[np.int64]:
+    """Halve the largest batches until their number divides by ``multiple``, or all hold one row."""
+    parts = offsets.tolist()
+    while (len(parts) - 1) % multiple:
+        sizes = np.diff(parts)
+        largest = int(sizes.argmax())
+        if sizes[largest] < 2:
+            break
+        parts.insert(largest + 1, parts[largest] + (int(sizes[largest]) + 1) // 2)
+    return np.array(parts, np.int64)

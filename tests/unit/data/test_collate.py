@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from danish_asr.data.collate import decode
+from tests.shards import flac, waveform
+
+
+def decoded(encoded: bytes, samples: int) -> NDArray[np.float32]:
+    out = np.full(samples, np.nan, np.float32)
+    decode(encoded, out)
+    return out
+
+
+def encode(
+    sound: NDArray[np.float32], form: str, subtype: str | None = None, rate: int = 16_000
+) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, sound, rate, format=form, subtype=subtype)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "subtype"),
+    [("FLAC", "PCM_16"), ("FLAC", "PCM_24"), ("WAV", "PCM_16"), ("WAV", "FLOAT"), ("OGG", None)],
+)
+def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | None) -> None:
+    encoded = encode(waveform(12_345, 3), form, subtype)
+
+    expected = soundfile.read(io.BytesIO(encoded), dtype="float32")[0]
+    np.testing.assert_array_equal(decoded(encoded, 12_345), expected)
+
+
+@pytest.mark.parametrize(("form", "subtype"), [("FLAC", "PCM_24"), ("WAV", "FLOAT")])
+def test_channels_are_averaged(form: str, subtype: str) -> None:
+    left, right = waveform(9_000, 1), waveform(9_000, 2)
+
+    found = decoded(encode(np.stack([left, right], axis=1), form, subtype), 9_000)
+
+    np.testing.assert_allclose(found, (left + right) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "message"),
+    [
+        (b"no audio", "cannot be decoded"),
+        (b"fLaC but no more", "cannot be decoded"),
+        (flac(12_345, 3)[:10_000], r"damaged: \d+ of 12345 samples can be decoded"),
+        (flac(12_345, 3)[:10_000] + bytes(9_000), r"damaged: \d+ of 12345 samples"),
+        (flac(12_344, 3), "audio_size is 12345, the audio has 12344 samples"),
+        (encode(waveform(12_346, 3), "WAV"), "audio_size is 12345, the audio has 12346 samples"),
+        # Trains silently wrong upstream (TRAPS).
+        (flac(12_345, 3, 48_000), "expected audio at 16000 Hz, found 48000 Hz"),
+        (encode(waveform(12_345, 3), "WAV", rate=8_000), "expected audio at 16000 Hz, found 8000"),
+    ],
+)
+def test_unexpected_audio_is_refused(encoded: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decoded(encoded, 12_345)

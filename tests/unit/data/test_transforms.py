@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from numpy.typing import NDArray
+
+from danish_asr.data.collate import decode
+from danish_asr.data.reader import BatchReader
+from danish_asr.data.transforms import EpochLengths, SpecAugment, Speed
+from danish_asr.errors import ConfigError, RunError
+from tests.builders import tone
+from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
+
+# isort: split
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.datasets import Seq2SeqBatch
+
+FACTORS = [0.9, 1.0, 1.1]
+COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13}
+EVERY = SpecAugment(probability=1.0)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("dataset"), COUNTS)
+
+
+def batches(source: BatchReader) -> list[Seq2SeqBatch]:
+    """The rest of the epoch."""
+    return [batch for step in source for batch in step]
+
+
+def example(batch: Seq2SeqBatch, key: str) -> list[Any]:
+    return cast(dict[str, list[Any]], batch.example)[key]
+
+
+def sizes(read: list[Seq2SeqBatch]) -> dict[str, int]:
+    """Samples of each row as it is played, by id."""
+    return {
+        name: samples
+        for batch in read
+        for name, samples in zip(example(batch, "id"), batch.source_seq_lens or [], strict=True)
+    }
+
+
+def peak(wave: NDArray[np.float32]) -> float:
+    """The strongest frequency, in Hz."""
+    spectrum = np.abs(np.fft.rfft(wave * np.hanning(len(wave))))
+    return float(spectrum.argmax() * 16_000 / len(wave))
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.9, 1.1, 2.0])
+def test_a_faster_tone_is_shorter_and_higher(factor: float) -> None:
+    wave, _ = soundfile.read(io.BytesIO(tone(1.0, rate=16_000, hertz=440.0)), dtype="float32")
+
+    out = Speed([factor])(wave, factor)
+
+    assert len(out) == round(len(wave) / factor)
+    assert peak(wave) == pytest.approx(440, abs=1)
+    assert peak(out) == pytest.approx(440 * factor, abs=2)
+    assert np.abs(out).max() == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize("samples", [*range(16_000, 16_012), 401])
+@pytest.mark.parametrize("factor", [0.9, 1.1, 1.37])
+def test_exactly_the_stated_samples_are_played(samples: int, factor: float) -> None:
+    speed = Speed([factor])
+
+    out = speed(np.ones(samples, np.float32), factor)
+
+    assert [len(out)] == speed.lengths(np.array([samples], np.int32), np.array([factor])).tolist()
+    assert out[len(out) // 2] == pytest.approx(1, abs=0.01)
+
+
+def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: Tokenizer) -> None:
+    source = reader(root, tokenizer, speed_factors=FACTORS, accumulate=3)
+    padding, steps = source.padding, source.steps_per_epoch
+
+    found = list(source)
+
+    every = [batch for step in found for batch in step]
+    lengths = [batch.source_seq_lens for batch in every]
+    assert len(found) == steps
+    padded = sum(batch.source_seqs.numel() for batch in every)
+    assert padding == pytest.approx(1 - sum(map(sum, lengths)) / padded)
+    played = Counter[float]()
+    for batch in every:
+        assert batch.source_seqs.numel() <= 100_000
+        for place, samples in enumerate(batch.source_seq_lens):
+            recorded = example(batch, "audio_size")[place]
+            (factor,) = (f for f in FACTORS if round(recorded / f) == samples)
+            played[factor] += 1
+            wave = batch.source_seqs[place, :samples]
+            assert float(wave.std()) == pytest.approx(1, abs=1e-3), "not normalised as played"
+            assert not batch.source_seqs[place, samples:].any()
+    assert sum(played.values()) == 73
+    assert min(played.values()) > 10
+
+
+def test_a_row_is_the_recording_played_faster_and_then_normalised(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    row = utterance(0, audio_size=20_000)
+    write_shard(tmp_path, [row])
+
+    (batch,) = batches(reader(tmp_path, tokenizer, speed_factors=[1.1]))
+
+    recorded = np.empty(20_000, np.float32)
+    decode(row["audio_bytes"], recorded)
+    wave = torch.from_numpy(Speed([1.1])(recorded, 1.1))
+    expected = torch.nn.functional.layer_norm(wave, [18_182])
+    torch.testing.assert_close(batch.source_seqs[0], expected)
+
+
+def test_seed_and_epoch_fix_the_speeds_and_nothing_else(root: Path, tokenizer: Tokenizer) -> None:
+    def epochs(**options: Any) -> list[dict[str, int]]:
+        source = reader(root, tokenizer, speed_factors=FACTORS, **options)
+        first = sizes(batches(source))
+        source.reset()
+        return [first, sizes(batches(source))]
+
+    one, again, other = epochs(seed=1), epochs(seed=1), epochs(seed=2)
+    config = task(max_num_elements=40_000, example_shuffle_window=7)
+    pair = [epochs(rank=rank, world=2, task_config=config)[0] for rank in range(2)]
+
+    assert one == again
+    assert one[0] != one[1]
+    assert one[0] != other[0]
+    assert pair[0] | pair[1] == one[0]
+
+
+def test_an_epoch_draws_all_factors_evenly() -> None:
+    lengths = np.full(30_000, 16_000, np.int32)
+
+    drawn = EpochLengths.draw(
+        [Speed(FACTORS)], lengths, lambda new: np.ones(len(new), np.bool_), seed=1, epoch=0
+    )
+
+    played, counts = np.unique(drawn.lengths, return_counts=True)
+    assert played.tolist() == [14_545, 16_000, 17_778]
+    assert counts == pytest.approx(10_000, rel=0.05)
+
+
+# 16,000 samples are 49 frames, 14,545 (at a speed of 1.1) are 45, 17,778 (at 0.9) are 55.
+@pytest.mark.parametrize(
+    ("limits", "text", "factor", "played"),
+    [
+        ({"min_audio_len": 14_546}, "hej", 1.1, 16_000),
+        ({"min_audio_len": 14_545}, "hej", 1.1, 14_545),
+        ({"max_audio_len": 17_777}, "hej", 0.9, 16_000),
+        ({"max_audio_len": 17_778}, "hej", 0.9, 17_778),
+        ({"max_num_elements": 17_777}, "hej", 0.9, 16_000),
+        ({}, "ab" * 23, 1.1, 16_000),
+        ({}, "ab" * 22 + "a", 1.1, 14_545),
+        ({}, "aa" * 11 + "b", 1.1, 14_545),
+        ({}, "aa" * 12, 1.1, 16_000),
+        ({}, "a?b?" * 12, 1.1, 16_000),
+        ({"remove_unknown": True}, "a?b?" * 12, 1.1, 14_545),
+        # 24 frames at a speed of 2.
+        ({}, "a" * 22, 2.0, 16_000),
+        ({}, "ab" * 11, 2.0, 8_000),
+        # 49 frames for 49 targets: a speed of 0.9 gives it more.
+        ({}, "ab" * 24 + "a", 0.9, 17_778),
+    ],
+)
+def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    *,
+    limits: dict[str, Any],
+    text: str,
+    factor: float,
+    played: int,
+) -> None:
+    write_shard(tmp_path, [utterance(0, audio_size=16_000, text=text)])
+
+    source = reader(tmp_path, tokenizer, speed_factors=[factor], task_config=task(**limits))
+
+    assert list(sizes(batches(source)).values()) == [played]
+
+
+def test_rows_that_are_carried_over_fit_their_batches_at_other_speeds(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    # Two short rows fit a batch at a speed of 1.1 only, so that some batches have two rows.
+    rows = [utterance(n, audio_size=29_000 if n < 3 else 16_000) for n in range(7)]
+    write_shard(tmp_path, rows)
+    carried = 0
+    for seed in range(8):
+        source = reader(
+            tmp_path,
+            tokenizer,
+            world=4,
+            seed=seed,
+            speed_factors=[0.9, 1.1],
+            task_config=task(max_num_elements=33_000),
+        )
+        for _ in range(6):
+            epoch = batches(source)
+            assert all(batch.source_seqs.numel() <= 33_000 for batch in epoch)
+            assert not {16_000, 29_000} & set(sizes(epoch).values())
+            source.reset()
+            carried += len(cast(list[Any], source.state_dict()["carried"])) > 1
+
+    assert carried
+
+
+@pytest.mark.parametrize("then", [[], FACTORS, [0.9, 1.1]])
+def test_a_state_of_other_factors_is_refused(
+    root: Path, tokenizer: Tokenizer, then: list[float]
+) -> None:
+    state = reader(root, tokenizer, speed_factors=then).state_dict()
+    now = [] if then else FACTORS
+
+    with pytest.raises(RunError, match=r"speed_factors: (absent|0\.9, .*) then, .* now"):
+        reader(root, tokenizer, speed_factors=now).load_state_dict(state)
+
+
+def test_evaluation_reads_what_was_recorded(root: Path, tokenizer: Tokenizer) -> None:
+    chosen = [{"name": "speed", "factors": [1.1]}, {"name": "spec_augment", "probability": 1.0}]
+    plain = reader(root, tokenizer, "test", training=False)
+    transformed = reader(root, tokenizer, "test", training=False, transforms=chosen)
+
+    assert plain.state_dict() == transformed.state_dict()
+    for left, right in zip(batches(plain), batches(transformed), strict=True):
+        assert torch.equal(left.source_seqs, right.source_seqs)
+        assert left.source_seq_lens == example(right, "audio_size")
+
+
+def test_the_list_of_transforms_does_what_the_older_keys_do(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    older = reader(root, tokenizer, speed_factors=FACTORS, task_config=task(spec_aug_p=0.5))
+    chosen = [{"name": "speed", "factors": FACTORS}, {"name": "spec_augment", "probability": 0.5}]
+
+    listed = reader(root, tokenizer, transforms=chosen)
+
+    for left, right in zip(batches(older), batches(listed), strict=True):
+        assert torch.equal(left.source_seqs, right.source_seqs)
+    with pytest.raises(RunError, match=r"transforms: absent then, .*speed"):
+        listed.load_state_dict(older.state_dict())
+
+
+def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenizer) -> None:
+    chosen = [{"name": "speed", "factors": [1.1]}, {"name": "speed", "factors": [0.9]}]
+
+    (first, *_) = batches(reader(root, tokenizer, transforms=chosen))
+
+    assert first.source_seq_lens == [
+        round(round(recorded / 1.1) / 0.9) for recorded in example(first, "audio_size")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("factors", "fault"),
+    [
+        ([0.4, 1.0], r"dataset\.speed_factors: expected factors from 0\.5 to 2, found 0\.4"),
+        ([2.1], r"expected factors from 0\.5 to 2, found 2\.1"),
+        ([math.nan], r"expected factors from 0\.5 to 2, found nan"),
+        ([0.9, 1.0, 0.9], r"each once, found \[0\.9, 1\.0, 0\.9\]"),
+        ([1 + n / 1000 for n in range(256)], r"1 to 255 factors"),
+    ],
+)
+def test_impossible_factors_are_refused(
+    root: Path, tokenizer: Tokenizer, factors: list[float], fault: str
+) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        reader(root, tokenizer, speed_factors=factors)
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ({"name": "sped"}, r"transforms\[1\] \(sped\): unknown transform; .*speed, spec_augment"),
+        ({}, r"transforms\[1\] \(None\): unknown transform"),
+        ({"name": "speed"}, r"`factors` field has no default"),
+        ({"name": "speed", "factors": []}, r"expected 1 to 255 factors"),
+        ({"name": "speed", "factors": ["fast"]}, r"cannot be parsed as `<class 'float'>`"),
+        ({"name": "spec_augment", "probability": 2}, r"probability: expected 0 to 1, found 2"),
+        ({"name": "spec_augment", "probability": 1, "p": 1}, r"extra keys p"),
+        ({"name": "no_such_module:Noise"}, r"No module named 'no_such_module'.* PYTHONPATH"),
+        ({"name": "danish_asr.data.reader:Noise"}, r"has no attribute 'Noise'"),
+        ({"name": "danish_asr.data.reader:BatchReader"}, r"expected a dataclass that derives"),
+    ],
+)
+def test_an_impossible_transform_is_refused_with_its_place(
+    root: Path, tokenizer: Tokenizer, entry: dict[str, object], fault: str
+) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        reader(root, tokenizer, transforms=[{"name": "speed", "factors": [1.1]}, entry])
+
+
+def test_older_keys_beside_the_list_are_refused(root: Path, tokenizer: Tokenizer) -> None:
+    chosen = [{"name": "speed", "factors": [1.1]}]
+
+    with pytest.raises(ConfigError, match="expected speed_factors and spec_aug_p to be unset"):
+        reader(root, tokenizer, transforms=chosen, task_config=task(spec_aug_p=0.1))
+
+
+def spectrum(wave: NDArray[np.float32]) -> torch.Tensor:
+    window = torch.hann_window(400)
+    return torch.stft(torch.from_numpy(wave), 400, 200, window=window, return_complex=True).abs()
+
+
+def test_spec_augment_silences_a_band_and_keeps_length_and_input() -> None:
+    wave = waveform(16_000, 5)
+    before = wave.copy()
+
+    augmented = SpecAugment(probability=1.0, max_frequency=40, max_time=0)(wave, rng())
+
+    quiet = spectrum(augmented).mean(dim=1) < 0.2 * spectrum(wave).mean(dim=1)
+    assert 15 <= int(quiet.sum()) <= 42
+    assert int(torch.diff(quiet.nonzero().squeeze()).max()) == 1
+    assert augmented.shape == wave.shape
+    assert (wave == before).all()
+
+
+def test_spec_augment_silences_at_most_a_quarter_of_the_time() -> None:
+    augment = SpecAugment(probability=1.0, max_frequency=0)
+    shares = [
+        float((np.abs(augment(waveform(16_000, 5), np.random.default_rng(seed))) < 1e-4).mean())
+        for seed in range(30)
+    ]
+
+    assert 0.1 < max(shares) <= 0.25
+
+
+def test_spec_augment_is_fixed_by_its_generator_and_its_probability() -> None:
+    wave = waveform(16_000, 5)
+
+    assert (EVERY(wave, rng()) == EVERY(wave, rng())).all()
+    assert SpecAugment(probability=0.0)(wave, rng()) is wave
+    changed = [SpecAugment(0.5)(wave, np.random.default_rng(s)) is not wave for s in range(40)]
+    assert 8 < sum(changed) < 32
+    short = np.ones(400, np.float32)
+    assert EVERY(short, rng()) is short, "shorter than a window"
+
+
+def test_another_number_of_processes_plays_the_rest_as_it_would_have_been(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    def fresh(rank: int, world: int) -> BatchReader:
+        return reader(root, tokenizer, rank=rank, world=world, speed_factors=FACTORS)
+
+    whole, stopped = sizes(batches(fresh(0, 1))), fresh(0, 1)
+    seen = sizes(next(stopped) + next(stopped))
+
+    for rank in range(3):
+        resumed = fresh(rank, 3)
+        resumed.load_state_dict(stopped.state_dict())
+        mine = sizes(batches(resumed))
+        assert not mine.keys() & seen.keys()
+        seen |= mine
+
+    assert seen == whole
