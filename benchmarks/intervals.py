@@ -1,9 +1,9 @@
-"""How far intervals and p-values over speakers can be trusted: simulated speakers, two tables.
+"""Coverage of intervals and error rate of p-values over speakers, for simulated speakers.
 
 Speakers differ: their WER varies log-normally (sigma 0.5) around 20 %, each says 200 to 600 words.
-A run hears each of them better or worse than that by a further 20 % (log-normal), so that two runs
-that are equally good differ by speaker. The truth is known, so it can be counted how often an
-interval holds it, and how often a test finds a difference where there is none.
+A run is better or worse on each of them by a further 20 % (log-normal), so that two equally good
+runs differ by speaker. The true rate is known, so the benchmark counts how often an interval
+contains it, and how often a test finds a difference that does not exist.
 
 ::
 
@@ -82,7 +82,7 @@ def log_normal(sigma: float, count: int, generator: np.random.Generator) -> Floa
 
 
 def true_rate() -> float:
-    """Return what endless speakers would give."""
+    """Return the rate of two million speakers."""
     words, errors, _ = draw(2_000_000, np.random.default_rng(0))
     return float(errors.sum() / words.sum())
 

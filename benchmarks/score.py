@@ -43,7 +43,7 @@ WORDS = (
 )
 
 Measured = tuple[str, float, float, float]
-"""What was done, seconds by the clock, seconds of CPU, and the peak of memory in MiB."""
+"""Task, seconds, seconds of CPU, and peak memory in MiB."""
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
         root = Path(folder)
         small, other, large = root / "small.jsonl", root / "other.jsonl", root / "large.jsonl"
         write_predictions(small, rows(ROWS))
-        write_predictions(other, rows(ROWS, heard=1))
+        write_predictions(other, rows(ROWS, seed=1))
         write_predictions(large, repeated(many))
         tasks: list[tuple[str, Callable[..., None], tuple[object, ...]]] = [
             (f"{ROWS:,} rows, 3 profiles, 4 groupings, intervals", score_profiles, (small,)),
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def measure(name: str, task: Callable[..., None], *arguments: object) -> Measured:
-    """Run a task alone, so that its peak of memory is its own."""
+    """Run a task in a process of its own, to measure its peak memory."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         seconds, busy, mebibytes = pool.apply(timed, (task, *arguments))
@@ -99,18 +99,18 @@ def score_profiles(path: Path) -> None:
 
 
 def resample(speakers: int) -> None:
-    """Draw the resamples of one group alone."""
+    """Draw the resamples of one group."""
     sums = np.random.default_rng(0).integers(0, 50, (speakers, 9))
     resample_sums(sums, 1_000, np.random.default_rng(0))
 
 
 def analyse(path: Path) -> None:
-    """Look at the errors of one file."""
+    """Analyse the errors of one file."""
     analyse_errors(read_predictions(path))
 
 
 def report(path: Path) -> None:
-    """Do what ``danish-asr score`` does."""
+    """Run what ``danish-asr score`` runs."""
     score_file(
         path,
         json_path=path.with_suffix(".json"),
@@ -120,22 +120,22 @@ def report(path: Path) -> None:
 
 
 def compare(a: Path, b: Path) -> None:
-    """Do what ``danish-asr compare`` does."""
+    """Run what ``danish-asr compare`` runs."""
     compare_files(a, b, console=Console(file=StringIO()))
 
 
-def rows(count: int, *, heard: int = 0) -> Iterator[Prediction]:
-    """Yield random sentences; ``heard`` is the seed of what was heard, not of what was said."""
-    said_by, heard_by = Random(0), Random(heard)  # noqa: S311 - not cryptography
+def rows(count: int, *, seed: int = 0) -> Iterator[Prediction]:
+    """Yield random sentences; ``seed`` changes the hypotheses only."""
+    references, hypotheses = Random(0), Random(seed)  # noqa: S311 - not cryptography
     for number in range(count):
-        words = said_by.choices(WORDS, k=said_by.randint(2, 16))
+        words = references.choices(WORDS, k=references.randint(2, 16))
         speaker = number % SPEAKERS
         yield Prediction(
             id=f"utterance-{number:07d}",
             corpus="coral_read_aloud" if number % 3 else "coral_conversation",
             split="test",
             reference=" ".join(words).capitalize() + ".",
-            hypothesis=" ".join(mishear(words, 0.1 + speaker / 1000, heard_by)),
+            hypothesis=" ".join(with_errors(words, 0.1 + speaker / 1000, hypotheses)),
             duration=len(words) / 2.5,
             speaker_id=f"speaker-{speaker:03d}",
             dialect=DIALECTS[speaker % len(DIALECTS)],
@@ -144,7 +144,7 @@ def rows(count: int, *, heard: int = 0) -> Iterator[Prediction]:
         )
 
 
-def mishear(words: list[str], rate: float, random: Random) -> Iterator[str]:
+def with_errors(words: list[str], rate: float, random: Random) -> Iterator[str]:
     """Yield the words, some of them wrong, missing or followed by another."""
     for word in words:
         if random.random() > rate:

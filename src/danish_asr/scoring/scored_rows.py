@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -150,16 +150,15 @@ class ScoredRows:
         sums = np.stack(
             [np.add.reduceat(c[order], starts, dtype=np.int64) for c in self.counts.T], axis=1
         )
-        speakers_of: defaultdict[GroupKey, list[str | None]] = defaultdict(list)
-        for codes in keys[:, starts].T.tolist():
-            pairs = zip(columns, codes, strict=True)
-            *values, speaker = (self.labels[column][code] for column, code in pairs)
-            speakers_of[tuple(values)].append(speaker)
+        labels = [self.labels[column] for column in columns]
+        cells = [
+            tuple(names[code] for names, code in zip(labels, codes, strict=True))
+            for codes in keys[:, starts].T.tolist()
+        ]
         groups: list[GroupSums] = []
-        end = 0
-        for group, speakers in speakers_of.items():
-            begin, end = end, end + len(speakers)
-            groups.append(GroupSums(group, tuple(speakers), sums[begin:end]))
+        for values, members in groupby(range(len(cells)), key=lambda cell: cells[cell][:-1]):
+            own = list(members)
+            groups.append(GroupSums(values, tuple(cells[cell][-1] for cell in own), sums[own]))
         return groups
 
 
@@ -192,8 +191,7 @@ def score_rows(
         ids.append(row.id)
         lines.append(line)
         fingerprints.append(hash(row.reference))
-        for column in columns:
-            known = code_of[column]
+        for column, known in code_of.items():
             codes[column].append(known.setdefault(_value(row, column, errors), len(known)))
     _require_columns(columns, extra)
     labels = {column: sorted(known, key=_order(column)) for column, known in code_of.items()}
