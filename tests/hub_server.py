@@ -1,4 +1,4 @@
-"""A hub on this machine: as much of the Hugging Face hub's API as reading a dataset needs."""
+"""A hub on this machine with the part of the Hugging Face hub's API that reading needs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         repo = self.server.repo
-        if f"/datasets/{GATED}/resolve" in path:  # what it has may be seen, and not be read
+        if f"/datasets/{GATED}/resolve" in path:  # it can be listed, not read
             self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
             return
         path = path.replace(GATED, repo)

@@ -111,9 +111,10 @@ def test_a_start_and_a_length_cut_the_utterance_out() -> None:
     assert read(flac)[0][0] == pytest.approx(0.9 * 8_000 / 32_000, abs=1e-3)
 
 
-@pytest.mark.parametrize("seconds", [5.0, 1e308])
-def test_a_length_beyond_the_end_takes_what_there_is(seconds: float) -> None:
-    assert to_flac(tone(1.0, rate=16_000), start=0.75, seconds=seconds)[1] == 4_000
+def test_a_length_beyond_the_end_takes_what_there_is() -> None:
+    assert to_flac(tone(1.0, rate=16_000), start=0.75, seconds=5.0)[1] == 4_000
+    with pytest.raises(AudioError, match="zero samples"):
+        to_flac(tone(0.5), start=3.0)
 
 
 def test_an_audio_file_may_be_given_by_its_path(tmp_path: Path) -> None:
@@ -137,12 +138,6 @@ def test_an_audio_file_may_be_given_by_its_path(tmp_path: Path) -> None:
 def test_unusable_audio_has_a_reason(audio: bytes | Path, reason: str) -> None:
     with pytest.raises(AudioError, match=f"^{reason}$"):
         to_flac(audio, max_seconds=2.0)
-
-
-@pytest.mark.parametrize("start", [3.0, 1e308])
-def test_a_start_beyond_the_end_leaves_nothing(start: float) -> None:
-    with pytest.raises(AudioError, match="zero samples"):
-        to_flac(tone(0.5), start=start)
 
 
 @given(st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=50))

@@ -211,7 +211,7 @@ def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) ->
     random = _random(f"{file.seed}/{number}")
     conversation = file.subset == "conversation"
     sentence = draw_sentence(random, file.split, conversation=conversation)
-    speech = espeak.speak(sentence.spoken, speaker.voice)
+    speech = espeak.speak(sentence.spoken, speaker)
     audio = _encode(_record(speech, speaker, random), espeak.sample_rate)
     name = f"{file.subset}_{file.split}_{number:06d}"
     ids = (

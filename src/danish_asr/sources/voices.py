@@ -23,18 +23,10 @@ from danish_asr.sources.metadata import NON_NATIVE, SUB_DIALECTS
 
 
 class DialectVoice(NamedTuple):
-    """Settings of a dialect group; see `Voice` for units.
-
-    Attributes:
-        share: Per cent of the corpus, as in CoRal's read-aloud training split.
-        women: eSpeak voices of its women.
-        men: eSpeak voices of its men.
-        rate: Words per minute of a speaker of middle age.
-        pitch: Base pitch of a speaker of middle age.
-        pitch_range: Variation of the pitch.
-    """
+    """Settings of a dialect group; rate and pitch are those of a speaker of middle age."""
 
     share: float
+    """Per cent of the corpus, as in CoRal's read-aloud training split."""
     women: tuple[str, ...]
     men: tuple[str, ...]
     rate: int
@@ -77,27 +69,14 @@ _SEED: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Voice:
-    """Settings of eSpeak NG for a speaker.
+class SyntheticSpeaker:
+    """A speaker with CoRal's metadata, settings of eSpeak NG and a recording place.
 
     Attributes:
-        name: eSpeak's voice and variant, such as ``da+f2``.
+        voice: eSpeak's voice and variant, such as ``da+f2``.
         rate: Words per minute, from 80 to 450.
         pitch: Base pitch, from 0 to 99; 50 is the voice's own.
         pitch_range: Variation of the pitch, from 0 (monotone) to 99; 50 is the voice's own.
-    """
-
-    name: str
-    rate: int
-    pitch: int
-    pitch_range: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticSpeaker:
-    """A speaker with CoRal's metadata, a voice and a recording place.
-
-    Attributes:
         noise_db: Level of the noise below the speech, in dB.
         gain_db: Level of the recording below full scale, in dB.
     """
@@ -107,7 +86,10 @@ class SyntheticSpeaker:
     age: int
     gender: str
     country_birth: str
-    voice: Voice
+    voice: str
+    rate: int
+    pitch: int
+    pitch_range: int
     noise_db: float
     gain_db: float
 
@@ -131,12 +113,10 @@ def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) 
         age=random.randint(*AGES[age_group]),
         gender=gender,
         country_birth="DK" if native else random.choice(_BIRTH_COUNTRIES),
-        voice=Voice(
-            name=random.choice(voices),
-            rate=settings.rate + _AGE_RATE[age_group] + random.randint(-12, 12),
-            pitch=settings.pitch + _AGE_PITCH[age_group] + random.randint(-8, 8),
-            pitch_range=max(0, min(99, settings.pitch_range + random.randint(-8, 8))),
-        ),
+        voice=random.choice(voices),
+        rate=settings.rate + _AGE_RATE[age_group] + random.randint(-12, 12),
+        pitch=settings.pitch + _AGE_PITCH[age_group] + random.randint(-8, 8),
+        pitch_range=max(0, min(99, settings.pitch_range + random.randint(-8, 8))),
         noise_db=random.uniform(30, 45),
         gain_db=random.uniform(0, 12),
     )
@@ -172,15 +152,12 @@ class Espeak:
         self._callback = _CALLBACK(self._receive)
         self._library.espeak_SetSynthCallback(self._callback)
 
-    def speak(self, text: str, voice: Voice) -> NDArray[np.float32]:
+    def speak(self, text: str, speaker: SyntheticSpeaker) -> NDArray[np.float32]:
         """Return the speech as samples in [-1, 1] at `sample_rate`."""
-        if self._library.espeak_SetVoiceByName(voice.name.encode()) != 0:
-            raise SourceError(f"eSpeak NG has no voice '{voice.name}'")
-        for parameter, value in (
-            (_RATE, voice.rate),
-            (_PITCH, voice.pitch),
-            (_RANGE, voice.pitch_range),
-        ):
+        if self._library.espeak_SetVoiceByName(speaker.voice.encode()) != 0:
+            raise SourceError(f"eSpeak NG has no voice '{speaker.voice}'")
+        settings = {_RATE: speaker.rate, _PITCH: speaker.pitch, _RANGE: speaker.pitch_range}
+        for parameter, value in settings.items():
             self._library.espeak_SetParameter(parameter, value, 0)
         encoded = text.encode()
         self._parts.clear()

@@ -7,15 +7,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.errors import SourceError
 from danish_asr.sources import open_source
 from danish_asr.sources.base import Source, Utterance
-from danish_asr.sources.coral import COLUMNS
-from danish_asr.sources.location import Location
-from danish_asr.sources.parquet import find_parquet, open_parquet_files
 from tests.builders import build_source, conversation_row, coral_row, write_parquet
 from tests.datasets_files import FLOAT, write_with_datasets
 
@@ -113,18 +108,6 @@ def test_a_range_of_rows_is_read_wherever_row_groups_end(
     assert [row.id for row in source.read(file, start, stop)] == [
         f"rec_train_{number}" for number in range(start, stop)
     ]
-
-
-def test_another_file_system_gives_the_same_rows(tmp_path: Path) -> None:
-    build_source(tmp_path, row_group_size=5)
-    local = open_source(str(tmp_path))
-    location = Location(fs=DirFileSystem(str(tmp_path), LocalFileSystem()), root="")
-    paths = find_parquet(location)
-    corpus_of = {path: f"coral_{path.split('/')[0]}" for path in paths}
-    remote = open_parquet_files("there", location, corpus_of=corpus_of, columns=COLUMNS)
-    assert [file.name for file in remote.files] == [file.name for file in local.files]
-    assert [file.fingerprint for file in remote.files] == [file.fingerprint for file in local.files]
-    assert read_all(remote) == read_all(local)
 
 
 def write_row(folder: Path, name: str = "train.parquet", *, drop: tuple[str, ...] = ()) -> Path:
