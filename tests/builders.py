@@ -151,7 +151,7 @@ def build_dataset(
 ) -> Inventory:
     """Build a small dataset below ``root`` from `build_source`, made with ``source``'s arguments.
 
-    The source is left beside it, in ``<root>.source``.
+    The source is written to ``<root>.source``.
     """
     folder = build_source(root.with_name(root.name + ".source"), **source)
     return convert(open_source(str(folder)), root, name=name, options=options)

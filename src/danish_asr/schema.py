@@ -1,6 +1,6 @@
 """The data contract as code: names of columns and splits, the Parquet schema, the dataset's layout.
 
-A built dataset looks like this (``data/README.md`` tells the same in prose)::
+A built dataset looks like this (``data/README.md`` describes the same in prose)::
 
     ROOT/version=0/corpus=<corpus>/split=<train|dev|test>/language=dan_Latn/part-*.parquet
     ROOT/language_distribution_0.tsv
@@ -32,7 +32,7 @@ then, and Arrow copies it twice."""
 SPLITS: Final = ("train", "dev", "test")
 
 SPLIT_ALIASES: Final = {"val": "dev", "valid": "dev", "validation": "dev"}
-"""Names that corpora use for our splits, beside the names themselves."""
+"""Names that corpora use for our splits, in addition to the names themselves."""
 
 METADATA_COLUMNS: Final = ("speaker_id", "dialect", "age_group", "gender")
 """Columns that travel with every batch and every prediction."""

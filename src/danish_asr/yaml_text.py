@@ -13,18 +13,14 @@ __all__ = ["YAMLError", "from_yaml", "to_yaml"]
 
 
 def from_yaml(text: str) -> Any:
-    """Return what a YAML text holds, in plain dicts, lists and values.
-
-    Raises:
-        YAMLError: It is no YAML.
-    """
+    """Parse a YAML text into plain dicts, lists and values; raises `YAMLError`."""
     return YAML(typ="safe", pure=True).load(text)
 
 
 def to_yaml(tree: Mapping[str, Any]) -> str:
-    """Return a mapping as YAML, its keys in their order and its lines unbroken."""
+    """Return a mapping as YAML, its keys in their order and long lines not folded."""
     yaml = YAML(pure=True)
-    yaml.width = 1 << 20  # a folded path is still one path, but nobody reads it as one
+    yaml.width = 1 << 20
     text = io.StringIO()
     yaml.dump(dict(tree), text)
     return text.getvalue()

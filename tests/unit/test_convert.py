@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import Part, convert, convert_part, finish
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.errors import DanishAsrError, DatasetError
-from danish_asr.schema import LEDGER_SCHEMA, UTTERANCE_SCHEMA
+from danish_asr.schema import LEDGER_SCHEMA
 from danish_asr.sources import SourceOptions, open_source
 from tests.builders import (
     CONVERSATION_SCHEMA,
@@ -67,15 +66,6 @@ def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
     }
 
 
-def test_a_shard_has_the_schema_and_row_groups_of_100(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", train=230, dev=0, test=0, conversation=False)
-    (shard,) = shards(tmp_path / "ds")
-    with pq.ParquetFile(shard) as parquet:
-        assert parquet.schema_arrow.equals(UTTERANCE_SCHEMA)
-        groups = [parquet.metadata.row_group(group).num_rows for group in range(3)]
-    assert groups == [100, 100, 30]
-
-
 def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds", conversation=False)
     row = read(shards(tmp_path / "ds")[-1])[0]
@@ -93,17 +83,6 @@ def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
         "country_birth": "DK",
         "source_id": "read_aloud/train-00000-of-00001.parquet:0",
     }
-
-
-def test_hours_are_those_of_training_with_one_row_per_corpus(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", train=10)
-    lines = (tmp_path / "ds" / "language_distribution_0.tsv").read_text().splitlines()
-    hours = f"{10 * 0.7 / 3600:.6f}"
-    assert lines == [
-        "corpus\tlanguage\thours",
-        f"coral_conversation\tdan_Latn\t{hours}",
-        f"coral_read_aloud\tdan_Latn\t{hours}",
-    ]
 
 
 BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
@@ -160,30 +139,6 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
     assert manifest.unmapped_dialects == {"færøsk": 1}
     assert pq.read_schema(tmp_path / "ds" / "ledger.parquet").equals(LEDGER_SCHEMA)
-
-
-def test_the_manifest_sums_the_ledger_up_by_reason_and_dialect(tmp_path: Path) -> None:
-    rows = [coral_row(n, text=None if n < 3 else "ja", dialect="fynsk") for n in range(10)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows)
-    run(tmp_path / "in", tmp_path / "ds", options=replace(SMALL, max_drop=0.5))
-    (entry,) = read_inventory(tmp_path / "ds").dropped
-    assert (entry.reason, entry.dialect, entry.rows) == ("empty text", "Fynsk", 3)
-
-
-def test_an_unknown_age_is_no_reason_to_drop_a_row(tmp_path: Path) -> None:
-    rows = [{**coral_row(number), "age": "ukendt"} for number in range(3)]
-    schema = pq.read_schema(write_first(tmp_path))
-    position = schema.get_field_index("age")
-    text_age = schema.set(position, schema.field("text").with_name("age"))
-    write_parquet(tmp_path / "in" / "train.parquet", rows, text_age)
-    run(tmp_path / "in", tmp_path / "ds")
-    found = read(shards(tmp_path / "ds")[0])
-    assert [(row["age"], row["age_group"]) for row in found] == [(None, None)] * 3
-
-
-def write_first(folder: Path) -> Path:
-    write_parquet(folder / "first.parquet", [coral_row(0)])
-    return folder / "first.parquet"
 
 
 def test_a_duplicate_is_found_across_files_splits_and_subsets(tmp_path: Path) -> None:
@@ -288,34 +243,6 @@ def test_a_shard_of_another_size_is_not_taken_for_finished(tmp_path: Path) -> No
     run(source, tmp_path / "ds")
     run(source, tmp_path / "whole")
     assert tree(tmp_path / "ds") == tree(tmp_path / "whole")
-
-
-def rewrite(source: Path) -> None:
-    write_parquet(next(source.rglob("train*.parquet")), [coral_row(n + 7) for n in range(40)])
-
-
-def touch(source: Path) -> None:
-    os.utime(next(source.rglob("train*.parquet")), ns=(1, 1))
-
-
-def add(source: Path) -> None:
-    write_parquet(source / "read_aloud" / "train-2.parquet", [coral_row(n + 900) for n in range(9)])
-
-
-def remove(source: Path) -> None:
-    next(source.rglob("train*.parquet")).unlink()
-
-
-@pytest.mark.parametrize("change", [rewrite, add, remove])
-def test_a_changed_source_is_not_mixed_into_a_half_built_dataset(
-    tmp_path: Path, change: Any
-) -> None:
-    source = half_build(tmp_path)
-    before = {path: path.read_bytes() for path in shards(tmp_path / "ds")}
-    change(source)
-    with pytest.raises(DatasetError, match=r"unfinished conversion.*rm -r"):
-        run(source, tmp_path / "ds")
-    assert {path: path.read_bytes() for path in shards(tmp_path / "ds")} == before
 
 
 def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(
 
 
 def peak_memory(*arguments: Path, program: str = CONVERT) -> int:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program + TELL, *map(str, arguments)],
         check=True,
         capture_output=True,
         text=True,
     )
-    return int(told.stdout)
+    return int(output.stdout)
 
 
 def noise(seconds: float, channels: int) -> bytes:

@@ -108,10 +108,9 @@ def convert_part(
     options: ConvertOptions | None = None,
     workers: int = 1,
 ) -> None:
-    """Convert one part of the tasks, in one task of an array job; `finish` completes the dataset.
+    """Convert one part of the tasks, as one task of an array job; `finish` completes the dataset.
 
-    Parts may run at the same time, on machines that share ``out``. Arguments and errors are those
-    of `convert`.
+    Parts may run at the same time, on machines that share ``out``.
     """
     context, plan = _prepare(source, out, options)
     if (out / INVENTORY_FILE).is_file():
@@ -125,14 +124,7 @@ def convert_part(
 def finish(
     source: Source, out: Path, *, name: str, options: ConvertOptions | None = None
 ) -> Inventory:
-    """Complete a dataset whose parts are all converted.
-
-    Arguments are those of `convert`.
-
-    Raises:
-        DatasetError: Shards are missing, the source has changed since the first part was started,
-            or what `convert` raises.
-    """
+    """Complete a dataset whose parts are all converted; arguments and errors as for `convert`."""
     context, plan = _prepare(source, out, options)
     if (out / INVENTORY_FILE).is_file():
         return _check_finished(context, plan, name)
@@ -164,8 +156,8 @@ def _convert_tasks(
     rows = sum(task.rows for task in tasks)
     done = rows - sum(task.rows for task in remaining)
     dropped = sum(len(record.dropped) for record in records.values())
-    results = engine(context, remaining)
-    for record in watch("converted", results, Record.measure, rows, done=done):
+    # The engine is not kept in a variable: it must end with the loop.
+    for record in watch("converted", engine(context, remaining), Record.measure, rows, done=done):
         records[record.task] = record
         dropped += len(record.dropped)
         if dropped > plan.rows * context.options.max_drop:

@@ -28,14 +28,7 @@ from danish_asr.sources.base import Source, Utterance
 from danish_asr.sources.metadata import DIALECTS
 from danish_asr.text.profiles import normalize
 
-_DICTIONARY_COLUMNS: Final = [
-    "speaker_id",
-    "dialect",
-    "sub_dialect",
-    "age_group",
-    "gender",
-    "country_birth",
-]
+_REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"}
 
 
@@ -180,7 +173,7 @@ class _ShardWriter:
             pa.PythonFile(self.sink, mode="w"),
             UTTERANCE_SCHEMA,
             compression=_COMPRESSION,
-            use_dictionary=_DICTIONARY_COLUMNS,
+            use_dictionary=_REPEATED,
             write_statistics=[name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
         )
 

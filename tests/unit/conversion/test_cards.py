@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
 from danish_asr.conversion.cards import statistics, write_cards
 from danish_asr.conversion.convert import convert
@@ -45,13 +43,6 @@ def test_the_card_names_family_place_and_tokenizer(tmp_path: Path) -> None:
         "dataset_config": {"data": str(tmp_path.resolve() / "version=0")},
         "tokenizer_ref": "tiny_char",
     }
-
-
-def test_the_path_in_the_card_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_cards(Path("ds"), "tiny", set("abc"))
-    card = from_yaml((tmp_path / "ds" / "cards" / "tiny.yaml").read_text())
-    assert card["dataset_config"]["data"] == str(tmp_path.resolve() / "ds" / "version=0")
 
 
 def test_fairseq2_finds_the_dataset_and_its_tokenizer_by_name(tmp_path: Path) -> None:

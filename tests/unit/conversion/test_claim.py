@@ -59,40 +59,40 @@ def test_array_tasks_may_begin_at_the_same_moment(tmp_path: Path) -> None:
     while not all(mark.exists() for mark in ready):
         assert all(task.poll() is None for task in tasks)
     go.touch()
-    told = [task.communicate(timeout=120)[1] for task in tasks]
-    assert [task.returncode for task in tasks] == [0] * 6, told
+    results = [task.communicate(timeout=120)[1] for task in tasks]
+    assert [task.returncode for task in tasks] == [0] * 6, results
     finish(open_source(str(source)), out, name="tiny", options=OPTIONS)
     convert(open_source(str(source)), tmp_path / "whole", name="tiny", options=OPTIONS)
     assert tree(out) == tree(tmp_path / "whole")
 
 
-def claim_one(out: Path, key: str, told: multiprocessing.Queue[str]) -> None:
+def claim_one(out: Path, key: str, results: multiprocessing.Queue[str]) -> None:
     look_slowly()
     while not out.with_name("go").exists():
         pass
     try:
         claim(out, ConversionPlan(key=key, tasks=()))
     except DatasetError as error:
-        told.put(str(error))
+        results.put(str(error))
     else:
-        told.put("claimed")
+        results.put("claimed")
 
 
 def test_of_other_conversions_that_begin_at_the_same_moment_all_but_one_are_refused(
     tmp_path: Path,
 ) -> None:
     context = multiprocessing.get_context("fork")
-    told = context.Queue()
-    arguments = [(tmp_path / "ds", f"key {number}", told) for number in range(6)]
+    results = context.Queue()
+    arguments = [(tmp_path / "ds", f"key {number}", results) for number in range(6)]
     racers = [context.Process(target=claim_one, args=own) for own in arguments]
     for racer in racers:
         racer.start()
     (tmp_path / "go").touch()
-    results = [told.get(timeout=60) for _ in racers]
+    found = [results.get(timeout=60) for _ in racers]
     for racer in racers:
         racer.join()
-    assert results.count("claimed") == 1
-    assert sum("unfinished conversion" in result for result in results) == 5
+    assert found.count("claimed") == 1
+    assert sum("unfinished conversion" in result for result in found) == 5
 
 
 @pytest.mark.parametrize("content", ["", "{", "\xff\x00"])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from danish_asr.cli import app
 from danish_asr.errors import ConfigError
-from tests.builders import build_source, coral_row, tone, tree, write_parquet
+from tests.builders import coral_row, tone, write_parquet
 
 runner = CliRunner()
 
@@ -37,17 +37,6 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     assert "x: 10 rows, 0.00 hours; 1 of 11 source rows are in the ledger" in output
     assert "│ empty text │ Bornholmsk │ 1 │" in output
     assert "unknown dialect name, kept as is: færøsk (1 rows)" in output
-
-
-def test_an_array_job_and_a_last_call_make_the_same_dataset(tmp_path: Path) -> None:
-    source = build_source(tmp_path / "in", train=30)
-    invoke("convert", source, "--out", tmp_path / "whole", "--name", "x", "--shard-rows", 9)
-    common = (source, "--out", tmp_path / "parts", "--shard-rows", 9)
-    for index in (1, 2):
-        output = invoke("convert", *common, "--shard", f"{index}/2", "--workers", 1)
-        assert f"part {index} of 2 is converted" in output
-    assert "complete" in invoke("convert", *common, "--name", "x", "--finish")
-    assert tree(tmp_path / "parts") == tree(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

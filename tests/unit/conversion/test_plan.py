@@ -89,17 +89,6 @@ def test_the_first_row_of_an_id_is_kept_and_all_later_ones_are_duplicates(source
             seen.add(id_)
 
 
-@given(sources(), st.integers(1, 20))
-def test_slices_have_their_own_duplicates(source: Listed, shard_rows: int) -> None:
-    duplicates = find_duplicates(source)
-    found: dict[str, set[int]] = {file.name: set() for file in source.files}
-    for task in plan_conversion(source, ConvertOptions(shard_rows=shard_rows)).tasks:
-        for rows in task.slices:
-            assert all(rows.start <= row < rows.stop for row in rows.duplicates)
-            found[rows.file.name] |= rows.duplicates
-    assert found == duplicates
-
-
 def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
     source = open_source(
         str(build_source(tmp_path, train=50, dev=0, test=0, conversation=False, row_group_size=20))
