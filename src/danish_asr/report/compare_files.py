@@ -10,22 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from danish_asr.report.files import (
-    check_outputs,
-    read_evaluation,
-    require_rows_of_split,
-    to_json,
-    write_outputs,
-)
+from danish_asr.report import files, wording
 from danish_asr.report.tables import add_section, print_table, say, warn
-from danish_asr.report.wording import (
-    INTERVAL_NOTE,
-    comparison_summary,
-    partial_warning,
-    percent,
-    points,
-    verdict,
-)
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, compare_predictions
 from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.predictions import read_predictions
@@ -49,22 +35,25 @@ def compare_files(
         ConfigError: The profile, row filter or column does not exist.
     """
     console = console or Console()
-    check_outputs([json_path], [a, b])
+    files.check_outputs([json_path], [a, b])
     comparison = compare_predictions(
         read_predictions(a),
         read_predictions(b),
         by=by,
         settings=settings,
         names=(str(a), str(b)),
-        rows_in_split=(read_evaluation(a).rows_in_split, read_evaluation(b).rows_in_split),
+        rows_in_split=(
+            files.read_evaluation(a).rows_in_split,
+            files.read_evaluation(b).rows_in_split,
+        ),
     )
     for file, rows in ((a, comparison.rows_a), (b, comparison.rows_b)):
-        require_rows_of_split(file, rows)
+        files.require_rows_of_split(file, rows)
     say(f"A: {a}\nB: {b}", console)
     print_comparison(comparison, console)
     if json_path:
-        files = {"files": {"a": str(a), "b": str(b)}}
-        write_outputs({json_path: to_json(comparison.to_dict() | files)}, console)
+        document = comparison.to_dict() | {"files": {"a": str(a), "b": str(b)}}
+        files.write_outputs({json_path: files.to_json(document)}, console)
     return comparison
 
 
@@ -72,8 +61,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print one table of all groups, and what the overall difference means."""
     for run, rows in (("A", comparison.rows_a), ("B", comparison.rows_b)):
         if rows.is_partial:
-            warn(partial_warning(rows, what=f"the predictions of {run}"), console)
-    say(comparison_summary(comparison), console)
+            warn(wording.partial_warning(rows, what=f"the predictions of {run}"), console)
+    say(wording.comparison_summary(comparison), console)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     table.add_column("\ngroup", overflow="fold")
     # Headings in two lines, so that the table fits into 80 columns.
@@ -87,10 +76,10 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
             table.add_row(*_cells(group))
     print_table(table, console)
     console.print()
-    say(verdict(comparison), console)
+    say(wording.verdict(comparison), console)
     groups = [comparison.overall, *(g for part in comparison.groupings.values() for g in part)]
     if any(group.wer.p is None for group in groups):
-        say(INTERVAL_NOTE, console)
+        say(wording.INTERVAL_NOTE, console)
 
 
 def _cells(group: ComparedGroup) -> list[str]:
@@ -99,10 +88,10 @@ def _cells(group: ComparedGroup) -> list[str]:
     p = "" if rate.p_adjusted is None else f"{'<' if rate.p_is_bound else ''}{rate.p_adjusted:.4f}"
     return [
         escape(group.label),
-        percent(rate.a),
-        percent(rate.b),
-        points(rate.difference.value),
-        f"{points(interval.low)} to {points(interval.high)}"
+        wording.percent(rate.a),
+        wording.percent(rate.b),
+        wording.points(rate.difference.value),
+        f"{wording.points(interval.low)} to {wording.points(interval.high)}"
         if isinstance(interval, Interval)
         else "not resolvable",
         p,

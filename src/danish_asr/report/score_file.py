@@ -8,14 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from danish_asr.report import files
 from danish_asr.report.curves import training_panels, usage_panels
-from danish_asr.report.files import (
-    check_outputs,
-    read_evaluation,
-    require_rows_of_split,
-    to_json,
-    write_outputs,
-)
 from danish_asr.report.tables import print_scores, to_csv, to_markdown
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.predictions import read_predictions
@@ -50,8 +44,8 @@ def score_file(
         DatasetError: ``dataset`` is not a built dataset.
     """
     console = console or Console()
-    check_outputs([json_path, csv_path, markdown_path, html_path], [path])
-    evaluation = read_evaluation(path)
+    files.check_outputs([json_path, csv_path, markdown_path, html_path], [path])
+    evaluation = files.read_evaluation(path)
     panels = [*training_panels(run_dir), *usage_panels(run_dir)] if run_dir else []
     with console.status(f"scoring {escape(str(path))}"):
         scores = score_predictions(
@@ -60,12 +54,12 @@ def score_file(
             settings=settings,
             rows_in_split=evaluation.rows_in_split,
         )
-        require_rows_of_split(path, scores.rows)
+        files.require_rows_of_split(path, scores.rows)
         requested = scores.only(by)
         # All texts are made before the first is written: a wrong --dataset leaves no half report.
         texts: dict[Path, str] = {}
         if json_path:
-            texts[json_path] = to_json(scores.to_dict())
+            texts[json_path] = files.to_json(scores.to_dict())
         if csv_path:
             texts[csv_path] = to_csv(scores)
         if markdown_path:
@@ -79,5 +73,5 @@ def score_file(
                 scores, analysis, about=evaluation.about, panels=panels, clips=clips
             )
     print_scores(requested, console)
-    write_outputs(texts, console)
+    files.write_outputs(texts, console)
     return scores

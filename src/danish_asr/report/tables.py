@@ -9,17 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from danish_asr.report.wording import (
-    INTERVAL_NOTE,
-    bounds,
-    gap_sentence,
-    grouping_title,
-    partial_warning,
-    percent,
-    sentence,
-    summary,
-    why,
-)
+from danish_asr.report import wording
 from danish_asr.scoring.scores import GroupScore, Scores
 
 _HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
@@ -30,8 +20,8 @@ _NARROWEST: Final = 11
 def print_scores(scores: Scores, console: Console) -> None:
     """Print one table of all groups, and a warning if rows of the split are missing."""
     if scores.rows.is_partial:
-        warn(partial_warning(scores.rows), console)
-    say(summary(scores), console)
+        warn(wording.partial_warning(scores.rows), console)
+    say(wording.summary(scores), console)
     table = Table()
     table.add_column(_HEADINGS[0], overflow="fold")
     for name in _HEADINGS[1:]:
@@ -43,11 +33,11 @@ def print_scores(scores: Scores, console: Console) -> None:
             table.add_row(*map(escape, _cells(group)))
     print_table(table, console)
     for name, grouping in scores.groupings.items():
-        if gap := gap_sentence(grouping):
-            say(f"{grouping_title(name)}: {gap}", console)
+        if gap := wording.gap_sentence(grouping):
+            say(f"{wording.grouping_title(name)}: {gap}", console)
     groups = [scores.overall, *(g for part in scores.groupings.values() for g in part.groups)]
-    if any(why(group.wer.interval) for group in groups):
-        say(INTERVAL_NOTE, console)
+    if any(wording.why(group.wer.interval) for group in groups):
+        say(wording.INTERVAL_NOTE, console)
 
 
 def say(text: str, console: Console) -> None:
@@ -63,7 +53,7 @@ def warn(text: str, console: Console) -> None:
 def add_section(table: Table, name: str) -> None:
     """Begin the groups of a grouping."""
     table.add_section()
-    table.add_row(f"[bold]{escape(grouping_title(name))}[/bold]")
+    table.add_row(f"[bold]{escape(wording.grouping_title(name))}[/bold]")
 
 
 def print_table(table: Table, console: Console) -> None:
@@ -94,20 +84,21 @@ def to_csv(scores: Scores) -> str:
 
 def to_markdown(scores: Scores) -> str:
     """Return a section for a model card."""
-    parts = ["## Evaluation", f"Scored with danish-asr: {summary(scores)}."]
+    parts = ["## Evaluation", f"Scored with danish-asr: {wording.summary(scores)}."]
     if scores.rows.is_partial:
-        parts.append(f"**Warning:** {partial_warning(scores.rows)}.")
+        parts.append(f"**Warning:** {wording.partial_warning(scores.rows)}.")
     parts.append(_markdown_table([scores.overall]))
     for name, grouping in scores.groupings.items():
-        parts += [f"### {_plain(sentence(grouping_title(name)))}", _markdown_table(grouping.groups)]
-        if gap := gap_sentence(grouping):
-            parts.append(_plain(sentence(gap)) + ".")
+        title = wording.sentence(wording.grouping_title(name))
+        parts += [f"### {_plain(title)}", _markdown_table(grouping.groups)]
+        if gap := wording.gap_sentence(grouping):
+            parts.append(_plain(wording.sentence(gap)) + ".")
     units = "words (WER) or characters (CER)"
     if scores.settings.denominator == "coral":
         units += " of the reference and inserted ones"
     parts.append(
         "Intervals are 95 % intervals over speakers. The rates are micro-averages: all errors over "
-        f"all {units}. {sentence(INTERVAL_NOTE)}."
+        f"all {units}. {wording.sentence(wording.INTERVAL_NOTE)}."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -128,9 +119,9 @@ def _plain(text: str) -> str:
 def _cells(group: GroupScore) -> list[str]:
     return [
         group.label,
-        percent(group.wer.value),
-        bounds(group.wer.interval),
-        percent(group.cer.value),
+        wording.percent(group.wer.value),
+        wording.bounds(group.wer.interval),
+        wording.percent(group.cer.value),
         str(group.errors.rows),
         str(group.speakers),
         str(group.errors.words.reference_length),

@@ -54,7 +54,7 @@ def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
     # Two dialects and rows of six words, so that the files stay small.
     rows = [
         prediction(row.id, row.reference, row.hypothesis, speaker_id=row.speaker_id,
-                   dialect=row.dialect, gender=row.gender, duration=3.0)
+                   dialect=row.dialect, gender=row.gender, duration=9.5)
         for row in random_rows(1500)
         if row.gender and row.dialect in {"Fynsk", "Østjysk"} and len(row.reference.split()) == 6
     ]  # fmt: skip
