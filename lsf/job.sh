@@ -26,22 +26,27 @@ begin() {
   tries=$2/.tries-$id
   try=$(($(cat "$tries" 2>/dev/null || echo 0) + 1))
   echo $try >"$tries"
-  # Minutes until the job must stop; empty if LSF does not report its wall time.
-  budget=$(bjobs -noheader -o runtimelimit "${LSB_JOBID:-}" 2>/dev/null |
-    sed -n '1s/^ *\([0-9][0-9]*\).*/\1/p')
+  # Minutes until the job must stop; empty if its wall time is not known.
+  if [ -n "${SLURM_JOB_END_TIME:-}" ]; then
+    budget=$(((SLURM_JOB_END_TIME - $(date +%s)) / 60))
+  else
+    budget=$(bjobs -noheader -o runtimelimit "${LSB_JOBID:-}" 2>/dev/null |
+      sed -n '1s/^ *\([0-9][0-9]*\).*/\1/p')
+  fi
   if [ -n "$budget" ]; then
     budget=$((budget > 2 * ASR_SAVE_MINUTES ? budget - ASR_SAVE_MINUTES : budget / 2))
   fi
+  eval "arguments=($ASR_ARGS)"
+  arguments=(--config-file "$ASR_CONFIG" --config "dataset.name=$ASR_DATASET"
+    "dataset.mixture_parquet_storage_config.dataset_summary_path=$ASR_DATA/language_distribution_0.tsv"
+    "trainer.max_wall_minutes=${budget:-null}" "${arguments[@]}")
   say "job $id on $(hostname): $1, start $try of $ASR_TRIES, ${budget:-unknown} minutes"
 }
 
-# recipe MODULE ARGUMENT...: run a recipe with one process per GPU of the job, and trace its use.
+# recipe MODULE: run a recipe with one process per GPU of the job, and record what it uses.
 recipe() {
-  local gpus hosts arguments
-  eval "arguments=($ASR_ARGS)"
-  set -- "$@" --config-file "$ASR_CONFIG" --config "dataset.name=$ASR_DATASET" \
-    "dataset.mixture_parquet_storage_config.dataset_summary_path=$ASR_DATA/language_distribution_0.tsv" \
-    "trainer.max_wall_minutes=${budget:-null}" "${arguments[@]}"
+  local gpus hosts
+  set -- "$1" "$ASR_RUN" "${arguments[@]}"
   gpus=$(tr , '\n' <<<"${CUDA_VISIBLE_DEVICES:-}" | grep -c .)
   hosts=$(sort -u "${LSB_DJOB_HOSTFILE:-/dev/null}" | paste -sd ' ')
   # Ignored until the recipe has a handler; the trace passes the warning on.

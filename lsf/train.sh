@@ -24,5 +24,5 @@ cd "${ASR_HOME:-${LS_SUBCWD:-.}}" || exit 2
 . lsf/job.sh || { echo "submit this in the checkout, or set ASR_HOME to it" >&2; exit 2; }
 
 begin train "$ASR_RUN"
-recipe danish_asr.recipe "$ASR_RUN"
+recipe danish_asr.recipe
 end $?

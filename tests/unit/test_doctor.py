@@ -145,9 +145,8 @@ def test_a_quota_that_cannot_be_checked_is_unknown(
     ("environment", "cache"),
     [
         ({"HF_HOME": "/work3/me/hf"}, "FAIRSEQ2_CACHE_DIR"),
-        ({"HF_HUB_CACHE": "/work3/me/hf"}, "FAIRSEQ2_CACHE_DIR"),
         ({"FAIRSEQ2_CACHE_DIR": "/work3/me/fs2", "TMPDIR": "/work3"}, "HF_HOME"),
-        ({"XDG_CACHE_HOME": "/work3/me", "TMPDIR": "{home}/tmp"}, "TMPDIR"),
+        ({"HF_HOME": "/w", "FAIRSEQ2_CACHE_DIR": "/w", "TMPDIR": "{home}/tmp"}, "TMPDIR"),
     ],
 )
 def test_caches_in_a_small_home_are_named_with_their_variables(

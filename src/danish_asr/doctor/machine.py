@@ -45,12 +45,8 @@ SMALL_HOME: Final = 100 * GIB
 LITTLE_SPACE: Final = 5 * GIB
 """What the 300M model, its tokenizer and temporary files need."""
 
-CACHES: Final = {
-    "HF_HOME": ("HF_HUB_CACHE", "huggingface"),
-    "FAIRSEQ2_CACHE_DIR": (None, "fairseq2"),
-}
-"""Variables with the place of downloads; for each the variable that wins over it, and the directory
-below ``$XDG_CACHE_HOME`` or ``~/.cache`` if neither is set."""
+CACHES: Final = {"HF_HOME": "huggingface", "FAIRSEQ2_CACHE_DIR": "fairseq2"}
+"""Variables with the place of downloads, and the directory below ``~/.cache`` without them."""
 
 QUOTA_COMMANDS: Final = ("getquota_work3.sh", "getquota_zhome.sh")
 """DTU's commands that print a user's quota."""
@@ -196,12 +192,10 @@ def check_caches(
     usage = shutil.disk_usage(home)
     on_cluster = bool(environment.get("LSF_ENVDIR") or shutil.which("bsub"))
     small = on_cluster or (home_bytes or usage.total) < SMALL_HOME
-    default = environment.get("XDG_CACHE_HOME") or home / ".cache"
-    places = {"TMPDIR": Path(environment.get("TMPDIR") or tempfile.gettempdir())}
-    for name, (before, folder) in CACHES.items():
-        given = (before and environment.get(before)) or environment.get(name)
-        places[name] = Path(given) if given else Path(default, folder)
-    for name, place in places.items():
+    places = {name: environment.get(name) or home / ".cache" / d for name, d in CACHES.items()}
+    places["TMPDIR"] = environment.get("TMPDIR") or tempfile.gettempdir()
+    for name, path in places.items():
+        place = Path(path)
         if not (small and place.expanduser().resolve().is_relative_to(home)):
             yield ok(f"cache {name}", str(place))
             continue
