@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 
 class Level(Enum):
@@ -22,27 +23,13 @@ class Level(Enum):
 class Finding:
     """What a check found, and how to fix it; ``fix`` is empty if nothing is wrong."""
 
-    check: str
     level: Level
+    check: str
     found: str
     fix: str = ""
 
 
-def ok(check: str, found: str) -> Finding:
-    """Nothing is wrong."""
-    return Finding(check, Level.OK, found)
-
-
-def unknown(check: str, found: str, fix: str) -> Finding:
-    """It cannot be checked from here."""
-    return Finding(check, Level.UNKNOWN, found, fix)
-
-
-def warning(check: str, found: str, fix: str) -> Finding:
-    """The run may be slow or fail later."""
-    return Finding(check, Level.WARNING, found, fix)
-
-
-def error(check: str, found: str, fix: str) -> Finding:
-    """The run would fail."""
-    return Finding(check, Level.ERROR, found, fix)
+ok = partial(Finding, Level.OK)
+unknown = partial(Finding, Level.UNKNOWN)
+warning = partial(Finding, Level.WARNING)
+error = partial(Finding, Level.ERROR)
