@@ -44,11 +44,9 @@ class _Default:
 
     def __call__(self) -> Any:
         value = resolve_name(self._place)
-        return (
-            inspect.signature(value).parameters[self._parameter].default
-            if self._parameter
-            else value
-        )
+        if self._parameter:
+            value = inspect.signature(value).parameters[self._parameter].default
+        return value
 
     def __str__(self) -> str:  # what the help shows
         value = self()

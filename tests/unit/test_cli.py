@@ -59,8 +59,21 @@ def test_convert_has_the_defaults_of_its_options_and_an_old_name_of_part(
     assert commands[0].part == "3/16"
 
 
-def test_help_shows_defaults_and_loads_nothing_heavy() -> None:
-    assert "[default: 1000]" in _run("score", "--help")
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("score", "1000"),
+        ("compare", str(COMPARE_RESAMPLES)),
+        ("synthesize", "4000"),
+        ("convert", "600.0"),
+        ("doctor", "lsf"),
+    ],
+)
+def test_help_shows_the_defaults_of_typed_code(name: str, default: str) -> None:
+    assert f"[default: {default}]" in _run(name, "--help")
+
+
+def test_help_loads_nothing_heavy_and_hides_old_names() -> None:
     assert "--shard " not in _run("convert", "--help")
     program = "import sys; from danish_asr.cli import app; app(standalone_mode=False); "
     program += "sys.exit(', '.join({'torch', 'pyarrow', 'matplotlib'} & sys.modules.keys()) or 0)"
