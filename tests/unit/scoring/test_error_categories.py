@@ -88,12 +88,6 @@ def test_compounds_never_add_errors_nor_hide_other_letters(
         assert errors > 0
 
 
-@given(WORDS)
-def test_one_word_of_all_letters_is_a_compound_up_to_four_words(words: list[str]) -> None:
-    errors = errors_without_compounds(words, ["".join(words)] if words else [])
-    assert errors == (0 if len(words) <= 4 else len(words))
-
-
 @pytest.mark.parametrize(
     ("reference", "hypothesis"),
     [

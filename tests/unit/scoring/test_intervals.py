@@ -85,12 +85,6 @@ def test_t_quantiles_are_those_of_the_tables(
     assert t_quantile(probability, freedom) == pytest.approx(expected, abs=2e-3)
 
 
-def test_the_tails_are_cut_further_out_with_fewer_speakers() -> None:
-    tails = [expanded_tail(0.05, speakers) for speakers in (8, 20, 100, 10_000)]
-    assert tails == sorted(tails)
-    assert tails[-1] == pytest.approx(0.025, abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("words", "rates", "reason"),
     [
