@@ -176,7 +176,7 @@ def test_keys_that_it_does_not_have_are_refused() -> None:
     _, faults = inspect(AsrConfig, tree)
     told = [fault for fault in faults if fault.startswith("optimizer")]
     assert told[0] == "optimizer.config.lr must be a number, but is 'fast'"
-    assert told[1].startswith("optimizer.config.amsgrad is no key of this configuration")
+    assert told[1].startswith("optimizer.config.amsgrad is not a key of this configuration")
 
 
 def test_without_its_library_it_is_refused_with_the_command_that_installs_it(

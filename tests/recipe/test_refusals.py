@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is told before anything is built, all of it at once."""
+"""What is wrong with a configuration is reported before anything is built, all of it at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STORAGE = "dataset.mixture_parquet_storage_config"
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The faults that were told, without the line that counts them."""
+    """The reported faults, without the line that counts them."""
     error = capsys.readouterr().err
     assert "Traceback" not in error
     assert "Opening tiny dataset" not in error, "something was built first"
@@ -38,12 +38,12 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
         "tokenizer.name=nope",
     )
     assert status == 2
-    assert [fault.split(" ")[0] for fault in faults(capsys)] == [
+    assert [fault.split()[0].rstrip(":") for fault in faults(capsys)] == [
         "trainer.max_grad_nrm",
         "optimizer.config.lr",
         "regime.num_steps",
-        "dataset.train_split:",
-        "dataset.valid_split:",
+        "dataset.train_split",
+        "dataset.valid_split",
         "model.name",
         "pretrained_encoder.name",
         "tokenizer.name",
@@ -54,85 +54,82 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["dataset.name=nope"], "dataset.name 'nope' is no known dataset. Known: "),
-        (["tokenizer.name=nope"], "tokenizer.name 'nope' is no known tokenizer. Known: "),
-        (["model={name: nope}"], "model.name 'nope' is no known model. Known: omniASR_CTC_1B"),
-        (["model.arch=huge"], "model.arch 'huge' is no architecture of wav2vec2_asr; known: "),
-        (["model={arch: null}"], "model.name, model.arch or model.path must say which model"),
-        (["model={name: omniASR_LLM_300M}"], "has no CTC head: this recipe trains and scores CTC"),
-        (["model={path: /nowhere}"], "model.path /nowhere does not exist"),
-        (["model={path: /}"], "model.arch must say of which architecture the checkpoint"),
-        (
-            ["model.config_overrides={target_vocab_size: 7}"],
-            "model.config_overrides.target_vocab_size must be",
-        ),
+        (["dataset.name=nope"], ("dataset.name", "'nope'; available: ")),
+        (["tokenizer.name=nope"], ("tokenizer.name", "'nope'; available: ")),
+        (["model={name: nope}"], ("model.name", "'nope'; available: omniASR_CTC_1B")),
+        (["model.arch=huge"], ("model.arch", "'huge' of wav2vec2_asr; available: ")),
+        (["model={arch: null}"], ("model.name", "model.arch or model.path must say")),
+        (["model={name: omniASR_LLM_300M}"], ("model.name", "'omniASR_LLM_300M' has no CTC head")),
+        (["model={path: /nowhere}"], ("model.path", "/nowhere does not exist")),
+        (["model={path: /}"], ("model.arch", "model.arch must give the architecture")),
+        (["model.config_overrides={target_vocab_size: 7}"], ("model.config_overrides", "but is 7")),
         (
             ["model.config_overrides={encoder_confg: {}}"],
-            "model.config_overrides.encoder_confg is no key",
+            ("model.config_overrides", "encoder_config"),
         ),
         (
             ["model.config_overrides={encoder_config: {model_dim: 33}}"],
-            "model: no model can be built of this: ",
+            ("model", "cannot be built"),
         ),
-        (["tokenizer.path=/nowhere", "tokenizer.family=char_tokenizer"], "tokenizer.path /nowhere"),
+        (["trainer.freeze_encoder_layers=9"], ("trainer.freeze_encoder_layers", "at most 1")),
         (
-            ["dataset.speed_factors=[0.9, 3.0]"],
-            "dataset.speed_factors: expected factors from 0.5 to 2, found 3.0",
+            ["tokenizer={path: /no, family: char_tokenizer}"],
+            ("tokenizer.path", "/no is not a file"),
         ),
-        (["dataset.train_subset=0"], "dataset.train_subset must be at least 1, but is 0"),
-        (
-            ["dataset.valid_max_num_elements=0"],
-            "dataset.valid_max_num_elements must be at least 1, but is 0",
-        ),
+        (["dataset.train_subset=0"], ("dataset.train_subset", "must be at least 1, but is 0")),
         (
             [
                 "dataset.asr_task_config.batching_strategy=STATIC",
                 "dataset.valid_max_num_elements=9",
             ],
-            "dataset.valid_max_num_elements must be null with asr_task_config.batching_strategy",
+            (
+                "dataset.valid_max_num_elements",
+                "must be null with asr_task_config.batching_strategy STATIC",
+            ),
         ),
-        (["dataset.valid_split=dav"], "split 'dav' has no rows; the dataset has: dev, test, train"),
-        (["dataset.train_split=null"], "dataset.train_split must name a split to train on"),
-        (["dataset.storage_mode=MANIFEST"], "dataset.storage_mode must be MIXTURE_PARQUET"),
+        (["dataset.valid_split=dav"], ("dataset.valid_split", "the dataset has: dev, test, train")),
+        (["dataset.train_split=null"], ("dataset.train_split", "must name a split to train on")),
+        (["dataset.storage_mode=MANIFEST"], ("dataset.storage_mode", "must be MIXTURE_PARQUET")),
         (
             [f"{STORAGE}.beta_corpus=0.5", f"{STORAGE}.dataset_summary_path=/nowhere.tsv"],
-            f"{STORAGE}.dataset_summary_path: /nowhere.tsv: cannot be read",
+            (f"{STORAGE}.dataset_summary_path", "/nowhere.tsv: cannot be read"),
         ),
         (
             [f"{STORAGE}.fragment_streaming.partition_filters=\"pc.field('corpus') == 'mls'\""],
-            "leaves nothing of split 'train'",
+            ("dataset.train_split", "leaves nothing of split 'train'"),
         ),
         (
             [f"{STORAGE}.fragment_loading.filters=\"pc.field('sex') == 'female'\""],
-            f"{STORAGE}.fragment_loading.filters: expected an expression over id, text",
+            (f"{STORAGE}.fragment_loading.filters", "expected an expression over id, text"),
         ),
         (
             ["dataset={name: null, family: mixture_parquet_asr_dataset}"],
-            "dataset.config_overrides: ",
+            ("dataset.config_overrides", "data"),
         ),
-        (["dataset={name: null, family: jpeg}"], "dataset.family must be one of mixture_parquet"),
+        (["dataset={name: null, family: jpeg}"], ("dataset.family", "mixture_parquet_asr_dataset")),
     ],
 )
-def test_what_leads_nowhere_is_refused_with_what_would_lead_somewhere(
+def test_what_cannot_be_used_is_refused_with_what_could(
     tmp_path: Path,
     dataset: Path,
     overrides: list[str],
-    expected: str,
+    expected: tuple[str, str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """TRAPS, names: an unknown name or a wrong path ends in a stack trace, or only warns."""
     assert train(tmp_path / "run", dataset, *overrides) == 2
-    assert any(expected in fault for fault in faults(capsys))
+    key, text = expected
+    assert any(fault.startswith(key) and text in fault for fault in faults(capsys))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_directory_of_cards_that_is_not_there_is_told(
+def test_a_missing_directory_of_cards_is_named(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """TRAPS, names: upstream only warns of a missing path and goes on without its cards."""
+    """TRAPS, names: upstream only warns of a missing path and continues without its cards."""
     wrong = f"common.assets.extra_paths=[{tmp_path}/crads]"
     assert train(tmp_path / "run", dataset, wrong) == 2
-    assert f"{tmp_path}/crads (which is no directory)" in faults(capsys)[0]
+    assert f"{tmp_path}/crads (not a directory)" in faults(capsys)[0]
 
 
 def test_a_directory_of_cards_may_be_named_twice(
@@ -146,16 +143,16 @@ def test_a_directory_of_cards_may_be_named_twice(
     assert train(tmp_path / "run", dataset, again) == 0
 
 
-def test_two_cards_of_one_name_are_told(
+def test_two_cards_of_one_name_are_refused(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(dataset / "cards", tmp_path / "copy")
     twice = f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/copy]"
     assert train(tmp_path / "run", dataset, twice, "regime.num_stpes=1") == 2
-    told = faults(capsys)
-    assert told[0].startswith("regime.num_stpes is no key")
-    assert "exists in both" in told[1]
-    assert f"{tmp_path}/copy" in told[1]
+    unknown, double = faults(capsys)
+    assert unknown.startswith("regime.num_stpes")
+    assert "exists in both" in double
+    assert f"{tmp_path}/copy" in double
 
 
 def test_an_evaluation_is_refused_in_one_pass_too(
@@ -166,17 +163,18 @@ def test_an_evaluation_is_refused_in_one_pass_too(
 ) -> None:
     wrong = ["evaluator.split=exam", "evaluator.amp=maybe", "dataset.text_profile=x"]
     assert evaluate(monkeypatch, tmp_path / "empty", dataset, *wrong) == 2
-    told = faults(capsys)
-    assert "holds no checkpoint to score" in told[0]
-    assert told[1].startswith("evaluator.amp must be true or false")
-    assert told[2].startswith("dataset.text_profile must be one of")
-    assert told[3].startswith("evaluator.split: split 'exam' has no rows")
+    assert [fault.split()[0].rstrip(":") for fault in faults(capsys)][:4] == [
+        "evaluator.checkpoint",
+        "evaluator.amp",
+        "dataset.text_profile",
+        "evaluator.split",
+    ]
 
 
-def test_a_finished_runs_checkpoint_is_a_model_path(
+def test_a_checkpoint_of_a_finished_run_is_a_model_path(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
-    """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
+    """TRAPS, names: upstream refuses a path without a family, and assumes 32 symbols."""
     checkpoint = finished_run / CHECKPOINTS / "step_2"
     own = [f"model={{path: {checkpoint}}}", "regime.num_steps=2"]
     assert train(tmp_path / "run", dataset, *own) == 0
@@ -187,17 +185,18 @@ def test_an_output_directory_that_is_a_file_is_refused(
 ) -> None:
     file = tmp_path / "run"
     file.touch()
-    assert train(file, dataset) == 2
-    assert f"OUTDIR {file}: {file} is a file; name a directory" in capsys.readouterr().err
-    assert train(file / "below", dataset) == 2
-    assert f"{file} is a file" in capsys.readouterr().err
+    for directory in (file, file / "below"):
+        assert train(directory, dataset) == 2
+        assert f"{file} is a file" in capsys.readouterr().err
 
 
-def test_lengths_that_no_training_utterance_has_are_told_before_the_model_is_built(
+def test_lengths_that_no_training_utterance_has_are_refused_before_the_model_is_built(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     limits = [f"dataset.asr_task_config.{name}" for name in ("min_audio_len", "max_audio_len")]
     assert train(tmp_path / "run", dataset, f"{limits[0]}=150000", f"{limits[1]}=160000") == 2
-    told = capsys.readouterr().err
-    assert "from min_audio_len (150000) to max_audio_len (160000); split 'train' has 48, of" in told
-    assert "(final_proj): Linear" not in told
+    error = capsys.readouterr().err
+    assert (
+        "from min_audio_len (150000) to max_audio_len (160000); split 'train' has 48, of" in error
+    )
+    assert "(final_proj): Linear" not in error

@@ -191,7 +191,7 @@ def test_the_findings_are_json(config: Path, tmp_path: Path) -> None:
     findings = json.loads(console.file.getvalue())  # type: ignore[attr-defined]
     assert findings[0].keys() == {"check", "level", "found", "fix"}
     (found,) = [f for f in findings if f["level"] == "error" and f["check"] == "configuration"]
-    assert "model.arch 'huge'" in found["found"]
+    assert "unknown architecture 'huge'" in found["found"]
 
 
 def test_every_fault_of_a_configuration_is_reported(config: Path, tmp_path: Path) -> None:

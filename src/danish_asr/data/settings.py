@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
@@ -15,37 +15,21 @@ from danish_asr.errors import ConfigError
 _TASK: Final = "dataset.asr_task_config"
 _STORAGE: Final = "dataset.mixture_parquet_storage_config"
 
-_STORAGE_NO_EFFECT: Final = (
-    "sync_batches",
-    "sync_mode",
-    "pa_cpu_count",
-    "max_workers",
-    "num_prefetch",
-    "parquet_path_name",
-    "sampling_seed",
-    "fragment_streaming.parquet_path",
-    "fragment_streaming.name",
-    "fragment_streaming.weight",
-    "fragment_streaming.split_to_row_groups",
-    "fragment_streaming.seed",
-    "fragment_streaming.fragment_shuffle_window",
-    "fragment_streaming.files_circular_shift",
-    "fragment_streaming.nb_epochs",
-    "fragment_loading.columns",
-    "fragment_loading.rename_columns",
-    "fragment_loading.add_fragment_traces",
-    "fragment_loading.drop_null",
-    "fragment_loading.min_batch_size",
-    "fragment_loading.non_deterministic_read",
-    "fragment_loading.use_threads",
-    "fragment_loading.nb_prefetch",
-    "fragment_loading.num_parallel_fragments",
-    "fragment_loading.cache",
-    "fragment_loading.cache_dir",
-)
+_STORAGE_NO_EFFECT: Final = """
+    sync_batches sync_mode pa_cpu_count max_workers num_prefetch parquet_path_name sampling_seed
+    fragment_streaming.parquet_path fragment_streaming.name fragment_streaming.weight
+    fragment_streaming.split_to_row_groups fragment_streaming.seed
+    fragment_streaming.fragment_shuffle_window fragment_streaming.files_circular_shift
+    fragment_streaming.nb_epochs
+    fragment_loading.columns fragment_loading.rename_columns fragment_loading.add_fragment_traces
+    fragment_loading.drop_null fragment_loading.min_batch_size
+    fragment_loading.non_deterministic_read fragment_loading.use_threads
+    fragment_loading.nb_prefetch fragment_loading.num_parallel_fragments
+    fragment_loading.cache fragment_loading.cache_dir
+"""
 
 NO_EFFECT: Final = (
-    *(f"mixture_parquet_storage_config.{key}" for key in _STORAGE_NO_EFFECT),
+    *(f"mixture_parquet_storage_config.{key}" for key in _STORAGE_NO_EFFECT.split()),
     "manifest_storage_config.sync_batches",
     "manifest_storage_config.sync_mode",
     "manifest_storage_config.read_text",
@@ -57,17 +41,14 @@ NO_EFFECT: Final = (
 )
 """Keys below ``dataset`` that upstream has and that this reader ignores."""
 
-_LEAST: Final = {
-    "batch_size": 1,
-    "num_seqs_multiple_of": 1,
-    "max_num_elements": 1,
-    "max_bucket_size": 1,
-    "max_num_batches": 1,
-    "filter_long_text_threshold": 1,
-    "min_samples_per_char": 0,
-    "example_shuffle_window": 0,
-    "batch_shuffle_window": 0,
-}
+_AT_LEAST_ONE: Final = (
+    "batch_size",
+    "num_seqs_multiple_of",
+    "max_num_elements",
+    "max_bucket_size",
+    "max_num_batches",
+    "filter_long_text_threshold",
+)
 
 
 def check_settings(
@@ -86,7 +67,7 @@ def check_settings(
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = _task_faults(task, training=training)
+    faults = [*_task_faults(task, training=training)]
     if storage is not None:
         faults += _storage_faults(storage)
     chosen: list[AnyTransform] = []
@@ -118,39 +99,33 @@ def check_settings(
     return chosen if training else []
 
 
-def _task_faults(task: AsrTaskConfig, *, training: bool) -> list[str]:
-    faults = [
-        f"{_TASK}.{name}: expected {least} or more, found {value}"
-        for name, least in _LEAST.items()
-        if (value := getattr(task, name)) is not None and value < least
-    ]
+def _task_faults(task: AsrTaskConfig, *, training: bool) -> Iterator[str]:
+    for name in _AT_LEAST_ONE:
+        if (value := getattr(task, name)) is not None and value < 1:
+            yield f"{_TASK}.{name}: expected 1 or more, found {value}"
     if task.use_fbank:
-        faults.append(f"{_TASK}.use_fbank: expected false (the models take waveforms), found true")
+        yield f"{_TASK}.use_fbank: expected false (the models take waveforms), found true"
     if training and task.min_audio_len > task.max_audio_len:
-        faults.append(
+        yield (
             f"{_TASK}.min_audio_len: expected at most max_audio_len ({task.max_audio_len}), "
             f"found {task.min_audio_len}"
         )
     if task.no_padding and task.batching_strategy is BatchingStrategy.STATIC:
-        faults.append(f"{_TASK}.no_padding: expected false with batching_strategy STATIC")
-    return faults
+        yield f"{_TASK}.no_padding: expected false with batching_strategy STATIC, found true"
 
 
-def _storage_faults(storage: MixtureParquetStorageConfig) -> list[str]:
-    streaming = f"{_STORAGE}.fragment_streaming"
-    limit = storage.fragment_streaming.limit
-    faults = [
-        f"{streaming}.limit.{name}: expected null (use asr_task_config.max_num_batches to shorten "
-        f"an epoch), found {value}"
-        for name, value in (vars(limit) if limit is not None else {}).items()
-        if value is not None
-    ]
-    faults += [
-        f"{_STORAGE}.{name}: expected 0 (all alike) to 1 (as much of each as there is), "
-        f"found {beta}"
-        for name in ("beta_corpus", "beta_language")
-        if (beta := getattr(storage, name)) is not None and not 0 <= beta <= 1
-    ]
-    if storage.fragment_streaming.filesystem is not None:
-        faults.append(f"{streaming}.filesystem: expected none (datasets are read from local paths)")
-    return faults
+def _storage_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
+    streaming = storage.fragment_streaming
+    for name, value in vars(streaming.limit).items() if streaming.limit else ():
+        if value is not None:
+            yield (
+                f"{_STORAGE}.fragment_streaming.limit.{name}: expected null (use "
+                f"asr_task_config.max_num_batches to shorten an epoch), found {value}"
+            )
+    for name in ("beta_corpus", "beta_language"):
+        if (beta := getattr(storage, name)) is not None and not 0 <= beta <= 1:
+            yield (
+                f"{_STORAGE}.{name}: expected 0 (equal shares) to 1 (shares by hours), found {beta}"
+            )
+    if streaming.filesystem is not None:
+        yield f"{_STORAGE}.fragment_streaming.filesystem: expected none (only local paths are read)"

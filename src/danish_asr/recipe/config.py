@@ -1,8 +1,7 @@
-"""The recipe's configuration: every default, and the rules between sections.
+"""The recipe's configuration: sections, keys, defaults and the rules between values.
 
-The keys are upstream's (omnilingual-asr's recipe of the same name), so that its YAML files load
-unchanged; what is ours stands in the classes of ``sections.py``. Defaults live there and here: a
-YAML file holds only what differs.
+The keys are upstream's (omnilingual-asr's recipe of the same name), so its YAML files load
+unchanged. Defaults are defined here; a YAML file holds only what differs.
 """
 
 from __future__ import annotations
@@ -38,9 +37,10 @@ from danish_asr.recipe.sections import (
     AsrTokenizerSection,
     AsrTrainerSection,
     DecoderSection,
+    result_of,
 )
 
-_MINUTES_OF_A_DAY = 24 * 60
+_MINUTES_PER_DAY = 24 * 60
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class AsrConfig:
 
     model: ModelSection = field(
         default_factory=lambda: ModelSection(
-            family="wav2vec2_asr",
+            family=WAV2VEC2_ASR_FAMILY,
             compile_options=CompileOptions(fullgraph=False, dynamic=False),
         )
     )
@@ -70,7 +70,7 @@ class AsrConfig:
         default_factory=lambda: AsrTrainerSection(
             mixed_precision=MixedPrecisionConfig(dtype=torch.bfloat16),
             grad_accumulation=GradAccumulationConfig(num_batches=4),
-            # Without clipping a single bad batch can undo a run.
+            # Without clipping a single bad batch can ruin a run.
             max_grad_norm=1.0,
         )
     )
@@ -98,7 +98,7 @@ class AsrConfig:
             validate_every_n_steps=1_000,
             checkpoint_every_n_steps=1_000,
             publish_metrics_every_n_steps=100,
-            # A full quota kills a run without a word; what the best and the newest need is kept.
+            # Keeping all checkpoints fills a quota, and a full quota ends a run without a message.
             keep_best_n_checkpoints=1,
             keep_last_n_checkpoints=2,
         )
@@ -107,7 +107,7 @@ class AsrConfig:
     evaluator: AsrEvaluatorSection = field(
         default_factory=lambda: AsrEvaluatorSection(amp=True, amp_dtype=torch.bfloat16)
     )
-    """Read by the evaluation recipe only; it stands here so that one file serves both."""
+    """Used by the evaluation recipe only; it is here so that one file serves both."""
 
     decoder: DecoderSection = field(default_factory=DecoderSection)
 
@@ -117,79 +117,57 @@ class AsrConfig:
     )
 
     def validate(self) -> ValidationResult:
-        """Refuse the models that this recipe does not train, and numbers that lead nowhere."""
-        result = ValidationResult()
-        named = self.model.name is not None
-        if not named and self.model.family != WAV2VEC2_ASR_FAMILY:
-            result.add_error(
-                f"model.family must be {WAV2VEC2_ASR_FAMILY}: this recipe trains CTC models and no "
-                f"LLM models, but is {self.model.family}."
+        """Refuse models that this recipe cannot train, and values that fairseq2 finds late."""
+        return result_of([*self._unsupported(), *self._impossible()])
+
+    def _unsupported(self) -> Iterator[str]:
+        if self.model.name is None and self.model.family != WAV2VEC2_ASR_FAMILY:
+            yield (
+                f"model.family must be {WAV2VEC2_ASR_FAMILY} (this recipe trains CTC models, not "
+                f"LLM models), but is {self.model.family}"
             )
         if self.model.compile:
-            result.add_error(
-                "model.compile must be false: fairseq2 0.6 does not compile this family."
+            yield "model.compile must be false: fairseq2 0.6 does not compile this model family"
+        if self.model.dtype is torch.float16:
+            yield "model.dtype must be float32: trainer.mixed_precision sets the compute precision"
+        if (size := self.gang.tensor_parallel_size) > 1:
+            yield (
+                "gang.tensor_parallel_size must be 1 (layers of this family are not split, so the "
+                f"processes would repeat the same work), but is {size}"
             )
-        if self.gang.tensor_parallel_size > 1:
-            result.add_error(
-                "gang.tensor_parallel_size must be 1: the layers of this family are not split, and "
-                f"processes would repeat each other's work, but is {self.gang.tensor_parallel_size}"
-            )
-        if self.gang.timeout > _MINUTES_OF_A_DAY:
-            result.add_error(
-                f"gang.timeout must be at most {_MINUTES_OF_A_DAY}, for it is in minutes, "
+        if self.gang.timeout > _MINUTES_PER_DAY:
+            yield (
+                f"gang.timeout is in minutes and must be at most {_MINUTES_PER_DAY}, "
                 f"but is {self.gang.timeout}"
             )
         if self.regime.export_hugging_face:
-            result.add_error(
-                "regime.export_hugging_face must be false: fairseq2 0.6 exports no model of this "
-                "family."
-            )
-        for fault in (*self._impossible_numbers(), *self._impossible_schedules()):
-            result.add_error(fault)
-        return result
+            yield "regime.export_hugging_face must be false: fairseq2 0.6 cannot export this family"
 
-    def _impossible_schedules(self) -> Iterator[str]:
-        """What fairseq2 would find out when it makes the schedule, after the model is loaded."""
-        scheduler, steps = self.lr_scheduler, self.regime.num_steps
-        schedule = getattr(scheduler, "config", None)
+    def _impossible(self) -> Iterator[str]:
+        # An evaluation has neither optimizer nor schedule.
+        rate = getattr(getattr(self.optimizer, "config", None), "lr", 1)
+        if rate <= 0:
+            yield f"optimizer.config.lr must be above 0, but is {rate}"
+        schedule, steps = getattr(self.lr_scheduler, "config", None), self.regime.num_steps
         ends = isinstance(schedule, TriStageLRConfig | PolynomialDecayLRConfig) or (
             isinstance(schedule, CosineAnnealingLRConfig) and schedule.cycle_len is None
         )
         if ends and steps is None:
-            yield f"regime.num_steps must be given for the schedule {scheduler.name}"
-        warmup = getattr(schedule, "num_warmup_steps", 0)
-        if ends and steps and warmup >= steps:
+            yield f"regime.num_steps must be given for the schedule {self.lr_scheduler.name}"
+        if ends and steps and (warmup := getattr(schedule, "num_warmup_steps", 0)) >= steps:
             yield (
                 f"lr_scheduler.config.num_warmup_steps must be below regime.num_steps ({steps}), "
                 f"but is {warmup}"
             )
-
-    def _impossible_numbers(self) -> Iterator[str]:
-        optimizer = getattr(self.optimizer, "config", None)
-        above_zero = {
-            "optimizer.config.lr": getattr(optimizer, "lr", None),
-            "common.torch.num_threads": self.common.torch.num_threads,
-        }
-        for key, value in above_zero.items():
-            if value == 0:
-                yield f"{key} must be above 0, but is 0"
-        if self.model.dtype is torch.float16:
-            yield "model.dtype must be float32: trainer.mixed_precision chooses what is computed in"
-        betas = getattr(optimizer, "betas", ())
-        if any(beta >= 1 for beta in betas):
-            yield f"optimizer.config.betas must be below 1, but are {list(betas)}"
         for name in ("model", "pretrained_encoder", "dataset", "tokenizer"):
             overrides = getattr(self, name).config_overrides
             if not isinstance(overrides, Mapping | None):
-                yield (
-                    f"{name}.config_overrides must be a mapping of keys or null, "
-                    f"but is {overrides!r}"
-                )
+                yield f"{name}.config_overrides must be a mapping or null, but is {overrides!r}"
 
 
 @dataclass(kw_only=True)
 class AsrEvalConfig(AsrConfig):
-    """Configuration of the evaluation recipe: a training configuration does as it stands."""
+    """Configuration of the evaluation recipe: a training configuration works unchanged."""
 
     model: ReferenceModelSection = field(  # type: ignore[assignment] # same keys, by design
         default_factory=lambda: ReferenceModelSection(name="omniASR_CTC_300M")

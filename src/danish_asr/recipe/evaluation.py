@@ -29,11 +29,11 @@ from typing_extensions import override
 from danish_asr.decoding import GREEDY, Decoder, find_decoder
 from danish_asr.errors import ConfigError, RunError, RunFailedError
 from danish_asr.recipe import cli
-from danish_asr.recipe.assets import resolve
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.diagnostics import exit_on_error, explained
 from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
+from danish_asr.recipe.preflight import resolve
 from danish_asr.recipe.readers import splits_reader
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,

@@ -39,30 +39,26 @@ def register(container: DependencyContainer) -> None:
 
 
 def card_directories() -> list[Path]:
-    """Return the directories that are searched for cards, each once."""
+    """Return the directories that are searched for cards."""
     named = os.environ.get(ASSETS_VARIABLE, "").split(os.pathsep)
-    return searched_once([DEFAULT_CARDS, *(Path(name) for name in named if name)])
+    return without_nested([DEFAULT_CARDS, *(Path(name) for name in named if name)])
 
 
-def searched_once(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
-    """Leave out what another of the paths, or of those already searched, holds as well.
+def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
+    """Leave out directories inside another one, or inside one that is already searched.
 
-    fairseq2 searches directories to their ground, and refuses an asset that it meets twice.
+    fairseq2 searches directories recursively, and refuses an asset that it finds twice.
     """
     places = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
-    return [
-        place
-        for place in places
-        if not any(place.is_relative_to(other) for other in searched)
-        and not any(place.is_relative_to(other) for other in places if other != place)
-    ]
+    others = {*searched, *places}
+    return [p for p in places if p not in searched and others.isdisjoint(p.parents)]
 
 
 def tiny() -> Wav2Vec2AsrConfig:
     """A wav2vec2 CTC model that learns a small vocabulary on two CPU cores in minutes.
 
-    320 samples a frame as in omniASR's models, with a feature extractor of five layers in place of
-    seven, which halves the work at the highest rates.
+    A frame has 320 samples, as in omniASR's models. The feature extractor has five layers instead
+    of seven, which halves the work at the highest rates.
     """
     return Wav2Vec2AsrConfig(
         encoder_config=Wav2Vec2EncoderConfig(

@@ -28,8 +28,7 @@ from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import find_decoder
 from danish_asr.errors import EXIT_STOPPED
 from danish_asr.recipe import cli
-from danish_asr.recipe.asset_store import register_datasets
-from danish_asr.recipe.assets import resolve, tokenizer_card
+from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.diagnostics import (
@@ -39,17 +38,17 @@ from danish_asr.recipe.diagnostics import (
     explained,
     loss_above_chance,
 )
-from danish_asr.recipe.environment import write_environment
-from danish_asr.recipe.finished_model import write_model_card
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.loading import defaults, inspect, structure, unstructure
 from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers
+from danish_asr.recipe.preflight import resolve, tokenizer_card
 from danish_asr.recipe.readers import (
     model_frames,
     splits_reader,
     training_index,
     training_reader,
 )
+from danish_asr.recipe.record import write_environment, write_model_card
 from danish_asr.recipe.run_directory import (
     SCORE_TITLES,
     check_continuation,

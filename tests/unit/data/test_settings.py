@@ -67,7 +67,6 @@ def test_upstreams_defaults_are_accepted() -> None:
     [
         ({"use_fbank": True}, r"asr_task_config\.use_fbank: expected false"),
         ({"batch_size": 0}, r"batch_size: expected 1 or more, found 0"),
-        ({"example_shuffle_window": -1}, r"example_shuffle_window: expected 0 or more, found -1"),
         ({"spec_aug_p": 1.5}, r"spec_aug_\*: probability: expected 0 to 1, found 1\.5"),
         (
             {"min_audio_len": 9, "max_audio_len": 8},

@@ -1,0 +1,289 @@
+"""Checks of a configuration against cards and files, before any model is built.
+
+Datasets, tokenizers and models are fairseq2 assets: a name leads to a card. The checks fill in what
+the cards say (the tokenizer, the size of the head) and compare the parts with each other. All of it
+takes seconds; a run that fails after its model is loaded has wasted minutes, on a cluster hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fairseq2.assets import AssetCard
+from fairseq2.device import CPU
+from fairseq2.gang import create_fake_gangs
+from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+
+from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
+from danish_asr.data.mixture import hours_of
+from danish_asr.data.shards import chosen_shards, find_shards
+from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
+from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.optimizers import optimizer_faults
+from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD, checkpoint_steps
+from danish_asr.recipe.sections import StorageMode, names_of_splits
+from danish_asr.schema import CARDS_DIR
+
+_HEAD_SIZE = "target_vocab_size"
+"""The key of ``model.config_overrides`` that sets the size of a new head."""
+
+
+def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> AsrConfig:
+    """Return the configuration completed from its cards; the given one is not changed.
+
+    Args:
+        config: The configuration.
+        where: What it is called in errors.
+        faults: Faults that are known already; they are reported with what is found here.
+
+    Raises:
+        ConfigError: There are faults: a name is unknown, the dataset lacks a split, or model,
+            tokenizer and head do not fit together.
+    """
+    found = list(faults)
+    config = _name_own_model(config, found)
+    try:
+        assets = Assets(config)
+    except ConfigError as error:
+        raise ConfigError([*found, *error.faults], where=where) from None
+    searched = replace(config.common.assets, extra_paths=assets.extra_paths)
+    config = replace(config, common=replace(config.common, assets=searched))
+    dataset = _check_dataset(assets, config, found)
+    name = config.model.name
+    model = assets.find("model.name", name, "model", found) if name else None
+    _check_encoder(assets, config.pretrained_encoder.name, found)
+    if config.tokenizer.path is None:
+        tokenizer = config.tokenizer.name or _tokenizer_of(model) or _tokenizer_of(dataset)
+        config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer))
+    size = _vocabulary_size(assets, config, found)
+    if name is not None:
+        if model is not None:
+            _check_trained_model(config, assets.model_config(model), size, found)
+    elif config.model.arch is not None:
+        config = _with_new_head(assets, config, size, found)
+    elif not found:
+        found.append(
+            "model.name, model.arch or model.path must say which model to train, for example "
+            "model.name=omniASR_CTC_300M"
+            if config.model.path is None
+            else f"model.arch must give the architecture of the checkpoint in {config.model.path}, "
+            "for example 300m; only runs of this recipe do not need it"
+        )
+    if config.optimizer is not None:  # an evaluation has none
+        found.extend(optimizer_faults(config.optimizer.name))
+    if found:
+        raise ConfigError(found, where=where)
+    return config
+
+
+def tokenizer_card(config: AsrConfig) -> AssetCard | None:
+    """The card of the tokenizer of a resolved configuration; None if it is given as a path."""
+    return Assets(config).tokenizer_card(config.tokenizer.name) if config.tokenizer.name else None
+
+
+def _name_own_model(config: AsrConfig, faults: list[str]) -> AsrConfig:
+    """Replace a ``model.path`` that is a finished run or a run's checkpoint by its card's name."""
+    path, assets = config.model.path, config.common.assets
+    if path is None:
+        return config
+    if not path.exists():
+        faults.append(f"model.path {path} does not exist")
+        return config
+    step = path.parent if path.name == "model" else path
+    if step.parent.name == CHECKPOINTS and (step.parent / MODEL_CARD).is_file():
+        name = f"checkpoint_{step.name}"
+        assets = replace(assets, prev_checkpoint_dir=step.parent.resolve())
+    elif cards := sorted((path / CARDS_DIR).glob("*.yaml")):
+        name = cards[0].stem
+        assets = replace(assets, extra_paths=[*assets.extra_paths, cards[0].parent])
+    else:
+        if steps := checkpoint_steps(path):
+            faults.append(
+                f"model.path {path} holds a run that is not finished; continue it with its own "
+                f"command, or name a checkpoint: model.path={path / CHECKPOINTS}/step_{steps[-1]}"
+            )
+        return config
+    common = replace(config.common, assets=assets)
+    return replace(config, model=replace(config.model, path=None, name=name), common=common)
+
+
+def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> AssetCard | None:
+    section, card = config.dataset, None
+    if section.name:
+        card = assets.find("dataset.name", section.name, "dataset", faults)
+        if card is None:
+            return None
+    elif section.family not in DATASET_FAMILIES:
+        if section.family:
+            known = ", ".join(DATASET_FAMILIES)
+            faults.append(f"dataset.family must be one of {known}, but is '{section.family}'")
+        return None
+    try:
+        found = _dataset_faults(assets.open_dataset(section, card), config)
+        # A filter that is not an expression is a fault of every split.
+        faults.extend(dict.fromkeys(found))
+    except ConfigError as error:
+        faults.extend(error.faults)
+    except DatasetError as error:
+        faults.append(f"dataset.{'name' if card else 'config_overrides'}: {error}")
+    return card
+
+
+def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
+    """Compare splits, filters and statistics with the dataset's paths; no audio is read.
+
+    Raises:
+        DatasetError: There is no dataset at all.
+    """
+    section = config.dataset
+    if isinstance(dataset, DanishAsrDataset):
+        find_shards(dataset.path, split_key=section.mixture_parquet_storage_config.split_column)
+    manifests = section.storage_mode is StorageMode.MANIFEST
+    if manifests == isinstance(dataset, DanishAsrDataset):
+        right = StorageMode.MIXTURE_PARQUET if manifests else StorageMode.MANIFEST
+        yield f"dataset.storage_mode must be {right.value} for the dataset '{section.name}'"
+    if isinstance(config, AsrEvalConfig):
+        splits = [("evaluator.split", name) for name in names_of_splits(config.evaluator.split)]
+    else:
+        if section.train_split is None:
+            yield "dataset.train_split must name a split to train on, but is null"
+        else:
+            yield from _split_faults(dataset, config, "dataset.train_split", section.train_split)
+        splits = [("dataset.valid_split", name) for name in names_of_splits(section.valid_split)]
+    for key, split in splits:
+        yield from _split_faults(dataset, config, key, split)
+
+
+def _split_faults(dataset: AsrDataset, config: AsrConfig, key: str, split: str) -> Iterator[str]:
+    storage = config.dataset.mixture_parquet_storage_config
+    if not isinstance(dataset, DanishAsrDataset):
+        if split not in dataset.splits:
+            yield f"{key}: no split '{split}'; the dataset has: {', '.join(dataset.splits)}"
+        return
+    try:
+        chosen, every = chosen_shards(dataset.path, split, storage)
+    except ConfigError as error:
+        yield from error.faults
+        return
+    except DatasetError as error:
+        yield f"{key}: {error}"
+        return
+    weighted = not (storage.beta_corpus is None and storage.beta_language is None)
+    if key == "dataset.train_split" and weighted and storage.dataset_summary_path is not None:
+        # A filter over rows may leave a partition empty.
+        filtered = storage.fragment_loading.filters is not None
+        needed = set() if filtered else {shard.partition for shard in chosen}
+        known = {shard.partition for shard in every}
+        try:
+            hours_of(Path(storage.dataset_summary_path), needed=needed, known=known)
+        except DatasetError as error:
+            yield f"dataset.mixture_parquet_storage_config.dataset_summary_path: {error}"
+
+
+def _check_encoder(assets: Assets, name: str | None, faults: list[str]) -> None:
+    card = assets.find("pretrained_encoder.name", name, "model", faults) if name else None
+    family = card.field("model_family").as_(str) if card else WAV2VEC2_FAMILY
+    if family != WAV2VEC2_FAMILY:
+        faults.append(
+            f"pretrained_encoder.name '{name}' is of the family {family}; it must be an encoder, "
+            "such as omniASR_W2V_300M. For a complete model use model.name"
+        )
+
+
+def _tokenizer_of(card: AssetCard | None) -> str | None:
+    """The tokenizer that a model's or dataset's card names, or that it holds itself."""
+    if card is None:
+        return None
+    if card.has_field("tokenizer_ref"):
+        return card.field("tokenizer_ref").as_(str)
+    return card.name if card.has_field("tokenizer_family") else None
+
+
+def _vocabulary_size(assets: Assets, config: AsrConfig, faults: list[str]) -> int | None:
+    """The tokenizer's number of symbols; None if there is a fault."""
+    name = config.tokenizer.name
+    try:
+        if config.tokenizer.path is not None:
+            return assets.vocabulary_size_of_file(config.tokenizer)
+        if name is not None:
+            card = assets.find("tokenizer.name", name, "tokenizer", faults)
+            return assets.vocabulary_size(card.name) if card else None
+    except ConfigError as error:
+        faults.extend(error.faults)
+        return None
+    if not faults:  # otherwise the card that names it may be the one that was not found
+        faults.append(
+            "tokenizer.name is missing, and neither the model's nor the dataset's card names a "
+            "tokenizer"
+        )
+    return None
+
+
+def _check_trained_model(
+    config: AsrConfig, model: object, size: int | None, faults: list[str]
+) -> None:
+    name = config.model.name
+    head = getattr(model, _HEAD_SIZE, None)
+    if head is None:
+        faults.append(
+            f"model.name '{name}' has no CTC head: this recipe trains and scores CTC models, such "
+            "as omniASR_CTC_300M, not LLM models"
+        )
+    elif size not in {None, head}:
+        faults.append(
+            f"tokenizer has {size} symbols, but the head of '{name}' has {head}; leave "
+            "tokenizer.name out to use the model's own"
+        )
+    _check_frozen_layers(config, model, faults)
+
+
+def _check_frozen_layers(config: AsrConfig, model: object, faults: list[str]) -> None:
+    if not isinstance(model, Wav2Vec2AsrConfig):
+        return
+    layers, frozen = model.encoder_config.num_encoder_layers, config.trainer.freeze_encoder_layers
+    if frozen > layers:
+        faults.append(
+            f"trainer.freeze_encoder_layers must be at most {layers}, the number of encoder layers "
+            f"of {config.model.name or config.model.arch}, but is {frozen}"
+        )
+
+
+def _with_new_head(
+    assets: Assets, config: AsrConfig, size: int | None, faults: list[str]
+) -> AsrConfig:
+    """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's."""
+    section = config.model
+    family = assets.model_family(section.family or "")
+    if family is None:
+        faults.append(f"model.family: unknown model family '{section.family}'")
+        return config
+    architecture = family.maybe_get_arch_config(section.arch or "")
+    if architecture is None:
+        faults.append(
+            f"model.arch: unknown architecture '{section.arch}' of {section.family}; "
+            f"available: {', '.join(sorted(family.get_archs()))}"
+        )
+        return config
+    try:
+        model = overridden(architecture, section.config_overrides, "model")
+        _check_frozen_layers(config, model, faults)
+        # Without memory: this finds sizes that do not fit each other.
+        family.create_new_model(model, create_fake_gangs(CPU), section.dtype, meta=True)
+    except ConfigError as error:
+        faults.extend(error.faults)
+    except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
+        faults.append(f"model: cannot be built with these values: {error}")
+    if size is None:
+        return config
+    overrides = section.config_overrides
+    given = dict(overrides) if isinstance(overrides, Mapping) else {}
+    if given.get(_HEAD_SIZE, size) != size:
+        faults.append(
+            f"model.config_overrides.{_HEAD_SIZE} must be {size}, the tokenizer's number "
+            f"of symbols, but is {given[_HEAD_SIZE]}; leave it out"
+        )
+    return replace(config, model=replace(section, config_overrides={**given, _HEAD_SIZE: size}))

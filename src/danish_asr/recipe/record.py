@@ -1,0 +1,98 @@
+"""What a run records beside its checkpoints: where it ran, and a card for its best model.
+
+fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name. The card
+written here is complete, so that ``model.name`` of a later run and omnilingual-asr's inference
+pipeline find everything in one place::
+
+    DANISH_ASR_ASSETS=OUTDIR/cards python -c "
+    from omnilingual_asr.models.inference.pipeline import ASRInferencePipeline
+    print(ASRInferencePipeline('NAME').transcribe(['speech.flac']))"
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import url2pathname
+
+import torch
+from fairseq2.assets import AssetCard
+from fairseq2.logging import log
+
+from danish_asr import __version__
+from danish_asr.files import publish_text
+from danish_asr.recipe.loading import Tree, read_yaml
+from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD, best_step
+from danish_asr.schema import CARDS_DIR
+from danish_asr.yaml_text import to_yaml
+
+TOKENIZER_FILE: Final = "tokenizer.model"
+
+
+def write_environment(output_dir: Path) -> None:
+    """Add this start of the run to ``OUTDIR/environment.json``."""
+    file = output_dir / "environment.json"
+    starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    start = {
+        "danish_asr": __version__,
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {d.metadata["Name"]: d.version for d in distributions()},
+        "cuda": torch.version.cuda,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "git": _git_state(),
+    }
+    publish_text(file, json.dumps([*starts, start], ensure_ascii=False, indent=1) + "\n")
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Commit and changes of the working copy that holds this code; None for an installed wheel."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        return {"commit": commit, "changed": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
+    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
+
+    Args:
+        output_dir: The run.
+        tokenizer: The card of its tokenizer. A tokenizer in a local file is copied beside the
+            model's card; one that is downloaded by name is referred to.
+    """
+    run, step = output_dir.resolve(), best_step(output_dir)
+    if step is None:
+        return
+    folder = run / CARDS_DIR
+    folder.mkdir(exist_ok=True)
+    trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
+    card: Tree = {
+        "name": run.name,
+        "model_family": trained["model_family"],
+        "model_config": trained["model_config"],
+        "checkpoint": str(run / CHECKPOINTS / f"step_{step}" / "model"),
+    }
+    if tokenizer is not None:
+        uri = tokenizer.field("tokenizer").as_uri()
+        if uri.scheme == "file":
+            shutil.copyfile(url2pathname(uri.path), folder / TOKENIZER_FILE)
+            card["tokenizer_family"] = tokenizer.field("tokenizer_family").as_(str)
+            card["tokenizer"] = TOKENIZER_FILE
+        else:
+            card["tokenizer_ref"] = tokenizer.name
+    publish_text(folder / f"{run.name}.yaml", to_yaml(card))
+    log.info("The model of step {} is {}, in {}.", step, run.name, folder)
