@@ -1,4 +1,4 @@
-"""The start from a pretrained encoder; a checkpoint and scratch are tested beside."""
+"""Training starts from a pretrained encoder below a new head."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Configurations with every key that upstream's own files have: they load, and mean what they say.
+"""Configurations with every key of upstream's own files load, and keep their meaning.
 
-Upstream's YAML files are not part of its wheel. Here stand their keys and values, for the test to
-write files of.
+Upstream's YAML files are not part of its wheel; their keys and values are listed here.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from danish_asr.schema import STATISTICS_FILE
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.yaml_text import to_yaml
 from tests.recipe.running import evaluate, metrics, train
-from tests.recipe.test_starts import write_encoder
 
 Tree = dict[str, Any]
 
@@ -157,21 +155,15 @@ def expected(tree: Tree) -> Tree:
     return {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_every_key_of_a_training_file_arrives(tmp_path: Path, name: str) -> None:
-    tree = TRAINING[name]
-    config = structure(AsrConfig, read_yaml(write(tmp_path, tree)), where=name)
+@pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
+def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
+    kls, tree = (AsrConfig, TRAINING[name]) if name in TRAINING else (AsrEvalConfig, EVALUATION)
+    config = structure(kls, read_yaml(write(tmp_path, tree)), where=name)
     resolved = dict(flatten(unstructure(config)))
     assert {key: resolved[key] for key in expected(tree)} == expected(tree)
 
 
-def test_every_key_of_the_evaluation_file_arrives(tmp_path: Path) -> None:
-    config = structure(AsrEvalConfig, read_yaml(write(tmp_path, EVALUATION)), where="eval")
-    resolved = dict(flatten(unstructure(config)))
-    assert {key: resolved[key] for key in expected(EVALUATION)} == expected(EVALUATION)
-
-
-def test_the_keys_mean_what_upstream_says_of_them() -> None:
+def test_the_keys_mean_what_upstream_documents() -> None:
     """TRAPS, data reading: a window of 0 shuffles everything, max_num_elements is exact."""
     plain, recommended = (
         structure(AsrConfig, TRAINING[name], where=name).dataset.asr_task_config
@@ -184,7 +176,7 @@ def test_the_keys_mean_what_upstream_says_of_them() -> None:
     assert recommended.min_audio_len == 1
 
 
-def test_a_run_that_starts_late_with_validating_and_saving_does_so(
+def test_validation_and_saving_can_start_after_a_step(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The recommendation, with 1 for 500: what comes ``after`` a step does not come at it."""
@@ -200,19 +192,6 @@ def test_a_run_that_starts_late_with_validating_and_saving_does_so(
     ]
     assert train(run, dataset, *own, *after, *every, config=file) == 0
     assert [row["Step"] for row in metrics(run, "valid")] == [2, 3]
-
-
-def test_a_run_from_an_encoder_freezes_it_and_sizes_the_head(tmp_path: Path, dataset: Path) -> None:
-    write_encoder(tmp_path / "encoder")
-    file = write(tmp_path, TRAINING["ctc-from-encoder"])
-    own = [
-        f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/encoder]",
-        *("model.config_overrides=null", "model.arch=tiny", "pretrained_encoder.name=pretrained"),
-        *("tokenizer.name=tiny_char", "dataset.asr_task_config.min_audio_len=1"),
-        f"dataset.mixture_parquet_storage_config.dataset_summary_path={dataset}/{STATISTICS_FILE}",
-        *("dataset.text_profile=coral", "regime.num_steps=2"),
-    ]
-    assert train(tmp_path / "run", dataset, *own, config=file) == 0
 
 
 def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
@@ -236,7 +215,7 @@ def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
 
 
 @pytest.mark.parametrize("name", LLM)
-def test_an_llm_configuration_is_refused_with_one_clear_sentence(
+def test_an_llm_configuration_is_refused_with_one_sentence(
     tmp_path: Path, dataset: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, faults = inspect(AsrConfig, LLM[name])
@@ -244,7 +223,6 @@ def test_an_llm_configuration_is_refused_with_one_clear_sentence(
     file = write(tmp_path, LLM[name])
     own = ["tokenizer.name=tiny_char", "model.config_overrides=null"]
     assert train(tmp_path / "run", dataset, *own, config=file) == 2
-    told = [line for line in capsys.readouterr().err.splitlines() if "LLM" in line]
-    assert len(told) == 1
-    assert "CTC models" in told[0]
-    assert "and no LLM models" in told[0]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "LLM" in line]
+    assert "CTC models" in line
+    assert "not LLM models" in line
