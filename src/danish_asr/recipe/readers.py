@@ -177,6 +177,7 @@ def _reader(
         seed=config.common.seed,
         text_profile=section.text_profile,
         speed_factors=section.speed_factors,
+        transforms=section.transforms,
         num_frames=model_frames(context),
         index=index,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -116,6 +116,11 @@ class AsrDatasetSection(DatasetSection):
     10 % faster and higher. A row that would then break the length limits keeps its own speed.
     Empty: every row as recorded."""
 
+    transforms: Sequence[Mapping[str, object]] = ()
+    """What changes training waveforms, in this order, in place of ``speed_factors`` and
+    ``asr_task_config.spec_aug_*``: entries with a ``name`` (``speed``, ``spec_augment`` or
+    ``<module>:<class>``, see docs/extending.md) and its parameters."""
+
     max_unknown_share: float = 0.02
     """Refuse to train if a larger share of the target text is unknown to the tokenizer."""
 
@@ -147,7 +152,13 @@ class AsrDatasetSection(DatasetSection):
         parquet = self.storage_mode is StorageMode.MIXTURE_PARQUET
         storage = self.mixture_parquet_storage_config if parquet else None
         try:
-            check_settings(task, storage, training=True, speed_factors=self.speed_factors)
+            check_settings(
+                task,
+                storage,
+                training=True,
+                speed_factors=self.speed_factors,
+                transforms=self.transforms,
+            )
         except ConfigError as error:
             yield from error.faults
 

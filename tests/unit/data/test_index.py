@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
+from danish_asr.data import index as index_module
 from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.data.index import Index
+from danish_asr.data.index import INDEX_DIR, Index
 from danish_asr.data.shards import Partition, find_shards, split_names
 from danish_asr.errors import DatasetError
 from danish_asr.schema import VERSION_DIR
@@ -153,3 +157,73 @@ def test_a_null_where_none_may_be_is_an_error(tmp_path: Path, column: str) -> No
 
     with pytest.raises(DatasetError, match=f"column {column} has 1 nulls; expected none"):
         index_of(tmp_path, "train")
+
+
+def files(root: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_ino for path in (root / INDEX_DIR).iterdir()}
+
+
+def test_the_index_is_written_once_and_read_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_shard(tmp_path, [utterance(n) for n in range(12)])
+    first, written = index_of(tmp_path, "train"), files(tmp_path)
+    monkeypatch.setattr(index_module, "_build", None)
+
+    for path in (tmp_path, tmp_path / VERSION_DIR):
+        again = index_of(path, "train")
+        assert again.digest(np.arange(12, dtype=np.int32)) == first.digest(
+            np.arange(12, dtype=np.int32)
+        )
+        assert again.audio.read(7) == utterance(7)["audio_bytes"]
+    assert files(tmp_path) == written
+    assert len(written) == 1
+
+
+def test_changed_shards_and_other_filters_have_an_index_of_their_own(tmp_path: Path) -> None:
+    write_shard(tmp_path, [utterance(n) for n in range(12)])
+    storage = MixtureParquetStorageConfig()
+    storage.fragment_loading.filters = 'pc.field("gender") == "male"'
+    dataset = DanishAsrDataset(tmp_path)
+    sizes = [len(dataset.read_index("train")), len(dataset.read_index("train", storage))]
+
+    write_shard(tmp_path, [utterance(n) for n in range(4)])
+
+    assert [*sizes, len(dataset.read_index("train"))] == [12, 6, 4]
+    assert len(files(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_read_only_dataset_has_its_index_in_the_users_cache_or_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, writable: bool
+) -> None:
+    root, cache = tmp_path / "dataset", tmp_path / "cache"
+    write_shard(root, [utterance(n) for n in range(12)])
+    (root / INDEX_DIR).write_text("not a directory, so nothing can be written there")
+    if not writable:
+        cache.write_text("not a directory either")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+    found = index_of(root, "train")
+
+    assert found.values("id", [11]) == ["a-train-11"]
+    assert len(list(cache.rglob("*.arrow"))) == writable
+
+
+def test_processes_that_start_together_agree(tmp_path: Path) -> None:
+    write_dataset(tmp_path, {("a", "train"): 500})
+    script = f"""
+import numpy as np
+from pathlib import Path
+from danish_asr.data.dataset import DanishAsrDataset
+index = DanishAsrDataset(Path({str(tmp_path)!r})).read_index("train")
+print(index.digest(np.arange(500, dtype=np.int32)))
+"""
+    command = [sys.executable, "-c", script]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
+
+    digests = {process.communicate()[0] for process in started}
+
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert len(digests) == 1
+    assert len(files(tmp_path)) == 1

@@ -1,0 +1,84 @@
+"""The transform of docs/extending.md runs as the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from danish_asr.errors import ConfigError
+from danish_asr.recipe.sections import AsrDatasetSection
+from danish_asr.yaml_text import from_yaml
+from tests.shards import reader, utterance, write_shard
+
+# isort: split
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.utils.structured import StandardValueConverter
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+@pytest.fixture
+def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The page's list of transforms, with its module on the path."""
+    page = PAGE.read_text(encoding="utf-8").split("\n## A transform\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (config,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "noise.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    tree: Any = from_yaml(config)
+    section = StandardValueConverter().structure(
+        {"name": "any", **tree["dataset"]}, AsrDatasetSection
+    )
+    assert "transforms" not in str(vars(section.validate()))
+    return list(section.transforms)
+
+
+def waves(root: Path, tokenizer: Tokenizer, **options: Any) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for step in reader(root, tokenizer, **options):
+        for batch in step:
+            example: Any = batch.example
+            lengths = batch.source_seq_lens or []
+            for name, wave, samples in zip(example["id"], batch.source_seqs, lengths, strict=True):
+                found[name] = wave[:samples]
+    return found
+
+
+def test_the_transform_of_the_page_acts_in_training_only_and_repeats_itself(
+    tmp_path: Path, tokenizer: Tokenizer, entries: list[dict[str, Any]]
+) -> None:
+    write_shard(tmp_path, [utterance(number) for number in range(20)])
+    speed = {"speed_factors": entries[0]["factors"]}
+
+    plain = waves(tmp_path, tokenizer, **speed)
+    noisy = waves(tmp_path, tokenizer, transforms=entries)
+    again = waves(tmp_path, tokenizer, transforms=entries)
+    evaluated = waves(tmp_path, tokenizer, transforms=entries, training=False)
+
+    assert noisy.keys() == plain.keys()
+    for name, wave in plain.items():
+        assert torch.equal(noisy[name], again[name])
+        # The same speeds, and noise at 10 to 40 dB below: correlated, not equal.
+        correlation = torch.corrcoef(torch.stack([wave, noisy[name]]))[0, 1]
+        assert 0.94 < correlation < 0.99999
+    for name, wave in waves(tmp_path, tokenizer, training=False).items():
+        assert torch.equal(evaluated[name], wave)
+
+
+def test_parameters_of_the_transform_are_checked_when_the_reader_is_made(
+    tmp_path: Path, tokenizer: Tokenizer, entries: list[dict[str, Any]]
+) -> None:
+    write_shard(tmp_path, [utterance(0)])
+    name = entries[1]["name"]
+    wrong = [{"name": name, "least_db": "loud"}, {"name": name, "least_db": 50}, {"name": name}]
+
+    with pytest.raises(ConfigError) as error:
+        reader(tmp_path, tokenizer, transforms=wrong)
+
+    expected = [r"\[0\].*least_db.*float", r"\[1\].*at most 40\.0, found 50", r"\[2\].*`least_db`"]
+    for fault, pattern in zip(error.value.faults, expected, strict=True):
+        assert re.search(pattern, fault)
