@@ -21,7 +21,7 @@ RESAMPLING_QUALITY: Final = "HQ"
 """soxr's recipe: 20 bits of precision, more than the 16 that are kept."""
 
 _SLACK: Final = 0.1
-"""Seconds that a file may be shorter than its header says: an MP3's may be some frames off."""
+"""Seconds by which a file may be shorter than the length in its header, as some MP3s are."""
 
 _FULL_SCALE: Final = 32767
 _BLOCK: Final = 1 << 20
@@ -138,7 +138,7 @@ def _decode_part(
 
 class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
     def seekable(self) -> bool:
-        """Without a known end, seeking after each read as soundfile does fails."""
+        """False without a known length: soundfile would seek after each read, which fails."""
         return bool(super().seekable()) and self.frames < _UNKNOWN_LENGTH
 
 

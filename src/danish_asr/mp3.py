@@ -15,7 +15,7 @@ from miniaudio import ffi, lib
 from numpy.typing import NDArray
 
 _LENGTH_TAG: Final = re.compile(rb"(?:Xing|Info)\0\0\0[\x01-\x0f]")
-"""The tag of an encoder with the length of the file, and flags that say what it holds."""
+"""The tag of an encoder with the length of the file, and flags for the fields in it."""
 
 
 def is_mp3(head: bytes) -> bool:

@@ -96,13 +96,13 @@ def open_hf_parquet(where: str, options: SourceOptions) -> ParquetSource:
     Raises:
         SourceError: An option is invalid, there are no rows, or a file is unusable.
     """
-    columns = {options.checked_corpus(): options.checked_columns(Columns())}
+    corpus, columns = options.checked_corpus(), options.checked_columns(Columns())
     location = locate(where)
     below = f"{location.root}/{location.subset}/" if location.subset else ""
     paths = [path for path in find_parquet(location) if path.startswith(below)]
-    corpus_of = dict.fromkeys(paths, *columns)
+    corpus_of = dict.fromkeys(paths, corpus)
     return open_parquet_files(
-        where, location, corpus_of=corpus_of, columns=columns, options=options
+        where, location, corpus_of=corpus_of, columns={corpus: columns}, options=options
     )
 
 
