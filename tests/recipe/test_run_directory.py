@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,10 @@ from danish_asr.recipe.run_directory import (
     CONFIG_FILE,
     check_continuation,
     checkpoint_steps,
-    last_validation_seconds,
     resumable_steps,
     tidy,
-    validated_steps,
     validation_scores,
+    validations,
 )
 
 
@@ -55,8 +53,7 @@ def test_a_line_that_a_kill_cut_is_dropped(tmp_path: Path) -> None:
     run = make_run(tmp_path, full=2)
     files = [record(run, kind, row(1), '{"Step": 2, "Wo') for kind in ("train", "valid")]
     assert validation_scores(run, "wer") == [-9.0]
-    assert validated_steps(run) == {1}
-    assert last_validation_seconds(run) == 2.5
+    assert [row["Step"] for row in validations(run)] == [1]
     tidy(run)
     assert [file.read_text() for file in files] == [row(1), row(1)]
 
@@ -65,9 +62,9 @@ def test_a_line_that_a_kill_cut_is_dropped(tmp_path: Path) -> None:
 def test_a_line_that_is_no_metrics_is_told_with_its_place(tmp_path: Path, broken: str) -> None:
     run = make_run(tmp_path, full=2)
     file = record(run, "valid", row(1), broken)
-    with pytest.raises(RunError, match=rf"{file}:2: expected one JSON object with a Step"):
+    with pytest.raises(RunError, match=f"{file.name}:2"):
         tidy(run)
-    with pytest.raises(RunError, match="remove that line"):
+    with pytest.raises(RunError, match=f"{file.name}:2"):
         validation_scores(run, "wer")
 
 
@@ -81,9 +78,11 @@ def test_curves_hold_each_step_once(tmp_path: Path) -> None:
         for step in steps:
             writer.add_scalar("loss", step, step)  # type: ignore[no-untyped-call]
         writer.close()  # type: ignore[no-untyped-call]
-        # Files of one second and one process are ordered by a number without leading zeros.
-        time.sleep(1)
-    curves = EventAccumulator(str(folder))
+    # TensorBoard sorts files by name: 10 before 9, where one process writes several in a second.
+    files = sorted(folder.iterdir(), key=lambda file: int(file.name.rsplit(".", 1)[1]))
+    joined = tmp_path / "events.out.tfevents.joined"
+    joined.write_bytes(b"".join(file.read_bytes() for file in files))
+    curves = EventAccumulator(str(joined))
     curves.Reload()
     assert [event.step for event in curves.Scalars("loss")] == [1, 2, 3, 4]
 

@@ -1,12 +1,17 @@
-"""The command line of both recipes."""
+"""The command line of both recipes, and the signals that stop training."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import OPTIONAL, ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any, Final
 
+from fairseq2.logging import log
 from fairseq2.utils.argparse import ConfigAction
 from fairseq2.utils.rich import set_error_console
 from rich.console import Console
@@ -15,6 +20,8 @@ from danish_asr.cluster import rank_info
 from danish_asr.data.dataset import NO_EFFECT
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import Tree, defaults, flatten, merge, read_yaml
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def parse(arguments: Sequence[str] | None, module: str, description: str) -> Namespace:
@@ -86,3 +93,21 @@ def _is_first(tree: Tree) -> bool:
 def note(text: str) -> None:
     """Print a note; fairseq2 configures its log only when the recipe runs."""
     print(f"note: {text}", file=sys.stderr)  # noqa: T201
+
+
+@contextmanager
+def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
+    """Request a stop at the first signal; a second Ctrl-C interrupts at once."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        log.info("{} received; saving after this step.", signal.Signals(number).name)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        request_stop()
+
+    previous: dict[int, Any] = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -19,8 +19,7 @@ from fairseq2.gang import Gangs
 from fairseq2.logging import log
 from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
-from fairseq2.recipe.evaluator import Evaluator, EvalUnit
-from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.run import evaluate
 from fairseq2.runtime.dependency import DependencyContainer
 from torch import Tensor
@@ -42,7 +41,7 @@ from danish_asr.recipe.run_directory import (
     checkpoint_steps,
 )
 from danish_asr.recipe.training import register_common
-from danish_asr.recipe.validation import ALL, ErrorRates, publish
+from danish_asr.recipe.validation import ALL, AsrValidationUnit, publish
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.yaml_text import to_yaml
@@ -194,10 +193,10 @@ class AsrEvalRecipe(EvalRecipe):
         unit = PredictionUnit(
             CtcCriterion(context.model),
             find_decoder(decoder.name)(tokenizer, **decoder.config),
-            context.gangs,
-            context.output_dir,
-            rows=sum(reader.rows.values()),
             profile=config.regime.score_profile,
+            gangs=context.gangs,
+            output_dir=context.output_dir,
+            rows=sum(reader.rows.values()),
             about=about,
         )
         return context.create_evaluator([unit], [reader])
@@ -209,16 +208,16 @@ class AsrEvalRecipe(EvalRecipe):
 
 
 @final
-class PredictionUnit(EvalUnit[Seq2SeqBatch]):
-    """Decodes batches, gathers the predictions of all ranks and writes them as one file.
+class PredictionUnit(AsrValidationUnit):
+    """Validates, gathers the predictions of all ranks and writes them as one file of raw text.
 
     Args:
         criterion: Gives logits, and the loss beside them.
         decoder: Turns logits into text.
+        profile: The text normalisation of the rates that are logged.
         gangs: The processes that share the work.
         output_dir: Takes ``predictions.jsonl`` and ``evaluation.json``.
         rows: The number of rows that must be scored.
-        profile: The text normalisation of the rates that are logged; the file holds raw text.
         about: What is scored; the content of ``evaluation.json``.
     """
 
@@ -226,35 +225,24 @@ class PredictionUnit(EvalUnit[Seq2SeqBatch]):
         self,
         criterion: CtcCriterion,
         decoder: Decoder,
+        *,
+        profile: str,
         gangs: Gangs,
         output_dir: Path,
-        *,
         rows: int,
-        profile: str,
         about: Mapping[str, object],
     ) -> None:
-        self._criterion = criterion
-        self._decoder = decoder
+        super().__init__(criterion, decoder, profile=profile)
         self._gangs = gangs
         self._output_dir = output_dir
         self._rows = rows
-        self._profile = profile
         self._about = about
         self._predictions: list[Prediction] = []
 
     @override
-    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
-        self._criterion.prepare_metric_bag(metric_bag)
-        metric_bag.add("errors", ErrorRates([], self._profile))
-
-    @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        logits, layout = self._criterion.with_logits(batch, metric_bag)
-        hypotheses = self._decoder(logits, layout.seq_lens)
-        example = cast(dict[str, list[Any]], batch.example)
-        errors = metric_bag.get("errors", ErrorRates)
-        errors.update(example["text"], hypotheses, [()] * len(hypotheses))
-        self._predictions.extend(_predictions(example, hypotheses))
+        hypotheses = self._count_errors(batch, metric_bag)
+        self._predictions.extend(_predictions(cast(Any, batch.example), hypotheses))
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
@@ -287,11 +275,6 @@ class PredictionUnit(EvalUnit[Seq2SeqBatch]):
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         publish(cast(Tensor, values.pop("errors")), [ALL], worst_among=[], values=values)
-
-    @property
-    @override
-    def model(self) -> RecipeModel:
-        return self._criterion.model
 
 
 def _predictions(example: Mapping[str, list[Any]], hypotheses: list[str]) -> Iterator[Prediction]:

@@ -146,8 +146,8 @@ def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield line, values
 
 
-def _validations(output_dir: Path) -> list[dict[str, Any]]:
-    """Return the validations up to the last checkpoint, also while another process tidies up."""
+def validations(output_dir: Path) -> list[dict[str, Any]]:
+    """Return the metrics of each validation up to the last checkpoint, oldest first."""
     last = max(resumable_steps(output_dir), default=0)
     recorded = _recorded(output_dir / METRICS / "valid.jsonl")
     return [values for _, values in recorded if values["Step"] <= last]
@@ -156,17 +156,7 @@ def _validations(output_dir: Path) -> list[dict[str, Any]]:
 def validation_scores(output_dir: Path, metric: str) -> list[float]:
     """Return the score of each validation so far, oldest first; higher is better."""
     title = SCORE_TITLES.get(metric, metric)
-    return [-float(row[title]) for row in _validations(output_dir) if title in row]
-
-
-def validated_steps(output_dir: Path) -> frozenset[int]:
-    """Return the steps after which the run was validated."""
-    return frozenset(row["Step"] for row in _validations(output_dir))
-
-
-def last_validation_seconds(output_dir: Path) -> float:
-    """Return how long the last validation took; 0 if there was none."""
-    return float(next((row["Lapse Time"] for row in reversed(_validations(output_dir))), 0.0))
+    return [-float(row[title]) for row in validations(output_dir) if title in row]
 
 
 def check_continuation(

@@ -7,12 +7,8 @@ before it leaves. Here it is given a data reader and a validator that end the ru
 from __future__ import annotations
 
 import inspect
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from math import inf
-from types import FrameType
-from typing import Any, Final, NoReturn, Self, final
+from typing import NoReturn, Self, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import DataReader, Seq2SeqBatch
@@ -29,13 +25,12 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from danish_asr.errors import RunFailedError
+from danish_asr.recipe.cli import on_stop_signals
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.fairseq2_private import trainer_state
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
-from danish_asr.recipe.run_directory import last_validation_seconds, validated_steps
+from danish_asr.recipe.run_directory import validations
 from danish_asr.recipe.validation import patience_stopper
-
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @final
@@ -44,14 +39,7 @@ class StoppableTraining(Task):
 
     All ranks stop after the same step, with a checkpoint. A running validation is interrupted, and
     one that would outlast the time limit does not begin; the run that continues begins with it.
-
-    Args:
-        context: The run.
-        config: Its configuration.
-        unit: Computes the loss.
-        reader: Reads the training split.
-        valid_unit: Measures the error rates; None: no validation.
-        valid_reader: Reads the validation splits.
+    Without ``valid_unit`` and ``valid_reader`` there is no validation.
     """
 
     def __init__(
@@ -86,10 +74,10 @@ class StoppableTraining(Task):
         amp = precision.mode == "auto" or (precision.mode == "static" and not sharded)
         shared = {"amp": amp, "amp_dtype": precision.dtype, "seed": config.common.seed + 3}
 
-        self._reader = _StoppingReader(reader, self._stop_if_requested)
+        self._reader = _StoppingReader(reader, self)
         self._validator: _StoppingValidator | None = None
         if valid_unit is not None and valid_reader is not None:
-            valid_reader.interrupted = lambda: self._must_stop(0.0)
+            valid_reader.interrupted = self.must_stop
             standard = wire_object(
                 resolver,
                 StandardValidator,
@@ -98,7 +86,8 @@ class StoppableTraining(Task):
                 **shared,
             )
             self._validator = _StoppingValidator(standard, self)
-            self._validator.seconds = last_validation_seconds(context.output_dir)
+            for row in validations(context.output_dir):
+                self._validator.seconds = row["Lapse Time"]
         accepted = inspect.signature(Trainer).parameters
         self._trainer = wire_object(
             resolver,
@@ -119,7 +108,7 @@ class StoppableTraining(Task):
 
     @override
     def run(self) -> None:
-        with _on_stop_signals(self.request_stop):
+        with on_stop_signals(self.request_stop):
             try:
                 if not self._skipped_validation_stops():
                     self._trainer.run()
@@ -147,7 +136,8 @@ class StoppableTraining(Task):
         step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
         if step is None or self._validator is None:
             return False
-        missing = self._is_due("validate", step) and step not in validated_steps(self._output_dir)
+        done = [row["Step"] for row in validations(self._output_dir)]
+        missing = self._is_due("validate", step) and step not in done
         if not broadcast_flag(self._gang, missing):
             return False
         log.info("Running the validation that was skipped at step {}.", step)
@@ -169,21 +159,22 @@ class StoppableTraining(Task):
         after, every = (getattr(self._regime, f"{what}_{n}_n_steps") for n in ("after", "every"))
         return step == self._regime.num_steps or (every and step > after and step % every == 0)
 
-    def must_stop_before_validation(self, seconds: float) -> bool:
-        """Return whether a validation that takes ``seconds`` must not begin."""
-        return self._must_stop(seconds if self._reader.began else 0.0)
+    def must_stop(self, seconds_ahead: float = 0.0) -> bool:
+        """Return whether a stop was requested from any rank, or its time is over.
 
-    def _must_stop(self, seconds_ahead: float) -> bool:
-        """Whether a stop was requested from any rank, or its time is over."""
+        Args:
+            seconds_ahead: The time that the next thing to do takes.
+        """
         late = self._watch.get_elapsed_time() + seconds_ahead >= self._max_seconds
         return self._any_rank(self._stop_requested or late)
 
     def _any_rank(self, flag: bool) -> bool:
         return all_sum(self._gang, int(flag)).item() > 0
 
-    def _stop_if_requested(self) -> None:
-        if self._must_stop(0.0):
-            self.stop()
+    @property
+    def began(self) -> bool:
+        """Whether this process has taken a step, also of a run that was continued."""
+        return self._reader.began
 
     def stop(self) -> NoReturn:
         """End the run, between two steps, with a checkpoint of the last one.
@@ -193,7 +184,7 @@ class StoppableTraining(Task):
             RunFailedError: The time limit is too short even for a validation.
         """
         step = self._trainer.step_nr
-        if not self._reader.began and not self._any_rank(self._stop_requested):
+        if not self.began and not self._any_rank(self._stop_requested):
             raise RunFailedError(
                 "the validation takes longer than trainer.max_wall_minutes allows for the whole "
                 "run; raise it, or validate on fewer rows (dataset.valid_subset)"
@@ -203,7 +194,7 @@ class StoppableTraining(Task):
         self._checkpoints.maybe_complete_save_operation(blocking=True)
         # A regime that saves only models would leave nothing to continue from.
         complete = step in self._checkpoints.get_step_numbers(exclude_model_only=True)
-        if self._reader.began and not broadcast_flag(self._gang, complete):
+        if self.began and not broadcast_flag(self._gang, complete):
             state = trainer_state(self._trainer)
             self._checkpoints.save_checkpoint(
                 step, state, self._model, self._optimizer, self._reader, blocking=True
@@ -225,11 +216,9 @@ class StoppableTraining(Task):
 class _StoppingReader(DataReader[Seq2SeqBatch]):
     """Reads as ``inner`` does; asks before each step but the first whether the run must stop."""
 
-    def __init__(
-        self, inner: DataReader[Seq2SeqBatch], stop_if_requested: Callable[[], None]
-    ) -> None:
+    def __init__(self, inner: DataReader[Seq2SeqBatch], training: StoppableTraining) -> None:
         self._inner = inner
-        self._stop_if_requested = stop_if_requested
+        self._training = training
         self.began = False
 
     @override
@@ -239,8 +228,8 @@ class _StoppingReader(DataReader[Seq2SeqBatch]):
     @override
     def __next__(self) -> list[Seq2SeqBatch]:
         # A run that continues takes one step at least.
-        if self.began:
-            self._stop_if_requested()
+        if self.began and self._training.must_stop():
+            self._training.stop()
         batches = next(self._inner)
         self.began = True
         return batches
@@ -277,7 +266,7 @@ class _StoppingValidator(Validator):
 
     @override
     def run(self, train_step_nr: int) -> float | None:
-        if self._training.must_stop_before_validation(self.seconds):
+        if self._training.must_stop(self.seconds if self._training.began else 0.0):
             self._interrupted = True
             return None
         self._watch.reset()
@@ -296,21 +285,3 @@ class _StoppingValidator(Validator):
         # The trainer has restored its random state and its parameters only now.
         if self._interrupted:
             self._training.stop()
-
-
-@contextmanager
-def _on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
-    """Request a stop at the first signal; a second Ctrl-C interrupts at once."""
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        log.info("{} received; saving after this step.", signal.Signals(number).name)
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        request_stop()
-
-    previous: dict[int, Any] = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

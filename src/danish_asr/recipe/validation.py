@@ -31,16 +31,15 @@ ALL: Final = "all"
 _WIDTH: Final = len(ErrorCounts().to_tuple())
 
 
-@final
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     """Measures loss, WER and CER over all validation splits together, and per split and dialect.
 
     Args:
         criterion: The loss.
         decoder: Turns logits into text.
+        profile: The text normalisation of the scores.
         splits: The names of the splits, each reported if there are several.
         dialects: The dialects that occur in them; the worst gives ``worst_group_wer``.
-        profile: The text normalisation of the scores.
     """
 
     def __init__(
@@ -48,9 +47,9 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         criterion: CtcCriterion,
         decoder: Decoder,
         *,
-        splits: Sequence[str],
-        dialects: Sequence[str],
         profile: str,
+        splits: Sequence[str] = (),
+        dialects: Sequence[str] = (),
     ) -> None:
         self._criterion = criterion
         self._decoder = decoder
@@ -65,14 +64,19 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        self._count_errors(batch, metric_bag)
+
+    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> list[str]:
+        """Decode a batch, count its errors and return the hypotheses."""
         logits, layout = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
-            ([split] if self._splits else []) + ([f"dialect/{dialect}"] if dialect else [])
+            {split, f"dialect/{dialect}"} & {*self._splits, *self._dialects}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
         hypotheses = self._decoder(logits, layout.seq_lens)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
+        return hypotheses
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
