@@ -1,4 +1,4 @@
-"""What a finished run gives to others: a model under a name, and a record of where it was made."""
+"""A finished run: a model with a name, and a record of its environment."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
     assert re.search(r"tokenizer has \d+ symbols, but the head of 'finished' has \d+", error)
 
 
-def test_an_unfinished_runs_directory_is_no_model_path(
+def test_an_unfinished_run_is_refused_as_a_model_path(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unfinished = tmp_path / "unfinished"
@@ -82,12 +82,12 @@ def test_an_unfinished_runs_directory_is_no_model_path(
     assert "holds a run that is not finished" in capsys.readouterr().err
 
 
-def test_omnilinguals_own_pipeline_hears_what_the_evaluation_heard(
+def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert evaluate(monkeypatch, finished_run, dataset) == 0
     file = finished_run / "eval" / "best" / "test" / "predictions.jsonl"
-    heard = {p.id: p.hypothesis for p in read_predictions(file)}
+    found = {p.id: p.hypothesis for p in read_predictions(file)}
     index = DanishAsrDataset(dataset).read_index("test")
     (identifier,) = index.values("id", [0])
     audio = tmp_path / "speech.flac"
@@ -101,7 +101,7 @@ def test_omnilinguals_own_pipeline_hears_what_the_evaluation_heard(
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == repr([heard[identifier]])
+    assert result.stdout.strip() == repr([found[identifier]])
 
 
 def test_a_runs_own_configuration_continues_and_evaluates_it(
@@ -120,7 +120,7 @@ def test_a_runs_own_configuration_continues_and_evaluates_it(
     assert "no effect here" not in capsys.readouterr().err
 
 
-def test_a_run_records_where_it_was_made(finished_run: Path) -> None:
+def test_a_run_records_its_environment(finished_run: Path) -> None:
     (start,) = json.loads((finished_run / "environment.json").read_text())
     assert start["packages"]["torch"].startswith("2.8.0")
     assert set(start) >= {"danish_asr", "command", "python", "platform", "gpus", "git"}

@@ -1,4 +1,4 @@
-"""The checks of a run's numbers, and what ends a run."""
+"""The checks of a run's numbers, its disk and its tokenizer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from danish_asr.recipe.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.validation import PatienceStopper
 
 
-def test_a_loss_at_chance_is_no_fault_and_one_above_is() -> None:
+def test_a_loss_above_chance_is_reported() -> None:
     """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
     assert loss_above_chance(math.log(32), 32, step=1) is None
     warning = loss_above_chance(500.0, 32, step=1)
@@ -67,7 +67,7 @@ def test_patience_does_not_begin_anew_when_a_run_continues() -> None:
 
 
 def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
-    """TRAPS, training: a full quota ends a run without a word, hours after it began."""
+    """TRAPS, training: a full quota ends a run without a message, hours after it began."""
     huge = nn.Linear(10**6, 10**7, device="meta")
     regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
     with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):

@@ -1,4 +1,4 @@
-"""What upstream's users bring along: their files, their storage, and the loss they know."""
+"""What upstream's users have: their storage, their keys and the same loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.recipe.running import metrics, train
 
 
 class Model:
-    """The part of fairseq2's RecipeModel that the criterion asks for."""
+    """The part of fairseq2's RecipeModel that the criterion needs."""
 
     def __init__(self, config: Wav2Vec2AsrConfig) -> None:
         torch.manual_seed(0)
@@ -57,7 +57,7 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
     assert bag.get("ctc_loss", Mean).compute().item() == pytest.approx(bits_per_utterance)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_names_the_utterances() -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_utterances() -> None:
     criterion = CtcCriterion(Model(tiny()))  # type: ignore[arg-type]
     with pytest.raises(RunFailedError, match=r"NaN or infinite.*one, two"):
         criterion(batch(scale=float("nan")), bag_of(criterion))
@@ -105,7 +105,7 @@ def test_manifests_train_too(
     assert "dataset.manifest_storage_config.cached_fd_count" in note
 
 
-def test_keys_that_mean_nothing_here_are_named_once(
+def test_keys_without_effect_are_named_once(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache = "dataset.mixture_parquet_storage_config.fragment_loading.cache"

@@ -1,4 +1,4 @@
-"""What ends a run that had begun: a message with a mend, and a status of its own."""
+"""Failures while a run is running: a message with a hint, and status 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.recipe.running import train
 
 
 def fail(error: Exception, cause: Exception | None = None) -> str:
-    """What is said of an error in a run."""
+    """The message for an error in a run."""
     with pytest.raises(RunFailedError) as caught, explained():
         raise error from cause
     return str(caught.value)
@@ -38,17 +38,17 @@ def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> 
         (RuntimeError("PytorchStreamWriter failed writing file data.pkl"), None),
     ],
 )
-def test_a_full_disk_is_called_one(error: Exception, cause: Exception | None) -> None:
-    """TRAPS, training: a quota fills, and the job dies of it without a word."""
+def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None:
+    """TRAPS, training: a full quota ends the job without a message."""
     assert "disk or quota is full" in fail(error, cause)
 
 
-def test_a_mistake_of_our_own_keeps_its_traceback() -> None:
-    with pytest.raises(RuntimeError, match="no disk in it"), explained():
-        raise RuntimeError("no disk in it")
+def test_a_bug_keeps_its_traceback() -> None:
+    with pytest.raises(RuntimeError, match="a bug"), explained():
+        raise RuntimeError("a bug")
 
 
-def test_a_checkpoint_that_cannot_be_read_is_told_with_the_mend(
+def test_a_broken_checkpoint_is_reported_with_a_hint(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -63,7 +63,7 @@ def test_a_checkpoint_that_cannot_be_read_is_told_with_the_mend(
     assert train(run, dataset, "regime.num_steps=6") == 0
 
 
-def test_weights_of_another_model_are_told_in_few_words(
+def test_weights_of_another_model_are_reported_in_few_words(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (weights,) = (finished_run / "checkpoints" / "step_4" / "model").rglob("*.pt")
@@ -71,5 +71,5 @@ def test_weights_of_another_model_are_told_in_few_words(
     other = [f"model={{path: {foreign}, arch: tiny}}", "model.config_overrides=null"]
     assert train(tmp_path / "run", dataset, *other) == 1
     error = capsys.readouterr().err.partition("error: ")[2]
-    assert "the weights do not belong to the model that is described" in error
+    assert "the weights do not belong to the model" in error
     assert len(error) < 1000

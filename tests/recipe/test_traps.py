@@ -1,4 +1,4 @@
-"""The map of traps holds: every row names a test that exists and says which trap it is about."""
+"""Every row of docs/traps.md names a test that exists and that contains the word TRAPS."""
 
 from __future__ import annotations
 
@@ -42,10 +42,8 @@ def sources(file: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("section", "trap", "tests"), rows())
-def test_a_trap_is_named_in_the_test_that_fails_on_it(
-    section: str, trap: str, tests: list[str]
-) -> None:
-    assert tests, f"no test stands beside: {trap}"
+def test_a_trap_has_a_test_that_mentions_it(section: str, trap: str, tests: list[str]) -> None:
+    assert tests, f"no test for: {trap}"
     for test in tests:
         path, _, name = test.partition("::")
         if section == INSTALL and (test == "make setup" or not name):
