@@ -121,6 +121,13 @@ def test_every_value_of_every_key_is_accepted_or_refused(value: object) -> None:
             assert any(key in fault for fault in faults), key
 
 
+def test_parameters_of_decoders_and_transforms_may_be_negative() -> None:
+    own = {"decoder": {"config": {"threshold": -10.0}}}
+    config, faults = inspect(AsrConfig, merge(SOUND, own))
+    assert not faults
+    assert config.decoder.config == {"threshold": -10.0}
+
+
 def test_another_component_starts_from_its_own_defaults() -> None:
     config, _ = inspect(AsrConfig, merge(SOUND, {"optimizer": {"name": "adafactor"}}))
     assert dict(flatten(unstructure(config)))["optimizer.config.lr"] == 1e-2

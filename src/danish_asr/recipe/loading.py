@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import UnionType
@@ -239,8 +239,6 @@ def _structured(value: Any, hint: Any) -> Any:
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
     if isinstance(value, list | tuple):
         for part in value:
             yield from _numbers(part)
@@ -276,9 +274,16 @@ def _broken_rules(result: ValidationResult, path: str, values: Mapping[str, Any]
         yield from _broken_rules(below, f"{path}.{key}" if path else key, values)
 
 
-def _negative_numbers(config: object, path: str) -> Iterator[str]:
-    for key, value in flatten(unstructure(config), path):
-        if not key.endswith(_MAY_BE_NEGATIVE) and min(_numbers(value), default=0) < 0:
+def _negative_numbers(config: Any, path: str) -> Iterator[str]:
+    """Negative values of typed keys; what decoders and transforms accept is their own concern."""
+    for name in (field.name for field in fields(config)):
+        key, value = f"{path}.{name}" if path else name, getattr(config, name)
+        if is_dataclass(value):
+            yield from _negative_numbers(value, key)
+        elif isinstance(value, list) and value and is_dataclass(value[0]):
+            for number, part in enumerate(value):
+                yield from _negative_numbers(part, f"{key}[{number}]")
+        elif not key.endswith(_MAY_BE_NEGATIVE) and min(_numbers(value), default=0) < 0:
             yield f"{key} must be 0 or more, but is {value!r}"
 
 
