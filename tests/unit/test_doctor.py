@@ -226,7 +226,7 @@ def test_the_dataset_is_the_one_of_the_jobs(
     monkeypatch.setenv("ASR_DATA", str(tmp_path))
     works, printed = examine(config, run=tmp_path)
     assert not works
-    assert "with ASR_DATASET=another: dataset.name 'another'" in printed
+    assert "with ASR_DATASET=another: dataset.name" in printed
 
 
 @pytest.mark.parametrize("lost", [True, False])
