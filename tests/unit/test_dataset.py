@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
-from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.data.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
 from danish_asr.errors import ConfigError, DatasetError
 from tests.builders import build_dataset
 from tests.shards import (
-    flac,
     ids_of,
     reader,
     task,
@@ -179,45 +177,6 @@ def test_augmentation_acts_in_training_only_and_sections_are_left_as_they_are(
     assert (augmenting, storage) == before
 
 
-def test_augmentation_differs_between_epochs_and_utterances_but_not_between_runs(
-    tmp_path: Path, tokenizer: Tokenizer
-) -> None:
-    rows = [utterance(n, audio_size=16_000, audio_bytes=flac(16_000, 0)) for n in range(2)]
-    write_shard(tmp_path, rows)
-
-    def waves() -> list[torch.Tensor]:
-        source = reader(tmp_path, tokenizer, task_config=task(spec_aug_p=1.0))
-        first = batches_of(source)
-        source.reset()
-        return [row for batch in first + batches_of(source) for row in batch.source_seqs]
-
-    one, two = waves(), waves()
-
-    assert all(torch.equal(left, right) for left, right in zip(one, two, strict=True))
-    assert len({tuple(wave[:100].tolist()) for wave in one}) == 4
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        task(max_num_elements=50_000, num_seqs_multiple_of=2),
-        task(batching_strategy=BatchingStrategy.STATIC, batch_size=7),
-        task(max_bucket_size=3),
-    ],
-    ids=["length", "static", "max_bucket_size"],
-)
-def test_batches_obey_the_section(root: Path, tokenizer: Tokenizer, config: Any) -> None:
-    batches = batches_of(reader(root, tokenizer, task_config=config))
-
-    assert sum(batch.num_examples for batch in batches) == 40
-    for batch in batches:
-        if config.batching_strategy is BatchingStrategy.STATIC:
-            assert batch.num_examples <= 7
-        else:
-            assert batch.source_seqs.numel() <= config.max_num_elements
-            assert batch.num_examples <= (config.max_bucket_size or 40)
-
-
 def test_max_bucket_size_keeps_short_rows(root: Path, tokenizer: Tokenizer) -> None:
     # Upstream drops the buckets of short rows in its place (TRAPS).
     found = ids_of(reader(root, tokenizer, task_config=task(max_bucket_size=2)))
@@ -260,17 +219,6 @@ def test_weights_change_how_often_a_corpus_is_read(
     assert [row.share for row in source.mix.rows] == pytest.approx([0.5, 0.5])
     assert counts[0] == 30
     assert counts[1] / 10 == pytest.approx(source.mix.rows[1].repeats, abs=0.1)
-
-
-def test_weights_without_a_table_use_the_hours_that_are_there(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    storage = MixtureParquetStorageConfig(beta_corpus=0.0)
-
-    source = reader(root, tokenizer, storage_config=storage)
-
-    assert source.mix is not None
-    assert [row.share for row in source.mix.rows] == pytest.approx([0.5, 0.5])
 
 
 def test_missing_betas_are_natural_proportions(
@@ -338,15 +286,3 @@ def test_the_split_may_stand_under_another_key(tmp_path: Path) -> None:
     index = DanishAsrDataset(tmp_path).read_index("one", storage)
 
     assert index.values("id", [0]) == ["a-train-0"]
-
-
-def test_padding_and_steps_are_known_before_any_audio_is_read(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    source = reader(root, tokenizer, accumulate=3)
-
-    lengths = [batch.source_seq_lens for batch in batches_of(source)]
-    padded = sum(max(batch) * len(batch) for batch in lengths)
-    assert source.padding == pytest.approx(1 - sum(map(sum, lengths)) / padded)
-    assert source.steps_per_epoch == -(-len(lengths) // 3)
-    assert source.num_accumulate == 3

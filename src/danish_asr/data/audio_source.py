@@ -6,10 +6,9 @@ so that each value is a run of bytes in the file. Where the runs begin is read f
 prefixes once per row group; each row then costs one ``pread`` of its own size. Datasets that
 compress the column are read a row group at a time.
 
-The second half of this module follows the Parquet format
-(https://parquet.apache.org/docs/file-format/data-pages/): a column chunk is a run of pages, each a
-Thrift-compact header and its values; a plain value is its length (4 bytes, little-endian) and its
-bytes. Only lengths and headers are read.
+The format is https://parquet.apache.org/docs/file-format/data-pages/: a column chunk is a run of
+pages, each a Thrift-compact header and its values; a plain value is its length (4 bytes,
+little-endian) and its bytes. Only lengths and headers are read.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ ReadAt = Callable[[int, int], bytes]
 """``(begin, size) -> bytes`` of a file."""
 
 _HEADER_GUESS: Final = 256
-_HEADER_LIMIT: Final = 1 << 20
 _DATA_PAGE: Final = 0
 _DATA_PAGE_V2: Final = 3
 _PLAIN: Final = 0
@@ -232,23 +230,20 @@ Header = dict[int, int]
 
 
 def _values_of_page(read: ReadAt, header: Header, position: int, nullable: bool) -> tuple[int, int]:
-    """Number of values in a page, and where the first one's length stands."""
+    """Number of values in a page, and where the first one's length is."""
     if header[1] == _DATA_PAGE and header[102] == _PLAIN:
         if nullable:
             levels = 4 + int.from_bytes(read(position, 4), "little")
-            _refuse_nulls(read(position + 4, levels - 4), header[101])
+            # Definition levels of a column without nulls are one run of ones (RLE, bit width 1).
+            content = read(position + 4, levels - 4)
+            run, after = _varint(content, 0)
+            if run & 1 or run >> 1 < header[101] or content[after] != 1:
+                raise ValueError("the audio column holds nulls")
             position += levels
         return header[101], position
     if header[1] == _DATA_PAGE_V2 and header[204] == _PLAIN and not header[202]:
         return header[201], position + header[205] + header[206]
     raise ValueError(f"expected plain data pages without nulls, found page header {header}")
-
-
-def _refuse_nulls(levels: bytes, count: int) -> None:
-    """Definition levels of a column without nulls are one run of ones (RLE, bit width 1)."""
-    run, position = _varint(levels, 0)
-    if run & 1 or run >> 1 < count or levels[position] != 1:
-        raise ValueError("the audio column holds nulls")
 
 
 def _page_header(read: ReadAt, begin: int, end: int) -> tuple[Header, int]:
@@ -259,7 +254,7 @@ def _page_header(read: ReadAt, begin: int, end: int) -> tuple[Header, int]:
             header: Header = {}
             return header, _struct(data, 0, header, 0)
         except IndexError:
-            if len(data) < guess or guess > _HEADER_LIMIT:
+            if len(data) < guess:
                 raise ValueError(f"no page header at byte {begin}") from None
             guess *= 16
 
@@ -274,12 +269,12 @@ def _struct(data: bytes, position: int, fields: Header, base: int) -> int:
             field += delta
         else:
             number, position = _varint(data, position)
-            field = _unzigzag(number)
-        if kind in (1, 2):  # true and false stand in the type itself
+            field = (number >> 1) ^ -(number & 1)
+        if kind in (1, 2):  # true and false are types of their own
             fields[base + field] = int(kind == 1)
         elif kind in (4, 5, 6):
             number, position = _varint(data, position)
-            fields[base + field] = _unzigzag(number)
+            fields[base + field] = (number >> 1) ^ -(number & 1)
         elif kind == 8:
             number, position = _varint(data, position)
             position += number
@@ -302,7 +297,3 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return value, position
-
-
-def _unzigzag(number: int) -> int:
-    return (number >> 1) ^ -(number & 1)

@@ -12,28 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.data.collate import Collate
-from danish_asr.data.filters import TokenCounts, select_rows
 from danish_asr.data.index import Index, read_index
 from danish_asr.data.manifest import manifest_splits, read_manifest
-from danish_asr.data.mixture import epoch_entries, make_mix, partition_shares
-from danish_asr.data.reader import BatchReader
-from danish_asr.data.sampler import (
-    Batches,
-    BatchLimits,
-    Rows,
-    Sharding,
-    evaluation_batches,
-    training_batches,
-)
+from danish_asr.data.reader import BatchReader, training_reader
+from danish_asr.data.sampler import BatchLimits, Sharding, evaluation_batches
 from danish_asr.data.settings import NO_EFFECT, check_settings
 from danish_asr.data.shards import chosen_shards, find_shards, split_names
 from danish_asr.data.targets import (
@@ -44,8 +33,8 @@ from danish_asr.data.targets import (
     frame_count,
     shortest_input,
 )
-from danish_asr.data.transforms import AnyTransform, EpochLengths, Transform
-from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.data.transforms import EpochLengths, Transform
+from danish_asr.errors import DatasetError
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
@@ -186,7 +175,7 @@ class AsrDataset(ABC):
         )
         sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
         if training:
-            reader = _training_reader(
+            reader = training_reader(
                 collate, sharding, frames, task_config, storage, transforms=chosen, seed=seed
             )
             if speed_factors:
@@ -204,76 +193,6 @@ class AsrDataset(ABC):
             seed=seed,
             fingerprint={"utterances": len(lengths), "content": digest},
         )
-
-
-def _training_reader(
-    collate: Collate,
-    sharding: Sharding,
-    frames: FrameCount,
-    task: AsrTaskConfig,
-    storage: MixtureParquetStorageConfig | None,
-    *,
-    transforms: Sequence[AnyTransform],
-    seed: int,
-) -> BatchReader:
-    """Read what the filters keep, mixed and shuffled as the sections say."""
-    index, limits = collate.index, BatchLimits.of(task)
-    counts = TokenCounts(index, collate.targets, remove_unknown=task.remove_unknown)
-    kept, filtered = select_rows(index, counts, task, frames)
-    _check_room(index, kept, limits)
-    mix = make_mix(index, kept, None if storage is None else partition_shares(index, storage))
-    trained = np.zeros(len(index), np.bool_)
-    trained[kept] = True
-    longest = min(task.max_audio_len, limits.max_samples or task.max_audio_len)
-
-    def fits(lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
-        rows = trained & (lengths >= task.min_audio_len) & (lengths <= longest)
-        return counts.enough(frames(lengths), rows)
-
-    def make_epoch(epoch: int) -> tuple[Batches, EpochLengths]:
-        lengths = EpochLengths.draw(transforms, index.lengths, fits, seed=seed, epoch=epoch)
-        entries = epoch_entries(index, kept, mix, seed=seed, epoch=epoch)
-        batches = training_batches(
-            lengths.lengths, index.row_group_of, entries, task, seed=seed, epoch=epoch
-        )
-        return batches, lengths
-
-    windows = f"example_window={task.example_shuffle_window}, batch_window="
-    return BatchReader(
-        collate,
-        make_epoch,
-        sharding,
-        seed=seed,
-        # Old runs' checkpoints hold the same keys and texts.
-        fingerprint={
-            "utterances": len(kept),
-            "content": index.digest(kept),
-            "seed": seed,
-            "batches": f"BatchRule(max_elements={limits.max_samples}, max_rows={limits.max_rows}, "
-            f"multiple_of={limits.multiple_of})",
-            "shuffling": f"Shuffling({windows}{task.batch_shuffle_window})",
-            "repeats": ", ".join(f"{row.partition} {row.repeats:.6f}" for row in mix.rows),
-            "drop_remainder": task.drop_remainder,
-            "max_num_batches": task.max_num_batches,
-        },
-        filtered=filtered,
-        mix=mix,
-    )
-
-
-def _check_room(index: Index, kept: Rows, limits: BatchLimits) -> None:
-    if not len(kept):
-        raise DatasetError(
-            f"split '{index.name}': the filters leave none of its {len(index)} utterances; look at "
-            "min_audio_len, max_audio_len and min_samples_per_char in dataset.asr_task_config"
-        )
-    longest, room = int(index.lengths[kept].max()), limits.max_samples
-    if room is not None and longest > room:
-        fault = (
-            "dataset.asr_task_config.max_num_elements: expected room for the longest training "
-            f"utterance ({longest} samples), found {room}; raise it, or lower max_audio_len"
-        )
-        raise ConfigError([fault])
 
 
 class DanishAsrDataset(AsrDataset):

@@ -2,7 +2,7 @@
 
 It is one Arrow IPC file, memory-mapped, so that all processes of a node share its pages and a
 restart reads nothing again. It is written once per set of shards: its name is a hash of their
-names, sizes and modification times, and of the filter over rows. It stands in the first of these
+names, sizes and modification times, and of the filter over rows. It is in the first of these
 directories that can be written:
 
 1. ``.index`` in the dataset's ROOT, shared by all runs, evaluations and users;

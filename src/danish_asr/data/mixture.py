@@ -108,7 +108,7 @@ def hours_of(
         known: All partitions of the dataset.
 
     Raises:
-        DatasetError: The file is missing or malformed, a partition stands in it twice, a row
+        DatasetError: The file is missing or malformed, it has a partition twice, a row
             matches none that is known, or one that is needed has no row.
     """
     try:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.data.collate import Collate
-from danish_asr.data.filters import FilterStatistics
-from danish_asr.data.mixture import Mix
-from danish_asr.data.sampler import Batches, Rows, Sharding, Step
-from danish_asr.data.transforms import EpochLengths
-from danish_asr.errors import DanishAsrError, DatasetError, RunError
+from danish_asr.data.filters import FilterStatistics, TokenCounts, select_rows
+from danish_asr.data.index import Index
+from danish_asr.data.mixture import Mix, epoch_entries, make_mix, partition_shares
+from danish_asr.data.sampler import Batches, BatchLimits, Rows, Sharding, Step, training_batches
+from danish_asr.data.targets import FrameCount
+from danish_asr.data.transforms import AnyTransform, EpochLengths
+from danish_asr.errors import ConfigError, DanishAsrError, DatasetError, RunError
 
 # isort: split
 from fairseq2.data.data_pipeline import read_sequence
@@ -192,3 +197,78 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             .and_return()
         )
         return iter(pipeline)
+
+
+def training_reader(
+    collate: Collate,
+    sharding: Sharding,
+    frames: FrameCount,
+    task: AsrTaskConfig,
+    storage: MixtureParquetStorageConfig | None,
+    *,
+    transforms: Sequence[AnyTransform],
+    seed: int,
+) -> BatchReader:
+    """Read what the filters keep, mixed, shuffled and transformed as the sections say.
+
+    Raises:
+        ConfigError: The longest utterance fits no batch.
+        DatasetError: The filters leave nothing, or the table of hours does not fit the dataset.
+    """
+    index, limits = collate.index, BatchLimits.of(task)
+    counts = TokenCounts(index, collate.targets, remove_unknown=task.remove_unknown)
+    kept, filtered = select_rows(index, counts, task, frames)
+    _check_room(index, kept, limits)
+    mix = make_mix(index, kept, None if storage is None else partition_shares(index, storage))
+    trained = np.zeros(len(index), np.bool_)
+    trained[kept] = True
+    longest = min(task.max_audio_len, limits.max_samples or task.max_audio_len)
+
+    def fits(lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
+        rows = trained & (lengths >= task.min_audio_len) & (lengths <= longest)
+        return counts.enough(frames(lengths), rows)
+
+    def make_epoch(epoch: int) -> tuple[Batches, EpochLengths]:
+        lengths = EpochLengths.draw(transforms, index.lengths, fits, seed=seed, epoch=epoch)
+        entries = epoch_entries(index, kept, mix, seed=seed, epoch=epoch)
+        batches = training_batches(
+            lengths.lengths, index.row_group_of, entries, task, seed=seed, epoch=epoch
+        )
+        return batches, lengths
+
+    windows = f"example_window={task.example_shuffle_window}, batch_window="
+    return BatchReader(
+        collate,
+        make_epoch,
+        sharding,
+        seed=seed,
+        # Old runs' checkpoints hold the same keys and texts.
+        fingerprint={
+            "utterances": len(kept),
+            "content": index.digest(kept),
+            "seed": seed,
+            "batches": f"BatchRule(max_elements={limits.max_samples}, max_rows={limits.max_rows}, "
+            f"multiple_of={limits.multiple_of})",
+            "shuffling": f"Shuffling({windows}{task.batch_shuffle_window})",
+            "repeats": ", ".join(f"{row.partition} {row.repeats:.6f}" for row in mix.rows),
+            "drop_remainder": task.drop_remainder,
+            "max_num_batches": task.max_num_batches,
+        },
+        filtered=filtered,
+        mix=mix,
+    )
+
+
+def _check_room(index: Index, kept: Rows, limits: BatchLimits) -> None:
+    if not len(kept):
+        raise DatasetError(
+            f"split '{index.name}': the filters leave none of its {len(index)} utterances; look at "
+            "min_audio_len, max_audio_len and min_samples_per_char in dataset.asr_task_config"
+        )
+    longest, room = int(index.lengths[kept].max()), limits.max_samples
+    if room is not None and longest > room:
+        fault = (
+            "dataset.asr_task_config.max_num_elements: expected room for the longest training "
+            f"utterance ({longest} samples), found {room}; raise it, or lower max_audio_len"
+        )
+        raise ConfigError([fault])

@@ -61,14 +61,6 @@ def test_a_nullable_column_without_nulls_is_read(tmp_path: Path, page: str) -> N
     assert [index.audio.read(row) for row in range(12)] == [row["audio_bytes"] for row in rows]
 
 
-def test_taking_rows_renumbers_them(tmp_path: Path) -> None:
-    rows = [utterance(number) for number in range(12)]
-    write_shard(tmp_path, rows)
-    index = DanishAsrDataset(tmp_path).read_index("train")
-
-    assert index.take(np.array([7, 2])).audio.read(1) == rows[2]["audio_bytes"]
-
-
 def test_threads_read_from_more_files_than_may_be_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

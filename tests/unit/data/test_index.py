@@ -29,10 +29,6 @@ def index_of(root: Path, split: str) -> Index:
     return DanishAsrDataset(root).read_index(split)
 
 
-def test_the_root_and_its_version_directory_are_the_same_dataset(root: Path) -> None:
-    assert find_shards(root) == find_shards(root / VERSION_DIR)
-
-
 def test_an_index_holds_every_row_as_the_shards_have_it(root: Path) -> None:
     index = index_of(root, "train")
 
@@ -114,13 +110,6 @@ def test_an_empty_shard_adds_nothing(tmp_path: Path) -> None:
     index = index_of(tmp_path, "train")
 
     assert index.values("id", range(len(index))) == ["a-train-0", "a-train-1"]
-
-
-def test_a_split_of_empty_shards_is_an_error(tmp_path: Path) -> None:
-    write_shard(tmp_path, [])
-
-    with pytest.raises(DatasetError, match="split 'train': no rows are left in 1 shards"):
-        index_of(tmp_path, "train")
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:

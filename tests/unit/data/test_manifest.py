@@ -9,7 +9,7 @@ from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageCon
 
 from danish_asr.data.dataset import DanishAsrDatasetConfig, ManifestDataset, open_manifest
 from danish_asr.errors import DatasetError
-from tests.shards import char_tokenizer, flac, ids_of, reader
+from tests.shards import char_tokenizer, flac, reader
 
 LENGTHS = (9_000, 12_000, 8_000)
 TEXTS = ("hej", "god dag", "vi ses")
@@ -67,16 +67,6 @@ def test_slices_of_an_archive_are_read(tmp_path: Path) -> None:
     index = ManifestDataset(manifests).read_index("dev_clean")
 
     assert [index.audio.read(row) for row in range(3)] == files
-
-
-def test_a_subset_of_a_manifest_can_be_read(tmp_path: Path) -> None:
-    dataset = ManifestDataset(write_manifest(tmp_path))
-    index = dataset.read_index("dev_clean")
-    rows = index.take(index.lengths.argsort()[:2])
-
-    source = reader(dataset, char_tokenizer(tmp_path), "dev_clean", training=False, index=rows)
-
-    assert ids_of(source) == ["x/0.flac", "x/2.flac"]
 
 
 @pytest.mark.parametrize(

@@ -50,15 +50,6 @@ HOURS = st.dictionaries(
 )
 
 
-@given(HOURS, st.floats(0, 1), st.floats(0, 1))
-def test_shares_add_up_to_one(
-    hours: dict[Partition, float], beta_corpus: float, beta_language: float
-) -> None:
-    shares = weights(hours, beta_corpus=beta_corpus, beta_language=beta_language)
-
-    assert sum(shares.values()) == pytest.approx(1)
-
-
 @given(HOURS)
 def test_betas_of_one_are_natural_proportions_and_of_zero_equal_ones(
     hours: dict[Partition, float],
@@ -116,14 +107,6 @@ def test_what_is_shown_once_more_is_drawn_anew_in_each_epoch(index: Index) -> No
     assert epoch_entries(index, kept, mix, seed=1, epoch=2).tolist() == epochs[2]
 
 
-def test_the_mix_is_a_table_of_hours_shares_and_repeats(index: Index) -> None:
-    lines = make_mix(index, np.arange(50, dtype=np.int32), {A: 0.5, B: 0.5}).lines()
-
-    assert lines[0].split() == ["corpus/language", "rows", "hours", "share", "repeats"]
-    assert lines[1].split()[:2] == ["a/dan_Latn", "40"]
-    assert lines[2].split()[3] == "50.0%"
-
-
 def hours(path: Path, index: Index) -> dict[Partition, float]:
     return hours_of(path, needed=index.partitions, known=index.known_partitions)
 
@@ -155,8 +138,3 @@ def test_a_table_that_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(DatasetError, match=message):
         hours(table(tmp_path, HEAD + text), index)
-
-
-def test_a_missing_table_is_refused(index: Index, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"none\.tsv: cannot be read \(No such file"):
-        hours(tmp_path / "none.tsv", index)

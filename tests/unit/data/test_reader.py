@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 import torch
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.data.reader import BatchReader
 from danish_asr.errors import DatasetError, RunError
 from tests.shards import (
-    flac,
     ids_of,
     reader,
     task,
@@ -312,15 +309,6 @@ def test_undecodable_audio_stops_at_its_place_with_the_name_of_the_row(
         next(source)
 
 
-def test_audio_of_another_length_than_the_index_says_is_an_error(
-    tmp_path: Path, tokenizer: Tokenizer
-) -> None:
-    write_shard(tmp_path, [utterance(0, audio_bytes=flac(9_000, 0))])
-
-    with pytest.raises(DatasetError, match="audio_size is 8000, the audio has 9000 samples"):
-        next(reader(tmp_path, tokenizer))
-
-
 def test_a_process_that_ends_while_readers_are_open_ends_well(root: Path, tmp_path: Path) -> None:
     # A native pipeline that lives until the interpreter ends brings it down (TRAPS).
     script = f"""
@@ -339,12 +327,3 @@ print("end")
     )
 
     assert (result.returncode, result.stdout) == (0, "end\n"), result.stderr
-
-
-def test_a_subset_of_rows_can_be_read(root: Path, tokenizer: Tokenizer) -> None:
-    dataset = DanishAsrDataset(root)
-    index = dataset.read_index("test").take(np.array([2, 17, 5]))
-
-    source = reader(dataset, tokenizer, "test", training=False, index=index)
-
-    assert sorted(ids_of(source)) == ["a-test-2", "a-test-5", "b-test-4"]

@@ -95,26 +95,12 @@ def test_full_batches_hold_a_multiple_of_the_wanted_number() -> None:
     assert ((sizes % 3 == 0) | (sizes < 3)).all()
 
 
-def test_static_batches_hold_the_wanted_number_except_for_the_last() -> None:
-    batches = batches_of(coral_like_lengths(5_003), by_rows(30))
-
-    assert sorted(np.diff(batches.offsets).tolist()) == [5_003 % 30] + [30] * (5_003 // 30)
-
-
 @pytest.mark.parametrize("window", [0, 1, 1_000, 2_000])
 def test_padding_is_at_most_five_percent_on_lengths_of_1_to_20_seconds(window: int) -> None:
     lengths = coral_like_lengths(20_000)
     config = by_samples(3_840_000, num_seqs_multiple_of=8, example_shuffle_window=window)
 
     assert batches_of(lengths, config).padding(lengths) <= 0.05
-
-
-def test_evaluation_begins_with_the_longest_rows() -> None:
-    lengths = coral_like_lengths(500)
-
-    batches = evaluation_batches(lengths, BatchLimits(max_samples=1_000_000))
-
-    assert (np.diff(lengths[batches.rows]) <= 0).all()
 
 
 def test_batches_are_a_function_of_seed_and_epoch() -> None:

@@ -57,11 +57,6 @@ def test_every_key_that_upstream_has_is_obeyed_without_effect_or_refused() -> No
     assert sorted(ours) == sorted(upstream)
 
 
-def test_upstreams_defaults_are_accepted() -> None:
-    for training in (True, False):
-        check_settings(AsrTaskConfig(), MixtureParquetStorageConfig(), training=training)
-
-
 @pytest.mark.parametrize(
     ("values", "fault"),
     [

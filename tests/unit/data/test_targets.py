@@ -23,13 +23,6 @@ def test_targets_are_the_tokens_of_the_normalised_text(tmp_path: Path) -> None:
     assert raw("").tolist() == []
 
 
-def test_unknown_symbols_can_be_removed(tmp_path: Path) -> None:
-    targets = Targets.of(char_tokenizer(tmp_path), "raw")
-
-    assert targets("h!ej", remove_unknown=True).tolist() == targets("hej").tolist()
-    assert targets.unknown in targets("h!ej").tolist()
-
-
 def test_an_unknown_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"expected one of .*raw"):
         Targets.of(char_tokenizer(tmp_path), "rå")
