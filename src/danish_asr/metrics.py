@@ -1,31 +1,161 @@
-"""Word and character error rates: the light part of :mod:`danish_asr.scoring`.
+"""Word and character error rates from integer counts that add up.
+
+Training, scoring and comparison share this code: errors are counted per utterance, counts are
+summed over any set of utterances, and one division at the end gives a rate. Counts and alignments
+are those of jiwer: this module calls RapidFuzz as jiwer does, without jiwer's overhead per call.
 
 Importing this module loads neither torch nor fairseq2. For scores per dialect, age group and gender
-see :func:`danish_asr.scoring.scores.score_predictions`.
+see `danish_asr.scoring.scores`.
 """
 
-from danish_asr.scoring.counts import (
-    DENOMINATORS,
-    Counts,
-    Denominator,
-    ErrorCounts,
-    align_counts,
-    compute_cer,
-    compute_wer,
-    count_errors,
-    denominator_named,
-    split_words,
-)
+from __future__ import annotations
 
-__all__ = [
-    "DENOMINATORS",
-    "Counts",
-    "Denominator",
-    "ErrorCounts",
-    "align_counts",
-    "compute_cer",
-    "compute_wer",
-    "count_errors",
-    "denominator_named",
-    "split_words",
-]
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, Literal, NamedTuple, get_args
+
+import jiwer
+from rapidfuzz.distance import Levenshtein
+
+Denominator = Literal["standard", "coral"]
+"""What errors are divided by. ``standard``: the length of the reference, S + D + H. ``coral``:
+S + D + H + I, as CoRal's official evaluation; at most 1, and at most the standard rate."""
+
+DENOMINATORS: Final[tuple[Denominator, ...]] = get_args(Denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Differences between hypothesis and reference, in words or in characters."""
+
+    hits: int = 0
+    substitutions: int = 0
+    deletions: int = 0
+    insertions: int = 0
+
+    def to_tuple(self) -> tuple[int, int, int, int]:
+        """Return hits, substitutions, deletions, insertions."""
+        return self.hits, self.substitutions, self.deletions, self.insertions
+
+    @property
+    def errors(self) -> int:
+        """Substitutions, deletions and insertions."""
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def reference_length(self) -> int:
+        """Words or characters of the reference."""
+        return self.hits + self.substitutions + self.deletions
+
+    def rate(self, denominator: Denominator = "standard") -> float:
+        """Return errors as a fraction; over an empty reference the number of insertions."""
+        length = self.reference_length + (self.insertions if denominator == "coral" else 0)
+        return self.errors / max(length, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCounts:
+    """The counts of one utterance or of any set of utterances."""
+
+    rows: int = 0
+    words: Counts = Counts()
+    characters: Counts = Counts()
+
+    def __add__(self, other: ErrorCounts) -> ErrorCounts:
+        pairs = zip(self.to_tuple(), other.to_tuple(), strict=True)
+        return ErrorCounts.from_tuple([one + another for one, another in pairs])
+
+    def wer(self, denominator: Denominator = "standard") -> float:
+        """Return the word error rate over all words (a micro-average)."""
+        return self.words.rate(denominator)
+
+    def cer(self, denominator: Denominator = "standard") -> float:
+        """Return the character error rate; a space between words is a character."""
+        return self.characters.rate(denominator)
+
+    @classmethod
+    def from_tuple(cls, numbers: Sequence[int]) -> ErrorCounts:
+        """Build the counts from the numbers that `to_tuple` returns."""
+        return cls(numbers[0], Counts(*numbers[1:5]), Counts(*numbers[5:9]))
+
+    def to_tuple(self) -> tuple[int, ...]:
+        """Return rows, then `Counts.to_tuple` of the words and of the characters."""
+        return self.rows, *self.words.to_tuple(), *self.characters.to_tuple()
+
+
+def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
+    """Count the errors of one utterance; the texts are compared without normalisation."""
+    return ErrorCounts(
+        1,
+        align_counts(split_words(reference), split_words(hypothesis)),
+        align_counts(reference.strip(), hypothesis.strip()),
+    )
+
+
+def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
+    """Count hits and errors of jiwer's alignment."""
+    tags = [tag for tag, _, _ in Levenshtein.editops(reference, hypothesis).as_list()]
+    substitutions, deletions, insertions = map(tags.count, ("replace", "delete", "insert"))
+    hits = len(reference) - substitutions - deletions
+    return Counts(hits, substitutions, deletions, insertions)
+
+
+_TAGS: Final = {
+    "equal": "hit",
+    "replace": "substitution",
+    "delete": "deletion",
+    "insert": "insertion",
+}
+
+
+class AlignedWord(NamedTuple):
+    """One column of an alignment; a side without a word is the empty string."""
+
+    tag: str
+    reference: str
+    hypothesis: str
+
+
+def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedWord]:
+    """Return jiwer's alignment, whose errors `align_counts` counts."""
+    aligned: list[AlignedWord] = []
+    for step in Levenshtein.opcodes(reference, hypothesis):
+        words = reference[step.src_start : step.src_end]
+        others = hypothesis[step.dest_start : step.dest_end]
+        pairs = zip_longest(words, others, fillvalue="")
+        aligned += [AlignedWord(_TAGS[step.tag], *pair) for pair in pairs]
+    return aligned
+
+
+def split_words(text: str) -> list[str]:
+    """Split at spaces as jiwer does: a single tab or newline does not separate words."""
+    return [word for word in re.sub(r"\s\s+", " ", text).strip().split(" ") if word]
+
+
+def compute_wer(predictions: Sequence[str], references: Sequence[str]) -> float:
+    """Return jiwer's word error rate over all pairs, as a fraction.
+
+    Raises:
+        TypeError: A single text instead of a list.
+        ValueError: The numbers of predictions and references differ.
+    """
+    return _compute(jiwer.wer, predictions, references)
+
+
+def compute_cer(predictions: Sequence[str], references: Sequence[str]) -> float:
+    """Return jiwer's character error rate over all pairs, see `compute_wer`."""
+    return _compute(jiwer.cer, predictions, references)
+
+
+def _compute(
+    rate: Callable[[list[str], list[str]], float],
+    predictions: Sequence[str],
+    references: Sequence[str],
+) -> float:
+    if isinstance(predictions, str) or isinstance(references, str):
+        raise TypeError("expected two lists of texts, found a single text")
+    if len(predictions) != len(references):
+        raise ValueError(f"found {len(predictions)} predictions and {len(references)} references")
+    return float(rate(list(references), list(predictions))) if references else 0.0

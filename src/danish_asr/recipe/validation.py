@@ -19,10 +19,10 @@ from torcheval.metrics import Metric
 from typing_extensions import override
 
 from danish_asr.decoding import Decoder
+from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.run_directory import validation_scores
 from danish_asr.recipe.sections import AsrRegimeSection
-from danish_asr.scoring.counts import ErrorCounts, count_errors
 from danish_asr.text.profiles import normalize
 
 ALL: Final = "all"

@@ -20,7 +20,6 @@ from matplotlib.figure import Figure
 
 from danish_asr.report.curves import Panel
 from danish_asr.report.wording import bounds, percent, short
-from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.scores import GroupScore
 
 _COLOURS: Final = {
@@ -57,7 +56,7 @@ def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: flo
         for place, group in enumerate(reversed(groups)):
             interval = group.wer.interval
             paper = _PAPER
-            if isinstance(interval, Interval):
+            if interval:
                 paper = _ACCENT
                 ends = [100 * interval.low, 100 * interval.high]
                 axes.plot(ends, [place] * 2, color=_ACCENT, lw=2.5, solid_capstyle="round")
@@ -68,7 +67,7 @@ def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: flo
         axes.set_yticks(range(len(groups)), labels, color=_INK, linespacing=1.15)
         axes.set_ylim(-0.6, len(groups) - 0.4)
         axes.set_xlim(left=0)
-        hollow = any(not isinstance(group.wer.interval, Interval) for group in groups)
+        hollow = any(group.wer.interval is None for group in groups)
         axes.set_xlabel("WER % (dashed: all rows" + (";\nhollow: no interval)" if hollow else ")"))
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=True, axis="x")
@@ -76,14 +75,14 @@ def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: flo
         # The chart in words, for readers who cannot see it.
         description = "; ".join(
             f"{group.label}: {percent(group.wer.value)} % ({bounds(group.wer.interval)}), "
-            f"{group.errors.rows} rows"
+            f"{group.rows} rows"
             for group in groups
         )
         return _to_svg(figure, title, description)
 
 
 def _amount(group: GroupScore) -> str:
-    counts = ((group.errors.rows, "row"), (group.speakers, "speaker"))
+    counts = ((group.rows, "row"), (group.speakers, "speaker"))
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
 
 

@@ -13,7 +13,6 @@ from rich.table import Table
 from danish_asr.report import files, wording
 from danish_asr.report.tables import add_section, print_table, say, warn
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, compare_predictions
-from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import DEFAULT_BY
 from danish_asr.scoring.settings import Settings
@@ -60,7 +59,7 @@ def compare_files(
 def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print one table of all groups, and what the overall difference means."""
     for run, rows in (("A", comparison.rows_a), ("B", comparison.rows_b)):
-        if rows.is_partial:
+        if rows.partial:
             warn(wording.partial_warning(rows, what=f"the predictions of {run}"), console)
     say(wording.comparison_summary(comparison), console)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
@@ -92,9 +91,9 @@ def _cells(group: ComparedGroup) -> list[str]:
         wording.percent(rate.b),
         wording.points(rate.difference.value),
         f"{wording.points(interval.low)} to {wording.points(interval.high)}"
-        if isinstance(interval, Interval)
+        if interval
         else "not resolvable",
         p,
-        str(group.errors_a.rows),
+        str(group.rows),
         str(group.speakers),
     ]

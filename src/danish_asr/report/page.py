@@ -56,7 +56,7 @@ def render_page(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    for function in (wording.percent, wording.bounds, wording.why, wording.sentence, wording.short):
+    for function in (wording.percent, wording.bounds, wording.sentence, wording.short):
         environment.filters[function.__name__] = function
     script = _resource("page.js")
     return environment.from_string(_resource("page.html")).render(
@@ -100,7 +100,7 @@ def _resource(name: str) -> str:
 
 def worst_clips(dataset: Path, analysis: ErrorAnalysis, console: Console) -> dict[str, str]:
     """Return `audio_urls` of the worst utterances, with a warning if some are missing."""
-    worst = [utterance.id for utterance in analysis.worst[:_CLIPS]]
+    worst = [utterance.row.id for utterance in analysis.worst[:_CLIPS]]
     clips = audio_urls(dataset, worst)
     if len(clips) < len(worst):
         warn(

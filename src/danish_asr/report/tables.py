@@ -19,7 +19,7 @@ _NARROWEST: Final = 11
 
 def print_scores(scores: Scores, console: Console) -> None:
     """Print one table of all groups, and a warning if rows of the split are missing."""
-    if scores.rows.is_partial:
+    if scores.rows.partial:
         warn(wording.partial_warning(scores.rows), console)
     say(wording.summary(scores), console)
     table = Table()
@@ -36,7 +36,7 @@ def print_scores(scores: Scores, console: Console) -> None:
         if gap := wording.gap_sentence(grouping):
             say(f"{wording.grouping_title(name)}: {gap}", console)
     groups = [scores.overall, *(g for part in scores.groupings.values() for g in part.groups)]
-    if any(wording.why(group.wer.interval) for group in groups):
+    if any(group.wer.interval is None for group in groups):
         say(wording.INTERVAL_NOTE, console)
 
 
@@ -85,7 +85,7 @@ def to_csv(scores: Scores) -> str:
 def to_markdown(scores: Scores) -> str:
     """Return a section for a model card."""
     parts = ["## Evaluation", f"Scored with danish-asr: {wording.summary(scores)}."]
-    if scores.rows.is_partial:
+    if scores.rows.partial:
         parts.append(f"**Warning:** {wording.partial_warning(scores.rows)}.")
     parts.append(_markdown_table([scores.overall]))
     for name, grouping in scores.groupings.items():
@@ -122,7 +122,7 @@ def _cells(group: GroupScore) -> list[str]:
         wording.percent(group.wer.value),
         wording.bounds(group.wer.interval),
         wording.percent(group.cer.value),
-        str(group.errors.rows),
+        str(group.rows),
         str(group.speakers),
-        str(group.errors.words.reference_length),
+        str(group.words.reference_length),
     ]

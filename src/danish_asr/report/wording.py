@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from danish_asr.scoring.comparison import Comparison
-from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval, Resolution
+from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
@@ -26,16 +26,11 @@ def points(difference: float) -> str:
     return f"{100 * difference:+.2f}"
 
 
-def bounds(resolution: Resolution) -> str:
+def bounds(interval: Interval | None) -> str:
     """An interval in percent, or that there is none."""
-    if isinstance(resolution, Interval):
-        return f"{percent(resolution.low)} to {percent(resolution.high)}"
+    if interval:
+        return f"{percent(interval.low)} to {percent(interval.high)}"
     return "not resolvable"
-
-
-def why(resolution: Resolution) -> str:
-    """The reason for a missing interval, or an empty string."""
-    return "" if isinstance(resolution, Interval) else resolution.reason
 
 
 def sentence(text: str) -> str:
@@ -89,8 +84,8 @@ def gap_sentence(grouping: Grouping) -> str | None:
 def verdict(comparison: Comparison) -> str:
     """What the overall difference in WER means."""
     difference = comparison.overall.wer.difference
-    if not isinstance(difference.interval, Interval):
-        return f"the difference is not resolvable: {difference.interval.reason}"
+    if difference.interval is None:
+        return f"the difference is not resolvable: {difference.not_resolvable}"
     if difference.interval.low <= 0 <= difference.interval.high:
         return "no significant difference (the 95 % interval includes 0)"
     return f"{'B' if difference.value < 0 else 'A'} is better (the 95 % interval excludes 0)"

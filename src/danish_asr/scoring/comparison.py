@@ -22,27 +22,10 @@ from typing import Any, Final
 import numpy as np
 
 from danish_asr.errors import PredictionsError
-from danish_asr.scoring.counts import ErrorCounts
-from danish_asr.scoring.intervals import (
-    Estimate,
-    NotResolvable,
-    group_label,
-    interval,
-    p_value,
-    resample_sums,
-    why_not_resolvable,
-)
+from danish_asr.metrics import Counts, ErrorCounts
+from danish_asr.scoring.intervals import Estimate, RateViews, estimate, p_value, resampled_rates
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scored_rows import (
-    COUNT_COLUMNS,
-    FloatArray,
-    GroupKey,
-    GroupSums,
-    RowsUsed,
-    ScoredRows,
-    rates,
-    score_rows,
-)
+from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, ScoredRows, score_rows
 from danish_asr.scoring.scores import DEFAULT_BY, grouping_columns
 from danish_asr.scoring.settings import Settings
 
@@ -78,30 +61,20 @@ class PairedRate:
 class ComparedGroup:
     """Both runs over the rows that share the values of a grouping's columns."""
 
-    columns: tuple[str, ...]
-    values: GroupKey
+    label: str
+    group: Mapping[str, str | None]
+    rows: int
     speakers: int
-    errors_a: ErrorCounts
-    errors_b: ErrorCounts
     wer: PairedRate
     cer: PairedRate
-
-    @property
-    def label(self) -> str:
-        """The values for display."""
-        return group_label(self.values)
+    words_a: Counts
+    words_b: Counts
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "group": dict(zip(self.columns, self.values, strict=True)),
-            "rows": self.errors_a.rows,
-            "speakers": self.speakers,
-            "wer": self.wer.to_dict(),
-            "cer": self.cer.to_dict(),
-            "words_a": asdict(self.errors_a.words),
-            "words_b": asdict(self.errors_b.words),
-        }
+        data = asdict(self) | {"wer": self.wer.to_dict(), "cer": self.cer.to_dict()}
+        del data["label"]
+        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +91,7 @@ class Comparison:
         """Return plain data."""
         return {
             "settings": self.settings.to_dict(),
-            "rows": {"a": self.rows_a.to_dict(), "b": self.rows_b.to_dict()},
+            "rows": {"a": asdict(self.rows_a), "b": asdict(self.rows_b)},
             "overall": self.overall.to_dict(),
             "groupings": {
                 name: [group.to_dict() for group in groups]
@@ -169,26 +142,28 @@ def compare_predictions(
 
 
 def _pair(a: ScoredRows, b: ScoredRows, names: tuple[str, str]) -> ScoredRows:
-    """Return A's rows with the counts of both runs, A's columns first; pairs rows by id."""
-    row_of = {row_id: row for row, row_id in enumerate(b.ids)}
+    """Return A's rows with the counts of both runs, A's first; pairs rows by id."""
     _refuse([*_only_in(a, b, *names), *_only_in(b, a, *reversed(names))], "different rows")
-    if not a.ids:
+    if not a.rows:
         raise PredictionsError(f"{names[0]}: the row filter leaves no row to compare")
-    order = np.array([row_of[row_id] for row_id in a.ids])
+    of_b = {row.id: row for row in b.rows}
+    pairs = [(row, of_b[row.id]) for row in a.rows]
     changed = [
-        f"{names[1]}:{b.lines[order[row]]}: the reference of id {a.ids[row]!r} differs from "
-        f"{names[0]}:{a.lines[row]}"
-        for row in np.flatnonzero(a.fingerprints != b.fingerprints[order])
+        f"{names[1]}:{other.line}: the reference of id {row.id!r} differs from "
+        f"{names[0]}:{row.line}"
+        for row, other in pairs
+        if row.reference != other.reference
     ]
     _refuse(changed, "different references")
-    return replace(a, counts=np.hstack([a.counts, b.counts[order]]))
+    rows = [row._replace(counts=row.counts + other.counts) for row, other in pairs]
+    return replace(a, rows=rows)
 
 
 def _only_in(rows: ScoredRows, others: ScoredRows, name: str, other: str) -> Iterator[str]:
-    ids = set(others.ids)
-    for row_id, line in zip(rows.ids, rows.lines, strict=True):
-        if row_id not in ids:
-            yield f"{name}:{line}: id {row_id!r} is not in {other}"
+    ids = {row.id for row in others.rows}
+    for row in rows.rows:
+        if row.id not in ids:
+            yield f"{name}:{row.line}: id {row.id!r} is not in {other}"
 
 
 def _refuse(faults: Sequence[str], what: str) -> None:
@@ -212,47 +187,42 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _compare_groups(
     columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
 ) -> list[ComparedGroup]:
-    pairs = [_paired_rates(group, settings) for group in groups]
-    wers, cers = (_adjusted(list(rates_of)) for rates_of in zip(*pairs, strict=True))
-    return [
-        ComparedGroup(
-            columns=columns,
-            values=group.values,
-            speakers=group.known_speakers,
-            errors_a=group.errors,
-            errors_b=replace(group, sums=group.sums[:, COUNT_COLUMNS:]).errors,
-            wer=wer,
-            cer=cer,
+    views = [resampled_rates(group, settings, settings.seed) for group in groups]
+    wers = _paired_rates(groups, [wer for wer, _ in views])
+    cers = _paired_rates(groups, [cer for _, cer in views])
+    compared: list[ComparedGroup] = []
+    for group, wer, cer in zip(groups, wers, cers, strict=True):
+        total = group.sums.sum(axis=0).tolist()
+        errors_a, errors_b = map(ErrorCounts.from_tuple, (total[:9], total[9:]))
+        compared.append(
+            ComparedGroup(
+                label=group.label,
+                group=dict(zip(columns, group.values, strict=True)),
+                rows=errors_a.rows,
+                speakers=group.known_speakers,
+                wer=wer,
+                cer=cer,
+                words_a=errors_a.words,
+                words_b=errors_b.words,
+            )
         )
-        for group, wer, cer in zip(groups, wers, cers, strict=True)
-    ]
+    return compared
 
 
-def _adjusted(paired: Sequence[PairedRate]) -> list[PairedRate]:
+def _paired_rates(groups: Sequence[GroupSums], views: Sequence[RateViews]) -> list[PairedRate]:
+    """Return one rate of both runs for each group of a grouping."""
+    paired = list(map(_paired_rate, groups, views))
     adjusted = iter(holm([rate.p for rate in paired if rate.p is not None]))
     return [rate if rate.p is None else replace(rate, p_adjusted=next(adjusted)) for rate in paired]
 
 
-def _paired_rates(group: GroupSums, settings: Settings) -> Iterable[PairedRate]:
-    """Return WER and CER of both runs, all from the same resamples."""
-    generator = np.random.default_rng(settings.seed)
-    resampled = resample_sums(group.sums, settings.resamples, generator)
-    views = [
-        rates(sums.reshape(-1, 2, COUNT_COLUMNS), settings.denominator)
-        for sums in (group.sums.sum(axis=0), group.sums, resampled)
-    ]
-    return [_paired_rate(group, *of_measure) for of_measure in zip(*views, strict=True)]
-
-
-def _paired_rate(
-    group: GroupSums, total: FloatArray, per_speaker: FloatArray, resampled: FloatArray
-) -> PairedRate:
-    """Build one rate from arrays of shape (..., runs)."""
+def _paired_rate(group: GroupSums, views: RateViews) -> PairedRate:
+    total, per_speaker, samples = views
     ((a, b),) = total.tolist()
-    if reason := why_not_resolvable(group, np.diff(per_speaker)):
-        return PairedRate(a, b, Estimate(b - a, NotResolvable(reason)))
-    speakers = len(group.sums)
-    differences = np.diff(resampled)[:, 0]
-    p = p_value(differences, speakers)
+    differences = np.diff(samples)
+    difference = estimate(group, np.diff(total), np.diff(per_speaker), differences)
+    if difference.interval is None:
+        return PairedRate(a, b, difference)
+    p = p_value(differences, len(group.speakers))
     is_bound = bool((differences < 0).all() or (differences > 0).all())
-    return PairedRate(a, b, Estimate(b - a, interval(differences, speakers)), p, p, is_bound)
+    return PairedRate(a, b, difference, p, p_is_bound=is_bound)

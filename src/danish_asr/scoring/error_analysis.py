@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from rapidfuzz.distance import Levenshtein
-
-from danish_asr.scoring.counts import AlignedWord, align_words, split_words
+from danish_asr.metrics import AlignedWord, align_words, split_words
 from danish_asr.scoring.error_categories import CATEGORIES, word_errors
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
@@ -25,10 +23,6 @@ from danish_asr.scoring.settings import ROW_FILTERS, Settings
 FREQUENT: Final = 30
 WORST: Final = 50
 """How many of each kind are kept."""
-
-MOST_PAIRS: Final = 1_000_000
-"""Distinct confusions that are counted at a time. Beyond that the rarer half is dropped, which
-bounds the memory and keeps what is frequent over all rows."""
 
 Pair = tuple[str, str]
 """Reference and hypothesis."""
@@ -43,8 +37,7 @@ class Confusion:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class CategoryShare:
+class CategoryShare(NamedTuple):
     """Word errors under ``profile``, with and without one error category.
 
     ``share`` is negative if the category hides more errors than it makes.
@@ -57,19 +50,13 @@ class CategoryShare:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorstUtterance:
+class WorstUtterance(NamedTuple):
     """An utterance with many word errors, and the alignment of its words."""
 
-    id: str
+    row: Prediction
     word_errors: int
     words: int
-    duration: float
-    speaker_id: str | None
-    dialect: str | None
-    age_group: str | None
-    gender: str | None
-    alignment: tuple[AlignedWord, ...]
+    alignment: list[AlignedWord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +67,12 @@ class ErrorAnalysis:
     rows: int
     rows_with_errors: int
     word_errors: int
-    substitutions: tuple[Confusion, ...]
-    insertions: tuple[Confusion, ...]
-    deletions: tuple[Confusion, ...]
-    character_confusions: tuple[Confusion, ...]
-    categories: tuple[CategoryShare, ...]
-    worst: tuple[WorstUtterance, ...]
+    substitutions: list[Confusion]
+    insertions: list[Confusion]
+    deletions: list[Confusion]
+    character_confusions: list[Confusion]
+    categories: list[CategoryShare]
+    worst: list[WorstUtterance]
 
 
 def analyse_errors(
@@ -95,107 +82,70 @@ def analyse_errors(
     settings = settings or Settings()
     reason_of = ROW_FILTERS[settings.row_filter]
     normalize = settings.normalizer()
-    collected = _Collected(settings.profile)
+    rows = rows_with_errors = 0
+    pairs: Counter[Pair] = Counter()
+    errors: Counter[str] = Counter()
+    errors_without: Counter[tuple[str, str]] = Counter()
+    worst: list[tuple[int, float, str, int, WorstUtterance]] = []
     for row in predictions:
-        if reason_of(row) is None:
-            collected.add(row, normalize(row.reference), normalize(row.hypothesis))
-    return collected.result()
-
-
-@dataclass(slots=True)
-class _Collected:
-    """Counts that grow row by row."""
-
-    profile: str
-    rows: int = 0
-    rows_with_errors: int = 0
-    word_errors: int = 0
-    pairs: Counter[Pair] = field(default_factory=Counter)
-    characters: Counter[Pair] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    errors_without: Counter[tuple[str, str]] = field(default_factory=Counter)
-    worst: list[tuple[tuple[int, float, str, int], WorstUtterance]] = field(default_factory=list)
-
-    def add(self, row: Prediction, reference: str, hypothesis: str) -> None:
-        self.rows += 1
-        self._add_categories("raw", row.reference, row.hypothesis)
-        if reference == hypothesis:
-            return
-        if self.profile != "raw":
-            self._add_categories(self.profile, reference, hypothesis)
+        if reason_of(row):
+            continue
+        rows += 1
+        reference, hypothesis = normalize(row.reference), normalize(row.hypothesis)
+        texts = {"raw": (row.reference, row.hypothesis), settings.profile: (reference, hypothesis)}
+        for profile, both in texts.items():
+            # A category changes both sides in the same way, so equal texts stay equal.
+            if both[0] != both[1]:
+                errors[profile] += word_errors(*both)
+                errors_without.update(
+                    {(profile, name): count(*both) for name, count in CATEGORIES.items()}
+                )
         alignment = align_words(split_words(reference), split_words(hypothesis))
-        misses = [word for word in alignment if word.tag != "hit"]
-        if not misses:
-            return
-        self.rows_with_errors += 1
-        self.word_errors += len(misses)
-        for miss in misses:
-            self.pairs[miss.reference, miss.hypothesis] += 1
-            if miss.tag == "substitution":
-                self.characters.update(_confused_characters(miss.reference, miss.hypothesis))
-        if len(self.pairs) > MOST_PAIRS:
-            self.pairs = Counter(dict(self.pairs.most_common(MOST_PAIRS // 2)))
-        self._keep_if_bad(row, alignment, len(misses))
-
-    def _add_categories(self, profile: str, reference: str, hypothesis: str) -> None:
-        # Both sides change in the same way, so equal texts stay equal.
-        if reference != hypothesis:
-            self.errors[profile] += word_errors(reference, hypothesis)
-            for name, count in CATEGORIES.items():
-                self.errors_without[profile, name] += count(reference, hypothesis)
-
-    def _keep_if_bad(self, row: Prediction, alignment: list[AlignedWord], errors: int) -> None:
-        words = sum(bool(word.reference) for word in alignment)
-        badness = (errors, errors / max(words, 1), row.id, self.rows)
-        if len(self.worst) == WORST and badness <= self.worst[0][0]:
-            return
-        utterance = WorstUtterance(
-            id=row.id,
-            word_errors=errors,
-            words=words,
-            duration=row.duration,
-            speaker_id=row.speaker_id,
-            dialect=row.dialect,
-            age_group=row.age_group,
-            gender=row.gender,
-            alignment=tuple(alignment),
-        )
-        push = heapq.heappush if len(self.worst) < WORST else heapq.heapreplace
-        push(self.worst, (badness, utterance))
-
-    def result(self) -> ErrorAnalysis:
-        pairs = self.pairs.items()
-        return ErrorAnalysis(
-            profile=self.profile,
-            rows=self.rows,
-            rows_with_errors=self.rows_with_errors,
-            word_errors=self.word_errors,
-            substitutions=_most_frequent(item for item in pairs if all(item[0])),
-            insertions=_most_frequent(item for item in pairs if not item[0][0]),
-            deletions=_most_frequent(item for item in pairs if not item[0][1]),
-            character_confusions=_most_frequent(self.characters.items()),
-            categories=tuple(
-                self._share(name, profile)
-                for profile in dict.fromkeys(["raw", self.profile])
-                for name in CATEGORIES
-            ),
-            worst=tuple(utterance for _, utterance in sorted(self.worst, reverse=True)),
-        )
-
-    def _share(self, name: str, profile: str) -> CategoryShare:
-        errors, without = self.errors[profile], self.errors_without[profile, name]
-        return CategoryShare(name, profile, errors, without, (errors - without) / max(errors, 1))
+        misses = [(word.reference, word.hypothesis) for word in alignment if word.tag != "hit"]
+        if misses:
+            rows_with_errors += 1
+            pairs.update(misses)
+            words = sum(bool(word.reference) for word in alignment)
+            utterance = WorstUtterance(row, len(misses), words, alignment)
+            rate = len(misses) / max(words, 1)
+            heapq.heappush(worst, (len(misses), rate, row.id, rows, utterance))
+            if len(worst) > WORST:
+                heapq.heappop(worst)
+    substitutions = Counter({pair: count for pair, count in pairs.items() if all(pair)})
+    return ErrorAnalysis(
+        profile=settings.profile,
+        rows=rows,
+        rows_with_errors=rows_with_errors,
+        word_errors=pairs.total(),
+        substitutions=_most_frequent(substitutions),
+        insertions=_most_frequent({pair: count for pair, count in pairs.items() if not pair[0]}),
+        deletions=_most_frequent({pair: count for pair, count in pairs.items() if not pair[1]}),
+        character_confusions=_most_frequent(_confused_characters(substitutions)),
+        categories=[
+            CategoryShare(
+                name,
+                profile,
+                errors[profile],
+                without := errors_without[profile, name],
+                (errors[profile] - without) / max(errors[profile], 1),
+            )
+            for profile in dict.fromkeys(["raw", settings.profile])
+            for name in CATEGORIES
+        ],
+        worst=[utterance for *_, utterance in sorted(worst, reverse=True)],
+    )
 
 
-def _most_frequent(counts: Iterable[tuple[Pair, int]]) -> tuple[Confusion, ...]:
-    first = heapq.nsmallest(FREQUENT, counts, key=lambda item: (-item[1], item[0]))
-    return tuple(Confusion(*pair, count) for pair, count in first)
+def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:
+    first = heapq.nsmallest(FREQUENT, counts.items(), key=lambda item: (-item[1], item[0]))
+    return [Confusion(*pair, count) for pair, count in first]
 
 
-def _confused_characters(reference: str, hypothesis: str) -> Iterator[Pair]:
-    """Yield the characters that differ in a substituted word."""
-    for step in Levenshtein.editops(reference, hypothesis):
-        yield (
-            "" if step.tag == "insert" else reference[step.src_pos],
-            "" if step.tag == "delete" else hypothesis[step.dest_pos],
-        )
+def _confused_characters(substitutions: Mapping[Pair, int]) -> Counter[Pair]:
+    """Count the characters that differ in substituted words."""
+    characters: Counter[Pair] = Counter()
+    for (reference, hypothesis), count in substitutions.items():
+        for word in align_words(reference, hypothesis):
+            if word.tag != "hit":
+                characters[word.reference, word.hypothesis] += count
+    return characters

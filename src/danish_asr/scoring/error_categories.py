@@ -16,7 +16,7 @@ from typing import Final
 
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.scoring.counts import align_counts, split_words
+from danish_asr.metrics import align_counts, split_words
 from danish_asr.text.number_words import read_number_words
 
 LONGEST_COMPOUND: Final = 4

@@ -13,13 +13,13 @@ interval" of Hesterberg, "What Teachers Should Know About the Bootstrap", The Am
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from danish_asr.scoring.scored_rows import FloatArray, GroupKey, GroupSums, IntArray, rates
+from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray, rates
 from danish_asr.scoring.settings import Settings
 
 LEVEL: Final = 0.95
@@ -35,9 +35,11 @@ MAX_SHARE: Final = 0.5
 _CELLS_AT_ONCE: Final = 2_000_000
 _NORMAL: Final = NormalDist()
 
+RateViews = tuple[FloatArray, FloatArray, FloatArray]
+"""A rate of a group, of each of its speakers and of each resample; each of shape (lines, runs)."""
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+
+class Interval(NamedTuple):
     """Where the rate would be for other speakers of the same kind, at 95 %."""
 
     low: float
@@ -45,53 +47,24 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class NotResolvable:
-    """The reason why the data cannot give an interval."""
-
-    reason: str
-
-
-Resolution = Interval | NotResolvable
-
-
-@dataclass(frozen=True, slots=True)
 class Estimate:
-    """A rate or a difference of rates, as a fraction, with its interval."""
+    """A rate or a difference of rates, as a fraction, with its interval or why it has none."""
 
     value: float
-    interval: Resolution
+    interval: Interval | None = None
+    not_resolvable: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        if isinstance(self.interval, NotResolvable):
-            return {"value": self.value, "not_resolvable": self.interval.reason}
-        return {"value": self.value, **asdict(self.interval)}
-
-
-def group_label(values: GroupKey) -> str:
-    """Return a group's values for display; characters that cannot be printed are escaped."""
-    label = " · ".join("unknown" if value is None else value for value in values) or "all"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
+        if self.interval is None:
+            return {"value": self.value, "not_resolvable": self.not_resolvable}
+        return {"value": self.value, **self.interval._asdict()}
 
 
 def estimate_rates(group: GroupSums, settings: Settings) -> tuple[Estimate, Estimate]:
     """Return WER and CER of a group, both from the same resamples."""
-    denominator = settings.denominator
-    wer, cer = per_speaker = rates(group.sums, denominator)
-    reasons = why_not_resolvable(group, wer), why_not_resolvable(group, cer)
-    if not all(reasons):
-        generator = np.random.default_rng([settings.seed, 0])
-        sums = resample_sums(group.sums, settings.resamples, generator)
-        per_speaker = rates(sums, denominator)
-    wer_interval, cer_interval = (
-        NotResolvable(reason) if reason else interval(samples, len(group.speakers))
-        for reason, samples in zip(reasons, per_speaker, strict=True)
-    )
-    errors = group.errors
-    return (
-        Estimate(errors.wer(denominator), wer_interval),
-        Estimate(errors.cer(denominator), cer_interval),
-    )
+    wer, cer = resampled_rates(group, settings, [settings.seed, 0])
+    return estimate(group, *wer), estimate(group, *cer)
 
 
 def estimate_gap(worst: GroupSums, best: GroupSums, settings: Settings) -> Estimate:
@@ -100,18 +73,38 @@ def estimate_gap(worst: GroupSums, best: GroupSums, settings: Settings) -> Estim
     The groups are resampled independently. For a speaker in both groups (e.g. in a grouping by
     duration) the interval is wider than necessary.
     """
-    denominator = settings.denominator
-    difference = worst.errors.wer(denominator) - best.errors.wer(denominator)
-    samples: list[FloatArray] = []
-    for stream, group in ((1, worst), (2, best)):
-        wer, _ = rates(group.sums, denominator)
-        if reason := why_not_resolvable(group, wer):
-            return Estimate(difference, NotResolvable(f"{group_label(group.values)}: {reason}"))
-        generator = np.random.default_rng([settings.seed, stream])
-        sums = resample_sums(group.sums, settings.resamples, generator)
-        samples.append(rates(sums, denominator)[0])
+    (high, of_worst, samples), _ = resampled_rates(worst, settings, [settings.seed, 1])
+    (low, of_best, other_samples), _ = resampled_rates(best, settings, [settings.seed, 2])
+    difference = float(high.item() - low.item())
+    for group, per_speaker in ((worst, of_worst), (best, of_best)):
+        if reason := why_not_resolvable(group, per_speaker):
+            return Estimate(difference, None, f"{group.label}: {reason}")
     speakers = min(len(worst.speakers), len(best.speakers))
-    return Estimate(difference, interval(samples[0] - samples[1], speakers))
+    return Estimate(difference, interval(samples - other_samples, speakers))
+
+
+def resampled_rates(
+    group: GroupSums, settings: Settings, seed: int | list[int]
+) -> tuple[RateViews, RateViews]:
+    """Return the views of WER and of CER."""
+    generator = np.random.default_rng(seed)
+    resampled = resample_sums(group.sums, settings.resamples, generator)
+    runs = group.sums.shape[1] // 9
+    views = [
+        rates(sums.reshape(-1, runs, 9), settings.denominator)
+        for sums in (group.sums.sum(axis=0), group.sums, resampled)
+    ]
+    (total, total_cer), (per_speaker, per_speaker_cer), (samples, samples_cer) = views
+    return (total, per_speaker, samples), (total_cer, per_speaker_cer, samples_cer)
+
+
+def estimate(
+    group: GroupSums, total: FloatArray, per_speaker: FloatArray, samples: FloatArray
+) -> Estimate:
+    """Return the estimate of a rate or a difference of a group, from arrays of shape (..., 1)."""
+    if reason := why_not_resolvable(group, per_speaker):
+        return Estimate(total.item(), None, reason)
+    return Estimate(total.item(), interval(samples, len(group.speakers)))
 
 
 def why_not_resolvable(group: GroupSums, per_speaker: FloatArray) -> str | None:

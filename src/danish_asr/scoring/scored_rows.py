@@ -1,23 +1,19 @@
-"""The scored rows of a predictions file as columns of integers, and their sums per group.
-
-A row takes about a hundred bytes however long its texts are, so a million rows fit in memory.
-"""
+"""The scored rows of a predictions file as integer counts, and their sums per group."""
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from danish_asr.errors import ConfigError
-from danish_asr.scoring.counts import Denominator, ErrorCounts, count_errors
+from danish_asr.metrics import Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
 
@@ -27,71 +23,49 @@ FloatArray = npt.NDArray[np.float64]
 GroupKey = tuple[str | None, ...]
 """One value per column of a grouping; None where it is unknown."""
 
-COUNT_COLUMNS: Final = 9
-"""Numbers of `ErrorCounts.to_tuple`."""
-
 COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
 """What rows can be grouped by, besides the bands below and the extra keys of a file."""
 
-
-class Bands:
-    """A measure divided into bands; a value on an edge belongs to the band above it."""
-
-    def __init__(self, edges: Sequence[float], unit: str) -> None:
-        inner = [f"{low:g}–{high:g}" for low, high in pairwise(edges)]
-        spans = [f"under {edges[0]:g}", *inner, f"{edges[-1]:g} and more"]
-        self.edges: Final = edges
-        self.labels: Final = [f"{span} {unit}" for span in spans]
-
-    def label(self, value: float) -> str:
-        """Return the band of a value."""
-        return self.labels[bisect_right(self.edges, value)]
+_EDGES: Final = {"duration": (1, 2, 4, 6, 10, 20), "words_per_second": (1, 1.5, 2, 2.5, 3, 4)}
 
 
-BANDS: Final[Mapping[str, Bands]] = {
-    "duration": Bands((1, 2, 4, 6, 10, 20), "s"),
-    "words_per_second": Bands((1, 1.5, 2, 2.5, 3, 4), "words/s"),
+def _bands(column: str, unit: str) -> list[str]:
+    edges = _EDGES[column]
+    inner = [f"{low:g}–{high:g}" for low, high in pairwise(edges)]
+    spans = [f"under {edges[0]:g}", *inner, f"{edges[-1]:g} and more"]
+    return [f"{span} {unit}" for span in spans]
+
+
+BANDS: Final[Mapping[str, Sequence[str]]] = {
+    "duration": _bands("duration", "s"),
+    "words_per_second": _bands("words_per_second", "words/s"),
 }
-"""Groupings by audio length, and by words of the reference per second of audio."""
+"""Groupings by audio length, and by words of the reference per second of audio. A value on an edge
+belongs to the band above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsUsed:
-    """Which rows of a split are scored; ``left_out`` counts those of the row filter by reason."""
+    """Which rows of a split are scored; ``left_out`` counts those of the row filter by reason.
+
+    ``partial``: the file has fewer rows than the split.
+    """
 
     scored: int
-    left_out: Mapping[str, int]
+    in_file: int
     in_split: int | None
-
-    @property
-    def in_file(self) -> int:
-        """Rows scored and rows left out."""
-        return self.scored + sum(self.left_out.values())
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether the file has fewer rows than the split."""
-        return self.in_split is not None and self.in_file < self.in_split
+    left_out: Mapping[str, int]
+    partial: bool
 
     def why_left_out(self) -> str:
         """Return the numbers of excluded rows and the reasons in brackets, or an empty string."""
         reasons = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
         return f" ({reasons})" if reasons else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {
-            "scored": self.scored,
-            "in_file": self.in_file,
-            "in_split": self.in_split,
-            "left_out": dict(self.left_out),
-            "partial": self.is_partial,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class GroupSums:
-    """Counts of one group: (speakers, ``COUNT_COLUMNS``).
+    """Counts of one group: (speakers, 9), or (speakers, 18) for two paired runs.
 
     Rows of unknown speakers are one line, as if one person spoke all of them.
     """
@@ -106,59 +80,57 @@ class GroupSums:
         return sum(speaker is not None for speaker in self.speakers)
 
     @property
-    def errors(self) -> ErrorCounts:
-        """The sum over all speakers."""
-        return ErrorCounts.from_tuple(self.sums.sum(axis=0).tolist())
+    def label(self) -> str:
+        """The values for display; characters that cannot be printed are escaped."""
+        label = " · ".join("unknown" if value is None else value for value in self.values) or "all"
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
+
+
+class ScoredRow(NamedTuple):
+    """A row's id, line number, hash of the raw reference, values of the columns, and counts."""
+
+    id: str
+    line: int
+    reference: int
+    values: GroupKey
+    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The rows that the row filter keeps, in the order of the file.
+    """The rows that the row filter keeps, in the order of the file."""
 
-    Attributes:
-        counts: (rows, 9), see ``COUNT_COLUMNS``; two paired runs have 18 columns.
-        lines: Line number of each row, from 1.
-        fingerprints: Hash of each row's raw reference, valid within this process.
-        labels: The values of each column, sorted: names by alphabet, bands by size, None last.
-        codes: For each column the indices into ``labels`` of the rows.
-    """
-
-    counts: npt.NDArray[np.int32]
-    ids: Sequence[str]
-    lines: IntArray
-    fingerprints: IntArray
+    columns: tuple[str, ...]
+    rows: Sequence[ScoredRow]
     left_out: Mapping[str, int]
-    labels: Mapping[str, Sequence[str | None]]
-    codes: Mapping[str, IntArray]
 
-    def used(self, rows_in_split: int | None) -> RowsUsed:
+    def used(self, in_split: int | None) -> RowsUsed:
         """Return which rows of a split these are."""
-        return RowsUsed(scored=len(self.ids), left_out=self.left_out, in_split=rows_in_split)
+        in_file = len(self.rows) + sum(self.left_out.values())
+        return RowsUsed(
+            scored=len(self.rows),
+            in_file=in_file,
+            in_split=in_split,
+            left_out=self.left_out,
+            partial=in_split is not None and in_file < in_split,
+        )
 
     def groups(self, columns: Sequence[str]) -> list[GroupSums]:
-        """Sum the counts per group and speaker, in the order of ``labels``.
+        """Sum the counts per group and speaker; the order of the rows does not matter.
 
-        The result does not depend on the order of the rows.
+        Names are in alphabetical order, bands by size, and unknown values last.
         """
-        if not self.ids:
-            return []
         columns = (*columns, "speaker_id")
-        order = np.lexsort([self.codes[column] for column in reversed(columns)])
-        keys = np.stack([self.codes[column][order] for column in columns])
-        changes = np.diff(keys, axis=1, prepend=-1) != 0
-        starts = np.flatnonzero(changes.any(axis=0))
-        sums = np.stack(
-            [np.add.reduceat(c[order], starts, dtype=np.int64) for c in self.counts.T], axis=1
-        )
-        labels = [self.labels[column] for column in columns]
-        cells = [
-            tuple(names[code] for names, code in zip(labels, codes, strict=True))
-            for codes in keys[:, starts].T.tolist()
-        ]
+        indices = [self.columns.index(column) for column in columns]
+        counts_of: defaultdict[GroupKey, list[tuple[int, ...]]] = defaultdict(list)
+        for row in self.rows:
+            counts_of[tuple([row.values[index] for index in indices])].append(row.counts)
+        cells = sorted(counts_of, key=lambda cell: list(map(_order, columns, cell)))
         groups: list[GroupSums] = []
-        for values, members in groupby(range(len(cells)), key=lambda cell: cells[cell][:-1]):
-            own = list(members)
-            groups.append(GroupSums(values, tuple(cells[cell][-1] for cell in own), sums[own]))
+        for values, members in groupby(cells, key=lambda cell: cell[:-1]):
+            of_speakers = list(members)
+            sums = np.array([np.sum(counts_of[cell], axis=0) for cell in of_speakers])
+            groups.append(GroupSums(values, tuple(cell[-1] for cell in of_speakers), sums))
         return groups
 
 
@@ -173,66 +145,41 @@ def score_rows(
     """
     normalize = settings.normalizer()
     reason_of = ROW_FILTERS[settings.row_filter]
-    columns = dict.fromkeys(["speaker_id", *columns])
+    columns = tuple(dict.fromkeys([*columns, "speaker_id"]))
     extra: set[str] = set()
-    counts, lines, fingerprints = array("i"), array("i"), array("q")
-    codes = {column: array("i") for column in columns}
-    code_of: dict[str, dict[str | None, int]] = {column: {} for column in columns}
-    ids: list[str] = []
     left_out: Counter[str] = Counter()
+    rows: list[ScoredRow] = []
     for line, row in enumerate(predictions, start=1):
-        if row.extra:
-            extra |= row.extra.keys()
+        extra |= row.extra.keys()
         if reason := reason_of(row):
             left_out[reason] += 1
             continue
         errors = count_errors(normalize(row.reference), normalize(row.hypothesis))
-        counts.extend(errors.to_tuple())
-        ids.append(row.id)
-        lines.append(line)
-        fingerprints.append(hash(row.reference))
-        for column, known in code_of.items():
-            codes[column].append(known.setdefault(_value(row, column, errors), len(known)))
-    _require_columns(columns, extra)
-    labels = {column: sorted(known, key=_order(column)) for column, known in code_of.items()}
-    place_of = {
-        column: np.argsort([code_of[column][label] for label in labels[column]])
-        for column in columns
-    }
-    return ScoredRows(
-        counts=np.array(counts, np.int32).reshape(-1, COUNT_COLUMNS),
-        ids=ids,
-        lines=np.array(lines, np.int64),
-        fingerprints=np.array(fingerprints, np.int64),
-        left_out=left_out,
-        labels=labels,
-        codes={column: place_of[column][np.asarray(codes[column])] for column in columns},
-    )
-
-
-def _value(row: Prediction, column: str, errors: ErrorCounts) -> str | None:
-    if column == "duration":
-        return BANDS[column].label(row.duration)
-    if column == "words_per_second":
-        words = errors.words.reference_length
-        return BANDS[column].label(words / row.duration) if row.duration else None
-    if column in COLUMNS:
-        value: str | None = getattr(row, column)
-        return value
-    return row.extra.get(column)
-
-
-def _order(column: str) -> Callable[[str | None], tuple[bool, int, str]]:
-    place_of = {label: n for n, label in enumerate(BANDS[column].labels)} if column in BANDS else {}
-    return lambda label: (label is None, place_of.get(label or "", 0), label or "")
-
-
-def _require_columns(columns: Iterable[str], extra: Iterable[str]) -> None:
+        values = tuple([_value(row, column, errors) for column in columns])
+        rows.append(ScoredRow(row.id, line, hash(row.reference), values, errors.to_tuple()))
     known = [*COLUMNS, *BANDS, *sorted(extra)]
     if unknown := sorted(set(columns) - set(known)):
         raise ConfigError(
             [f"by: unknown column '{column}'; available: {', '.join(known)}" for column in unknown]
         )
+    return ScoredRows(columns, rows, dict(left_out))
+
+
+def _value(row: Prediction, column: str, errors: ErrorCounts) -> str | None:
+    if column in BANDS:
+        value = row.duration
+        if column == "words_per_second":
+            if not row.duration:
+                return None
+            value = errors.words.reference_length / row.duration
+        return BANDS[column][bisect_right(_EDGES[column], value)]
+    label: str | None = getattr(row, column) if column in COLUMNS else row.extra.get(column)
+    return label
+
+
+def _order(column: str, label: str | None) -> tuple[bool, int, str]:
+    band = BANDS[column].index(label) if label and column in BANDS else 0
+    return label is None, band, label or ""
 
 
 def rates(sums: IntArray | FloatArray, denominator: Denominator) -> tuple[FloatArray, FloatArray]:

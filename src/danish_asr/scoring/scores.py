@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from danish_asr.errors import PredictionsError
-from danish_asr.scoring.counts import ErrorCounts
-from danish_asr.scoring.intervals import Estimate, estimate_gap, estimate_rates, group_label
+from danish_asr.metrics import Counts, ErrorCounts
+from danish_asr.scoring.intervals import Estimate, estimate_gap, estimate_rates
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scored_rows import GroupKey, GroupSums, RowsUsed, score_rows
+from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
 from danish_asr.scoring.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,49 +31,20 @@ DEFAULT_BY: Final = ("dialect", "age_group", "gender")
 class GroupScore:
     """The errors of all scored rows that share the values of a grouping's columns."""
 
-    columns: tuple[str, ...]
-    values: GroupKey
+    label: str
+    group: Mapping[str, str | None]
+    rows: int
     speakers: int
-    errors: ErrorCounts
     wer: Estimate
     cer: Estimate
-
-    @property
-    def label(self) -> str:
-        """The values for display."""
-        return group_label(self.values)
-
-    @property
-    def is_named(self) -> bool:
-        """Whether all its values are known."""
-        return None not in self.values
+    words: Counts
+    characters: Counts
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "group": dict(zip(self.columns, self.values, strict=True)),
-            "rows": self.errors.rows,
-            "speakers": self.speakers,
-            "wer": self.wer.to_dict(),
-            "cer": self.cer.to_dict(),
-            "words": asdict(self.errors.words),
-            "characters": asdict(self.errors.characters),
-        }
-
-    def to_line(self) -> dict[str, Any]:
-        """Return one flat line of a table."""
-        line: dict[str, Any] = {
-            "group": self.label,
-            "rows": self.errors.rows,
-            "speakers": self.speakers,
-            "words": self.errors.words.reference_length,
-        }
-        for measure, estimate in (("wer", self.wer), ("cer", self.cer)):
-            values = estimate.to_dict()
-            line[measure] = values["value"]
-            for key in ("low", "high", "not_resolvable"):
-                line[f"{measure}_{key}"] = values.get(key)
-        return line
+        data = asdict(self) | {"wer": self.wer.to_dict(), "cer": self.cer.to_dict()}
+        del data["label"]
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +59,18 @@ class Gap:
     best: str
     difference: Estimate
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return {"worst": self.worst, "best": self.best, "difference": self.difference.to_dict()}
-
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
     """The scores of all groups of a grouping; ``gap`` is None if no two named groups differ."""
 
-    columns: tuple[str, ...]
     groups: tuple[GroupScore, ...]
     gap: Gap | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "groups": [group.to_dict() for group in self.groups],
-            "gap": self.gap.to_dict() if self.gap else None,
-        }
+        gap = self.gap and asdict(self.gap) | {"difference": self.gap.difference.to_dict()}
+        return {"groups": [group.to_dict() for group in self.groups], "gap": gap}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +90,15 @@ class Scores:
         """Return plain data, the content of ``scores.json``."""
         return {
             "settings": self.settings.to_dict(),
-            "rows": self.rows.to_dict(),
+            "rows": asdict(self.rows),
             "overall": self.overall.to_dict(),
             "groupings": {name: grouping.to_dict() for name, grouping in self.groupings.items()},
         }
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Return one flat line per group, each with all settings; the first is all rows."""
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one line per group, each with all settings; the first is all rows."""
+        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
+
         named = [("all", self.overall)]
         named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
         about = self.settings.to_dict() | {
@@ -141,13 +107,22 @@ class Scores:
             "rows_in_split": self.rows.in_split,
             "left_out": "; ".join(f"{why}: {count}" for why, count in self.rows.left_out.items()),
         }
-        return [{"grouping": name} | group.to_line() | about for name, group in named]
+        return pd.DataFrame([{"grouping": name} | _line(group) | about for name, group in named])
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return `lines` as a data frame."""
-        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
 
-        return pd.DataFrame(self.lines())
+def _line(group: GroupScore) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "group": group.label,
+        "rows": group.rows,
+        "speakers": group.speakers,
+        "words": group.words.reference_length,
+    }
+    for measure, estimate in (("wer", group.wer), ("cer", group.cer)):
+        low, high = estimate.interval or (None, None)
+        line[measure] = estimate.value
+        line |= {f"{measure}_low": low, f"{measure}_high": high}
+        line[f"{measure}_not_resolvable"] = estimate.not_resolvable
+    return line
 
 
 def score_predictions(
@@ -193,22 +168,25 @@ def _score_grouping(
     named = [
         (score.wer.value, index)
         for index, score in enumerate(scores)
-        if score.is_named and score.errors.words.reference_length
+        if None not in score.group.values() and score.words.reference_length
     ]
     if not named or min(named)[0] == max(named)[0]:
-        return Grouping(columns, scores, None)
+        return Grouping(scores, None)
     best, worst = min(named)[1], max(named)[1]
     difference = estimate_gap(groups[worst], groups[best], settings)
-    return Grouping(columns, scores, Gap(scores[worst].label, scores[best].label, difference))
+    return Grouping(scores, Gap(scores[worst].label, scores[best].label, difference))
 
 
 def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
+    errors = ErrorCounts.from_tuple(group.sums.sum(axis=0).tolist())
     wer, cer = estimate_rates(group, settings)
     return GroupScore(
-        columns=columns,
-        values=group.values,
+        label=group.label,
+        group=dict(zip(columns, group.values, strict=True)),
+        rows=errors.rows,
         speakers=group.known_speakers,
-        errors=group.errors,
         wer=wer,
         cer=cer,
+        words=errors.words,
+        characters=errors.characters,
     )

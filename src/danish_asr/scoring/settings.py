@@ -7,20 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from danish_asr.errors import ConfigError
-from danish_asr.scoring.counts import Denominator, denominator_named
+from danish_asr.metrics import DENOMINATORS, Denominator
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.text.profiles import PROFILE_VERSIONS, Normalizer, normalizer
-
-RowFilter = Callable[[Prediction], str | None]
-"""Returns the reason why a row is excluded, or None for a row that is scored."""
 
 SHORTEST: Final = 0.5
 LONGEST: Final = 10.0
 """Bounds of CoRal's official evaluation in seconds; a row of exactly that length is excluded."""
-
-
-def _all(_: Prediction) -> str | None:
-    return None
 
 
 def _coral(row: Prediction) -> str | None:
@@ -36,9 +29,12 @@ def _coral(row: Prediction) -> str | None:
     return None
 
 
-ROW_FILTERS: Final[Mapping[str, RowFilter]] = {"all": _all, "coral": _coral}
+ROW_FILTERS: Final[Mapping[str, Callable[[Prediction], str | None]]] = {
+    "all": lambda _: None,
+    "coral": _coral,
+}
+"""Each returns the reason why a row is excluded, or None for a row that is scored."""
 
-RESAMPLES: Final = 1_000
 _RESAMPLES: Final = range(100, 1_000_001)
 
 
@@ -50,7 +46,7 @@ class Settings:
         profile: Text normalisation profile, see `danish_asr.text.profiles`.
         remove_fillers: Also remove fillers (profile ``rye`` only).
         row_filter: ``all`` or ``coral``.
-        denominator: ``standard`` or ``coral``, see `danish_asr.scoring.counts`.
+        denominator: ``standard`` or ``coral``, see `danish_asr.metrics`.
         resamples: Bootstrap resamples per interval.
         seed: Bootstrap seed.
 
@@ -62,21 +58,20 @@ class Settings:
     remove_fillers: bool = False
     row_filter: str = "all"
     denominator: Denominator = "standard"
-    resamples: int = RESAMPLES
+    resamples: int = 1_000
     seed: int = 0
 
     def __post_init__(self) -> None:
         faults: list[str] = []
-        for check in (
-            self.normalizer,
-            lambda: denominator_named(self.denominator),
-        ):
-            try:
-                check()
-            except ConfigError as error:
-                faults += error.faults
+        try:
+            self.normalizer()
+        except ConfigError as error:
+            faults += error.faults
+        known = ", ".join(DENOMINATORS)
+        if self.denominator not in DENOMINATORS:
+            faults.append(f"denominator: expected one of {known}; found '{self.denominator}'")
+        known = ", ".join(ROW_FILTERS)
         if self.row_filter not in ROW_FILTERS:
-            known = ", ".join(ROW_FILTERS)
             faults.append(f"row filter: expected one of {known}; found '{self.row_filter}'")
         if self.resamples not in _RESAMPLES:
             bounds = f"{_RESAMPLES[0]} to {_RESAMPLES[-1]}"

@@ -119,7 +119,7 @@ def test_a_partial_file_is_scored_with_a_warning_everywhere(predictions: Path) -
     console = _console()
     page, block = predictions.with_name("report.html"), predictions.with_name("block.md")
     scores = score_file(predictions, console=console, html_path=page, markdown_path=block)
-    assert scores.rows.is_partial
+    assert scores.rows.partial
     for text in (console.export_text(), page.read_text("utf-8"), block.read_text("utf-8")):
         assert "4 of 9 rows" in text
     assert "Model: <strong>m1</strong>" in page.read_text("utf-8")
@@ -128,7 +128,7 @@ def test_a_partial_file_is_scored_with_a_warning_everywhere(predictions: Path) -
 def test_a_whole_file_is_scored_without_a_warning(predictions: Path) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 3, "dev": 1}})
     console = _console()
-    assert not score_file(predictions, console=console).rows.is_partial
+    assert not score_file(predictions, console=console).rows.partial
     assert "warning" not in console.export_text()
 
 
