@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import defaults, flatten, merge, read_yaml, structure, unstructure
+from danish_asr.recipe.loading import flatten, merge, read_yaml, structure, unstructure
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -35,7 +35,7 @@ def resolved(*names: str) -> dict[str, object]:
 def test_the_configurations_resolve_to_the_golden_file() -> None:
     """All defaults, then what each file changes; UPDATE_GOLDEN=1 writes it again."""
     assert {file.stem for file in CONFIGS.glob("*.yaml")} == set(STACKS)
-    usual = dict(flatten(defaults(AsrConfig)))
+    usual = dict(flatten(unstructure(AsrConfig())))
     lines = ["[defaults]", *(f"{key}: {value}" for key, value in usual.items())]
     for name, (*below, own) in STACKS.items():
         before = resolved(*below) if below else usual
@@ -50,7 +50,7 @@ def test_the_configurations_resolve_to_the_golden_file() -> None:
 @pytest.mark.parametrize("name", STACKS)
 def test_a_configuration_holds_only_what_differs(name: str) -> None:
     *below, own = (read_yaml(CONFIGS / f"{part}.yaml") for part in STACKS[name])
-    before = dict(flatten(merge(defaults(AsrConfig), *below)))
+    before = dict(flatten(merge(unstructure(AsrConfig()), *below)))
     assert not {key: value for key, value in flatten(own) if before.get(key, "") == value}
 
 

@@ -112,18 +112,3 @@ def test_a_run_continues_bit_for_bit_on_either_side_of_the_frozen_steps(
         assert train(run, dataset, *STAGED, "trainer.grad_accumulation.num_batches=2") == 0
         continued, undisturbed = weights(run, 4), weights(staged, 4)
         assert all(torch.equal(continued[name], undisturbed[name]) for name in undisturbed)
-
-
-def test_more_layers_than_the_encoder_has_are_refused(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(tmp_path / "run", dataset, MODEL, "trainer.freeze_encoder_layers=4") == 2
-    assert (
-        "trainer.freeze_encoder_layers must be at most 3, the number of layers that the encoder of "
-        "tiny has, but is 4"
-    ) in capsys.readouterr().err
-    named = ["model={name: omniASR_CTC_300M}", "trainer.freeze_encoder_layers=25"]
-    assert train(tmp_path / "run", dataset, *named) == 2
-    assert "at most 24, the number of layers that the encoder of omniASR_CTC_300M has" in (
-        capsys.readouterr().err
-    )

@@ -12,7 +12,6 @@ import torch
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.loading import (
-    defaults,
     flatten,
     inspect,
     merge,
@@ -60,26 +59,23 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("model", 3, "must be a mapping of keys, but is 3"),
         ("model", {"name": None, "family": "wav2vec2_llama"}, "CTC models, not LLM models"),
         ("model.compile", True, "must be false"),
-        ("model.config_overrides", 3, "must be a mapping"),
         ("model.dtype", "float16", "must be float32"),
-        ("regime.score_metric", "werr", "must be one of wer, cer, worst_group_wer, but is werr"),
+        ("regime.score_metric", "werr", "must be one of wer, cer, worst_group_wer"),
         ("trainer.mixed_precision.dtype", "float12", "float32, bfloat16 or float16"),
         ("dataset.storage_mode", "DISK", "must be one of MANIFEST, MIXTURE_PARQUET"),
         (f"{TASK}.normalize_audio", "no", "must be true or false, but is 'no'"),
         ("optimizer.name", "sgd", "must be one of adamw, adamw_8bit, adamw_offload, adafactor"),
         ("lr_scheduler.config", {"stage_ratio": [0.1, 0.1, 0.1]}, "must be 1.0"),
         ("trainer.max_grad_norm", -1.0, "must be above 0, but is -1.0"),
-        ("trainer.max_grad_norm", 0, "must be above 0, but is 0"),
-        ("optimizer.config.lr", 0, "must be above 0, but is 0"),
-        ("optimizer.config.groups", [{"lr": -1}], "must be 0 or more"),
+        ("trainer.freeze_encoder_layers", -1, "must be 0 or more, but is -1"),
         ("optimizer.config.groups", [{"parms": "x"}], "did you mean params?"),
         ("common.assets.extra_paths", "cards", "must be a list of Path, but is 'cards'"),
         ("gang.tensor_parallel_size", 2, "must be 1"),
         # TRAPS, training: gang.timeout is in minutes; 86400 was meant as the seconds of a day.
-        ("gang.timeout", 86_400, "is in minutes and must be at most 1440, but is 86400"),
-        ("regime.validate_every_n_steps", 0, "must be at least 1"),
+        ("gang.timeout", 86_400, "must be at most 1440 (it is in minutes), but is 86400"),
+        ("regime.validate_every_n_steps", 0, "must be above 0, but is 0"),
         ("regime.export_hugging_face", True, "must be false"),
-        ("regime.num_steps", None, "must be given for the schedule tri_stage"),
+        ("regime.num_steps", None, "must be given for this schedule, but is None"),
         (
             "lr_scheduler",
             {"name": "noam", "config": {"num_warmup_steps": 2.5}},
@@ -90,13 +86,10 @@ STORAGE = "dataset.mixture_parquet_storage_config"
             {"name": "polynomial_decay", "config": {"num_warmup_steps": 30_000}},
             "num_warmup_steps must be below regime.num_steps (20000), but is 30000",
         ),
-        ("dataset.train_subset", -1, "must be at least 1, but is -1"),
-        ("dataset.valid_split", "dev,dev", "must name each split once"),
-        ("dataset.max_unknown_share", 1.5, "must be at most 1"),
-        ("dataset.text_profile", "dansk", "must be one of raw, coral, rye, but is dansk"),
-        (f"{STORAGE}.beta_corpus", 2, "0 (equal shares) to 1 (shares by hours), found 2"),
-        (f"{TASK}.max_num_elements", 1000, "must hold the longest utterance"),
-        (f"{TASK}.min_audio_len", 900_000, "at most max_audio_len (800000), found 900000"),
+        ("dataset.train_subset", -1, "must be above 0, but is -1"),
+        ("dataset.max_unknown_share", "2%", "must be a number"),
+        ("dataset.text_profile", "dansk", "must be one of raw, coral, rye, but is 'dansk'"),
+        (f"{STORAGE}.beta_corpus", 2, "to 1 (shares by hours), but is 2"),
         (f"{TASK}.batch_shuffle_window", -1, "must be 0 or more, but is -1"),
     ],
 )
@@ -112,7 +105,7 @@ def test_a_faulty_section_causes_no_second_fault(section: str) -> None:
 @pytest.mark.parametrize("value", [-1, 0, 2.5, math.nan, True, "x", [1], {"a": 1}, None])
 def test_every_value_of_every_key_is_accepted_or_refused(value: object) -> None:
     """None ends in another error; NaN and wrong types are refused."""
-    for key, default in flatten(defaults(AsrConfig)):
+    for key, default in flatten(unstructure(AsrConfig())):
         _, faults = inspect(AsrConfig, merge(SOUND, tree_of(key, value)))
         not_finite = isinstance(value, float) and not math.isfinite(value)
         wrong_type = isinstance(default, int | float) and isinstance(value, str | list | dict)
@@ -135,7 +128,7 @@ def test_another_component_starts_from_its_own_defaults() -> None:
 
 @pytest.mark.parametrize("section", ["optimizer", "lr_scheduler"])
 def test_naming_the_default_component_keeps_this_recipes_defaults(section: str) -> None:
-    usual = defaults(AsrConfig)
+    usual = unstructure(AsrConfig())
     named = merge(SOUND, {section: {"name": usual[section]["name"]}})
     assert unstructure(structure(AsrConfig, named, where=""))[section] == usual[section]
 

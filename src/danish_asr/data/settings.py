@@ -15,29 +15,20 @@ from danish_asr.errors import ConfigError
 _TASK: Final = "dataset.asr_task_config"
 _STORAGE: Final = "dataset.mixture_parquet_storage_config"
 
-_STORAGE_NO_EFFECT: Final = """
-    sync_batches sync_mode pa_cpu_count max_workers num_prefetch parquet_path_name sampling_seed
-    fragment_streaming.parquet_path fragment_streaming.name fragment_streaming.weight
-    fragment_streaming.split_to_row_groups fragment_streaming.seed
-    fragment_streaming.fragment_shuffle_window fragment_streaming.files_circular_shift
-    fragment_streaming.nb_epochs
-    fragment_loading.columns fragment_loading.rename_columns fragment_loading.add_fragment_traces
-    fragment_loading.drop_null fragment_loading.min_batch_size
-    fragment_loading.non_deterministic_read fragment_loading.use_threads
-    fragment_loading.nb_prefetch fragment_loading.num_parallel_fragments
-    fragment_loading.cache fragment_loading.cache_dir
-"""
+_IGNORED: Final = {
+    "mixture_parquet_storage_config": "sync_batches sync_mode pa_cpu_count max_workers "
+    "num_prefetch parquet_path_name sampling_seed",
+    "mixture_parquet_storage_config.fragment_streaming": "parquet_path name weight "
+    "split_to_row_groups seed fragment_shuffle_window files_circular_shift nb_epochs",
+    "mixture_parquet_storage_config.fragment_loading": "columns rename_columns "
+    "add_fragment_traces drop_null min_batch_size non_deterministic_read use_threads nb_prefetch "
+    "num_parallel_fragments cache cache_dir",
+    "manifest_storage_config": "sync_batches sync_mode read_text cached_fd_count",
+    "asr_task_config": "unified_audio_feature_keys npc num_prefetch seed",
+}
 
-NO_EFFECT: Final = (
-    *(f"mixture_parquet_storage_config.{key}" for key in _STORAGE_NO_EFFECT.split()),
-    "manifest_storage_config.sync_batches",
-    "manifest_storage_config.sync_mode",
-    "manifest_storage_config.read_text",
-    "manifest_storage_config.cached_fd_count",
-    "asr_task_config.unified_audio_feature_keys",
-    "asr_task_config.npc",
-    "asr_task_config.num_prefetch",
-    "asr_task_config.seed",
+NO_EFFECT: Final = tuple(
+    f"{section}.{key}" for section, keys in _IGNORED.items() for key in keys.split()
 )
 """Keys below ``dataset`` that upstream has and that this reader ignores."""
 
@@ -59,15 +50,14 @@ def check_settings(
     speed_factors: Sequence[float] = (),
     transforms: Sequence[Mapping[str, object]] = (),
 ) -> list[AnyTransform]:
-    """Refuse impossible settings, all faults at once; return the transforms that are chosen.
+    """Refuse impossible settings, all faults at once; return the transforms to apply.
 
-    ``speed_factors`` and the keys ``spec_aug_*`` choose the two built-in transforms, in this order.
-    ``transforms`` takes the place of both.
+    These are ``transforms``, or else those of ``speed_factors`` and ``spec_aug_*``, in this order.
 
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = [*_task_faults(task, training=training)]
+    faults = [*_task_faults(task)]
     if storage is not None:
         faults += _storage_faults(storage)
     chosen: list[AnyTransform] = []
@@ -86,12 +76,10 @@ def check_settings(
             chosen.append(Speed(speed_factors))
     except ValueError as error:
         faults.append(f"dataset.speed_factors: {error}")
+    masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
     try:
-        augment = SpecAugment(
-            task.spec_aug_p or 0, task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
-        )
         if task.spec_aug_p:
-            chosen.append(augment)
+            chosen.append(SpecAugment(task.spec_aug_p, *masks))
     except ValueError as error:
         faults.append(f"{_TASK}.spec_aug_*: {error}")
     if faults:
@@ -99,33 +87,28 @@ def check_settings(
     return chosen if training else []
 
 
-def _task_faults(task: AsrTaskConfig, *, training: bool) -> Iterator[str]:
+def _task_faults(task: AsrTaskConfig) -> Iterator[str]:
     for name in _AT_LEAST_ONE:
         if (value := getattr(task, name)) is not None and value < 1:
-            yield f"{_TASK}.{name}: expected 1 or more, found {value}"
+            yield f"{_TASK}.{name} must be 1 or more, but is {value}"
     if task.use_fbank:
-        yield f"{_TASK}.use_fbank: expected false (the models take waveforms), found true"
-    if training and task.min_audio_len > task.max_audio_len:
-        yield (
-            f"{_TASK}.min_audio_len: expected at most max_audio_len ({task.max_audio_len}), "
-            f"found {task.min_audio_len}"
-        )
+        yield f"{_TASK}.use_fbank must be false: the models take waveforms"
     if task.no_padding and task.batching_strategy is BatchingStrategy.STATIC:
-        yield f"{_TASK}.no_padding: expected false with batching_strategy STATIC, found true"
+        yield f"{_TASK}.no_padding must be false with batching_strategy STATIC"
 
 
 def _storage_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
     streaming = storage.fragment_streaming
-    for name, value in vars(streaming.limit).items() if streaming.limit else ():
-        if value is not None:
-            yield (
-                f"{_STORAGE}.fragment_streaming.limit.{name}: expected null (use "
-                f"asr_task_config.max_num_batches to shorten an epoch), found {value}"
-            )
+    if streaming.limit and any(value is not None for value in vars(streaming.limit).values()):
+        yield (
+            f"{_STORAGE}.fragment_streaming.limit must be null: "
+            "asr_task_config.max_num_batches shortens an epoch"
+        )
     for name in ("beta_corpus", "beta_language"):
         if (beta := getattr(storage, name)) is not None and not 0 <= beta <= 1:
             yield (
-                f"{_STORAGE}.{name}: expected 0 (equal shares) to 1 (shares by hours), found {beta}"
+                f"{_STORAGE}.{name} must be from 0 (equal shares) to 1 (shares by hours), "
+                f"but is {beta}"
             )
     if streaming.filesystem is not None:
-        yield f"{_STORAGE}.fragment_streaming.filesystem: expected none (only local paths are read)"
+        yield f"{_STORAGE}.fragment_streaming.filesystem must be null: only local paths are read"

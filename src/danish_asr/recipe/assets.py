@@ -40,7 +40,7 @@ from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.extension import card_directories, without_nested
 from danish_asr.recipe.fairseq2_private import library_container
-from danish_asr.recipe.loading import ConfigT, inspect, merge, unstructure
+from danish_asr.recipe.loading import ConfigT, overlay
 
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
@@ -137,28 +137,35 @@ class Assets:
         """Return fairseq2's handler of a model family, or None."""
         return self._container.resolve_optional(ModelFamily, key=name)
 
-    def model_config(self, card: AssetCard) -> object | None:
-        """Return the configuration of a named model; None if its family is unknown."""
-        family = self.model_family(card.field("model_family").as_(str))
-        return family.get_model_config(card) if family else None
-
     def tokenizer_card(self, name: str) -> AssetCard:
         """Return the card of a tokenizer, or the one that a model's card refers to."""
         return resolve_tokenizer_reference(self._store, self._store.retrieve_card(name))
 
-    def vocabulary_size(self, name: str) -> int:
-        """Return the number of symbols of a tokenizer that has a card.
-
-        Raises:
-            ConfigError: It must be downloaded, and cannot be.
-        """
-        card = self.tokenizer_card(name)
-        key = card.field("tokenizer_family").as_(str)
-        family = self._container.resolve(TokenizerFamily, key=key)
+    def vocabulary_size(self, section: TokenizerSection, faults: list[str]) -> int | None:
+        """Return the number of symbols of a tokenizer; add a fault if it cannot be opened."""
         try:
-            tokenizer = family.load_tokenizer(
-                card, family.get_tokenizer_config(card), progress=False
+            if section.path is not None:
+                return self._size_of_file(section, section.path)
+            if section.name is not None:
+                found = self.find("tokenizer.name", section.name, "tokenizer", faults)
+                return self._size_of_card(section.name) if found else None
+        except ConfigError as error:
+            faults.extend(error.faults)
+        if not faults:  # otherwise the card that names it may be the one that was not found
+            faults.append(
+                "tokenizer.name is missing, and neither the model's nor the dataset's card names a "
+                "tokenizer"
             )
+        return None
+
+    def _size_of_card(self, name: str) -> int:
+        card = self.tokenizer_card(name)
+        family = self._container.resolve(
+            TokenizerFamily, key=card.field("tokenizer_family").as_(str)
+        )
+        config = family.get_tokenizer_config(card)
+        try:
+            return family.load_tokenizer(card, config, progress=False).vocab_info.size
         except AssetDownloadError as error:
             fault = (
                 f"tokenizer.name: '{card.name}' cannot be downloaded: {error.__cause__ or error}. "
@@ -166,23 +173,17 @@ class Assets:
                 "regime.num_steps=1 on one that has it; downloads stay in $FAIRSEQ2_CACHE_DIR."
             )
             raise ConfigError([fault]) from None
-        return tokenizer.vocab_info.size
 
-    def vocabulary_size_of_file(self, section: TokenizerSection) -> int:
-        """Return the number of symbols of the tokenizer in ``tokenizer.path``.
-
-        Raises:
-            ConfigError: There is no such file or family, or they do not fit.
-        """
+    def _size_of_file(self, section: TokenizerSection, path: Path) -> int:
         family = self._container.resolve_optional(TokenizerFamily, key=section.family or "")
-        if section.path is None or not section.path.is_file():
-            raise ConfigError([f"tokenizer.path {section.path} is not a file"])
+        if not path.is_file():
+            raise ConfigError([f"tokenizer.path {path} is not a file"])
         if family is None:
             fault = f"tokenizer.family: unknown family '{section.family}'; try char_tokenizer"
             raise ConfigError([fault])
         config = overridden(family.config_kls(), section.config_overrides, "tokenizer")
         try:
-            return family.load_custom_tokenizer(section.path, config).vocab_info.size
+            return family.load_custom_tokenizer(path, config).vocab_info.size
         except TokenizerModelError as error:
             raise ConfigError([f"tokenizer.path: {error}"]) from None
 
@@ -193,10 +194,10 @@ def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
     Raises:
         ConfigError: They have faults.
     """
-    if not isinstance(overrides, Mapping):
-        return config
-    tree = merge(unstructure(config), overrides)
-    result, faults = inspect(type(config), tree, f"{section}.config_overrides")
+    path = f"{section}.config_overrides"
+    if not isinstance(overrides, Mapping | None):
+        raise ConfigError([f"{path} must be a mapping or null, but is {overrides!r}"])
+    result, faults = overlay(config, overrides or {}, path)
     if faults:
         raise ConfigError(faults)
     return result

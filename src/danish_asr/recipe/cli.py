@@ -19,7 +19,7 @@ from rich.console import Console
 from danish_asr.cluster import rank_info
 from danish_asr.data.dataset import NO_EFFECT
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import Tree, defaults, flatten, merge, read_yaml
+from danish_asr.recipe.loading import Tree, flatten, merge, read_yaml, unstructure
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -79,7 +79,7 @@ def read_configuration(args: Namespace) -> Tree:
     given = [key for key, _ in flatten(section)] if isinstance(section, Mapping) else []
     ineffective = [f"dataset.{key}" for key in given if key.startswith(NO_EFFECT)]
     # A run's own config.yaml has every key.
-    complete = {key for key, _ in flatten(defaults(AsrConfig)["dataset"])} <= set(given)
+    complete = {key for key, _ in flatten(unstructure(AsrConfig())["dataset"])} <= set(given)
     if ineffective and not complete and _is_first(tree):
         note(f"no effect here: {', '.join(ineffective)}")
     return tree

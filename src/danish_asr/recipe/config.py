@@ -6,7 +6,6 @@ unchanged. Defaults are defined here; a YAML file holds only what differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -37,7 +36,7 @@ from danish_asr.recipe.sections import (
     AsrTokenizerSection,
     AsrTrainerSection,
     DecoderSection,
-    result_of,
+    with_broken,
 )
 
 _MINUTES_PER_DAY = 24 * 60
@@ -117,52 +116,39 @@ class AsrConfig:
     )
 
     def validate(self) -> ValidationResult:
-        """Refuse models that this recipe cannot train, and values that fairseq2 finds late."""
-        return result_of([*self._unsupported(), *self._impossible()])
-
-    def _unsupported(self) -> Iterator[str]:
-        if self.model.name is None and self.model.family != WAV2VEC2_ASR_FAMILY:
-            yield (
-                f"model.family must be {WAV2VEC2_ASR_FAMILY} (this recipe trains CTC models, not "
-                f"LLM models), but is {self.model.family}"
-            )
-        if self.model.compile:
-            yield "model.compile must be false: fairseq2 0.6 does not compile this model family"
-        if self.model.dtype is torch.float16:
-            yield "model.dtype must be float32: trainer.mixed_precision sets the compute precision"
-        if (size := self.gang.tensor_parallel_size) > 1:
-            yield (
-                "gang.tensor_parallel_size must be 1 (layers of this family are not split, so the "
-                f"processes would repeat the same work), but is {size}"
-            )
-        if self.gang.timeout > _MINUTES_PER_DAY:
-            yield (
-                f"gang.timeout is in minutes and must be at most {_MINUTES_PER_DAY}, "
-                f"but is {self.gang.timeout}"
-            )
-        if self.regime.export_hugging_face:
-            yield "regime.export_hugging_face must be false: fairseq2 0.6 cannot export this family"
-
-    def _impossible(self) -> Iterator[str]:
-        # An evaluation has neither optimizer nor schedule.
-        rate = getattr(getattr(self.optimizer, "config", None), "lr", 1)
-        if rate <= 0:
-            yield f"optimizer.config.lr must be above 0, but is {rate}"
-        schedule, steps = getattr(self.lr_scheduler, "config", None), self.regime.num_steps
-        ends = isinstance(schedule, TriStageLRConfig | PolynomialDecayLRConfig) or (
-            isinstance(schedule, CosineAnnealingLRConfig) and schedule.cycle_len is None
+        """Refuse what this recipe cannot do, and what fairseq2 ignores or finds late."""
+        model, steps = self.model, self.regime.num_steps
+        # An evaluation has no schedule.
+        values = getattr(self.lr_scheduler, "config", None)
+        ends = isinstance(values, TriStageLRConfig | PolynomialDecayLRConfig) or (
+            isinstance(values, CosineAnnealingLRConfig) and values.cycle_len is None
         )
-        if ends and steps is None:
-            yield f"regime.num_steps must be given for the schedule {self.lr_scheduler.name}"
-        if ends and steps and (warmup := getattr(schedule, "num_warmup_steps", 0)) >= steps:
-            yield (
-                f"lr_scheduler.config.num_warmup_steps must be below regime.num_steps ({steps}), "
-                f"but is {warmup}"
-            )
-        for name in ("model", "pretrained_encoder", "dataset", "tokenizer"):
-            overrides = getattr(self, name).config_overrides
-            if not isinstance(overrides, Mapping | None):
-                yield f"{name}.config_overrides must be a mapping or null, but is {overrides!r}"
+        warmup = getattr(values, "num_warmup_steps", 0)
+        rules = {
+            f"`model.family` must be {WAV2VEC2_ASR_FAMILY} (CTC models, not LLM models)": (
+                model.name is not None or model.family == WAV2VEC2_ASR_FAMILY
+            ),
+            "`model.compile` must be false (fairseq2 cannot compile CTC models)": (
+                not model.compile
+            ),
+            "`model.dtype` must be float32 (trainer.mixed_precision sets the compute precision)": (
+                model.dtype is not torch.float16
+            ),
+            "`gang.tensor_parallel_size` must be 1 (the layers of CTC models are not split)": (
+                self.gang.tensor_parallel_size <= 1
+            ),
+            f"`gang.timeout` must be at most {_MINUTES_PER_DAY} (it is in minutes)": (
+                self.gang.timeout <= _MINUTES_PER_DAY
+            ),
+            "`regime.export_hugging_face` must be false (fairseq2 cannot export CTC models)": (
+                not self.regime.export_hugging_face
+            ),
+            "`regime.num_steps` must be given for this schedule": not ends or steps is not None,
+            f"`lr_scheduler.config.num_warmup_steps` must be below regime.num_steps ({steps})": (
+                not (ends and steps and warmup) or warmup < steps
+            ),
+        }
+        return with_broken(rules, ValidationResult())
 
 
 @dataclass(kw_only=True)

@@ -11,8 +11,9 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -58,8 +59,8 @@ COMPONENTS: Final[Mapping[str, Mapping[str, type]]] = {
 }
 """Sections whose ``config`` depends on their ``name``, with the type of each name's ``config``."""
 
-_MAY_BE_NEGATIVE: Final = ("fragment_shuffle_window", "beta2_decay")
-"""Ends of the keys for which upstream gives a number below 0 a meaning."""
+_MAY_BE_NEGATIVE: Final = re.compile(r"decoder\.config\..*|.*(fragment_shuffle_window|beta2_decay)")
+"""Keys for which a number below 0 has a meaning."""
 
 _TYPE_NAMES: Final[Mapping[Any, str]] = {
     int: "an integer",
@@ -72,7 +73,7 @@ _TYPE_NAMES: Final[Mapping[Any, str]] = {
 }
 
 _RULE: Final = re.compile(r"`([\w.]+)` (must .*)", re.DOTALL)
-"""How fairseq2 words a rule that a key of a section breaks."""
+"""How fairseq2, and this recipe's sections, word a rule that a key breaks."""
 
 _converter = StandardValueConverter()
 
@@ -104,11 +105,6 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
     return dict(merged)
 
 
-def defaults(kls: type[object]) -> Tree:
-    """Return the default configuration as a mapping."""
-    return unstructure(kls())
-
-
 def unstructure(config: object) -> Tree:
     """Return a typed configuration as a mapping, as it is written to ``config.yaml``."""
     tree: Any = _converter.unstructure(config)
@@ -118,19 +114,21 @@ def unstructure(config: object) -> Tree:
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every leaf of a configuration with its dotted key."""
     for key, value in tree.items():
-        path = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, Mapping):
-            yield from flatten(value, path)
+            yield from flatten(value, _join(prefix, key))
         else:
-            yield path, value
+            yield _join(prefix, key), value
+
+
+def _join(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
 
 
 def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> ConfigT:
     """Turn a mapping into a checked ``kls``; missing keys take their defaults.
 
     Raises:
-        ConfigError: Keys are unknown, or values have the wrong type or break a rule. The error
-            lists all faults.
+        ConfigError: Keys are unknown, or values have the wrong type or break a rule.
     """
     config, faults = inspect(kls, tree)
     if faults:
@@ -138,112 +136,92 @@ def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> Con
     return config
 
 
-def inspect(
-    kls: type[ConfigT], tree: Mapping[str, Any], path: str = ""
-) -> tuple[ConfigT, list[str]]:
-    """Turn a mapping into a ``kls`` and the list of its faults.
-
-    Args:
-        kls: A dataclass.
-        tree: Values of its fields. What cannot be structured keeps its default.
-        path: The dotted key of the mapping.
-    """
-    usual = defaults(kls)
-    full = merge(usual, _component_defaults(tree, usual), tree)
-    faults: list[str] = []
-    config = _build(kls, full, path, faults)
-    try:
-        StandardObjectValidator().validate(config)
-    except ValidationError as error:
-        _add_new(faults, _broken_rules(error.result, path, dict(flatten(full, path))))
-    _add_new(faults, _negative_numbers(config, path))
+def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[str]]:
+    """Turn a mapping into a ``kls`` and the list of its faults; faulty keys keep their defaults."""
+    config, faults = overlay(kls(), tree)
+    negative = (
+        f"{key} must be 0 or more, but is {value!r}"
+        for key, value in flatten(tree)
+        if isinstance(value, int | float) and value < 0 and not _MAY_BE_NEGATIVE.fullmatch(key)
+    )
+    _add_new(faults, negative)
     return config, faults
 
 
-def _component_defaults(tree: Mapping[str, Any], usual: Mapping[str, Any]) -> Tree:
-    """The defaults of each component that ``tree`` selects in place of the usual one."""
-    chosen: Tree = {}
-    for section, choices in COMPONENTS.items():
-        part = tree.get(section)
-        name = part.get("name") if isinstance(part, Mapping) else None
-        if isinstance(name, str) and name in choices and name != usual.get(section, {}).get("name"):
-            chosen[section] = {"_set_": {"config": _converter.unstructure(choices[name]())}}
-    return chosen
+def overlay(config: ConfigT, tree: Mapping[str, Any], path: str = "") -> tuple[ConfigT, list[str]]:
+    """Return a dataclass changed by the sound values of ``tree``, and the faults of the others.
+
+    Args:
+        config: A dataclass; it is not changed.
+        tree: Values of its fields.
+        path: The dotted key of the mapping.
+    """
+    faults: list[str] = []
+    config = _build(config, tree, path, faults)
+    try:
+        StandardObjectValidator().validate(config)
+    except ValidationError as error:
+        _add_new(faults, _broken_rules(error.result, config, path))
+    return config, faults
 
 
-def _build(kls: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -> Any:
-    """Make a ``kls`` of the sound values of ``tree``; note each fault with its dotted key."""
-    hints = get_type_hints(kls)
-    if path in COMPONENTS:
-        choices, name = COMPONENTS[path], tree.get("name")
-        if isinstance(name, str) and name not in choices:
+def _build(config: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -> Any:
+    hints = get_type_hints(type(config))
+    if choices := COMPONENTS.get(path):
+        name = tree.get("name", config.name)
+        if str(name) not in choices:
             faults.append(f"{path}.name must be one of {', '.join(choices)}, but is {name!r}")
-        hints["config"] = choices.get(str(name), object)
+            return config
+        if name != config.name:
+            config = replace(config, config=choices[name]())
+        hints["config"] = type(config.config)
     values: Tree = {}
     for key, value in tree.items():
-        where = f"{path}.{key}" if path else str(key)
-        if key not in hints:
+        where = _join(path, key)
+        if key in hints:
+            values[key] = _field(hints[key], getattr(config, key), value, where, faults)
+        else:
             close = difflib.get_close_matches(str(key), hints, n=1)
             hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(hints))}"
             faults.append(f"{where} is not a key of this configuration; {hint}")
-        elif section := _section(hints[key], value):
-            if isinstance(value, Mapping):
-                values[key] = _build(section, value, where, faults)
-            else:
-                faults.append(f"{where} must be a mapping of keys, but is {value!r}")
-        elif part := _list_part(hints[key], value):
-            values[key] = [_build(part, v, f"{where}[{n}]", faults) for n, v in enumerate(value)]
-        else:
-            try:
-                values[key] = _structured(value, hints[key])
-            except (StructureError, ValueError, OverflowError):
-                faults.append(f"{where} must be {_describe(hints[key])}, but is {value!r}")
-    return kls(**values)
+    return replace(config, **values)
 
 
-def _section(hint: Any, value: Any) -> type | None:
-    """The dataclass that a value must fill, if any; an optional one takes null as well."""
-    candidates = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
-    if value is None and hint not in candidates:
-        return None
-    return next((kls for kls in candidates if isinstance(kls, type) and is_dataclass(kls)), None)
-
-
-def _list_part(hint: Any, value: Any) -> type | None:
-    """The dataclass that each of a list of mappings must fill, if any."""
+def _field(hint: Any, current: Any, value: Any, path: str, faults: list[str]) -> Any:
+    """Return the value of a field: the given one if it is sound, otherwise the current one."""
+    kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    section = next((kind for kind in kinds if is_dataclass(kind)), None)
+    if section and not (value is None and type(None) in kinds):
+        if isinstance(value, Mapping):
+            return _build(current or section(), value, path, faults)  # type: ignore[operator]
+        faults.append(f"{path} must be a mapping of keys, but is {value!r}")
+        return current
     part = get_args(hint)[0] if get_origin(hint) is Sequence else None
-    mappings = isinstance(value, list) and all(isinstance(v, Mapping) for v in value)
-    return part if mappings and is_dataclass(part) else None  # type: ignore[return-value]
+    if is_dataclass(part) and isinstance(value, list) and all(isinstance(v, dict) for v in value):
+        return [_build(part(), v, f"{path}[{n}]", faults) for n, v in enumerate(value)]  # type: ignore[operator]
+    try:
+        return _structured(value, hint)
+    except (StructureError, ValueError, OverflowError):
+        faults.append(f"{path} must be {_describe(hint)}, but is {value!r}")
+        return current
 
 
 def _structured(value: Any, hint: Any) -> Any:
     """Structure one value, strictly.
 
-    fairseq2 structures numbers and lists by calling their types: ``int(2.5)`` is 2, the list of a
-    string is its letters, and True is an int to Python.
+    fairseq2 calls the types: ``int(2.5)`` is 2, ``list("ab")`` has two parts, and True is an int.
 
     Raises:
-        StructureError: The value does not have the type; also if it became another value, or is not
-            finite.
+        StructureError: The value does not have the type, or is not finite.
     """
     structured = _converter.structure(value, hint)
-    if isinstance(structured, bool):
-        changed = not isinstance(value, bool) or not {bool, object} & {hint, *get_args(hint)}
-    elif isinstance(structured, int) and isinstance(value, float):
-        changed = structured != value
-    else:
-        changed = isinstance(structured, list | tuple) and isinstance(value, str)
-    if changed or not all(math.isfinite(number) for number in _numbers(structured)):
+    if (
+        (isinstance(value, bool) and not {bool, object} & {hint, *get_args(hint)})
+        or (isinstance(value, float) and not (math.isfinite(value) and structured == value))
+        or (isinstance(value, str) and isinstance(structured, list | tuple))
+    ):
         raise StructureError("The value is not finite, or changed its type.")
     return structured
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _numbers(part)
-    elif isinstance(value, int | float):
-        yield value
 
 
 def _describe(hint: Any) -> str:
@@ -259,38 +237,21 @@ def _describe(hint: Any) -> str:
     return _TYPE_NAMES.get(hint) or str(hint)
 
 
-def _broken_rules(result: ValidationResult, path: str, values: Mapping[str, Any]) -> Iterator[str]:
+def _broken_rules(result: ValidationResult, section: Any, path: str) -> Iterator[str]:
     """Each broken rule, worded like the other faults: the dotted key, the rule, the value."""
     for error in result.errors:
         message = error.rstrip(".")
         if named := _RULE.match(message):
-            key = f"{path}.{named[1]}"
-            shown = "" if "but is" in message or key not in values else f", but is {values[key]!r}"
-            yield f"{key} {named[2]}{shown}"
+            shown = "" if "but is" in message else f", but is {attrgetter(named[1])(section)!r}"
+            yield f"{_join(path, named[1])} {named[2]}{shown}"
         else:
             # A message that names the whole key needs no section before it.
             yield message if message.startswith(path) else f"{path}: {message}"
     for key, below in result.sub_results.items():
-        yield from _broken_rules(below, f"{path}.{key}" if path else key, values)
-
-
-def _negative_numbers(config: Any, path: str) -> Iterator[str]:
-    """Negative values of typed keys; what decoders and transforms accept is their own concern."""
-    for name in (field.name for field in fields(config)):
-        key, value = f"{path}.{name}" if path else name, getattr(config, name)
-        if is_dataclass(value):
-            yield from _negative_numbers(value, key)
-        elif isinstance(value, list) and value and is_dataclass(value[0]):
-            for number, part in enumerate(value):
-                yield from _negative_numbers(part, f"{key}[{number}]")
-        elif not key.endswith(_MAY_BE_NEGATIVE) and min(_numbers(value), default=0) < 0:
-            yield f"{key} must be 0 or more, but is {value!r}"
+        yield from _broken_rules(below, getattr(section, key, None), _join(path, key))
 
 
 def _add_new(faults: list[str], found: Iterator[str]) -> None:
-    """Add what was found, except about a key that has a fault already, or is in such a section."""
-    known = [fault.split()[0] for fault in faults]
-    for fault in found:
-        key = fault.split()[0].rstrip(":")
-        if not any(key == k.rstrip(":") or key.startswith(f"{k}.") for k in known):
-            faults.append(fault)
+    """Add what was found, except about keys and sections that have a fault already."""
+    known = tuple(fault.split()[0] for fault in faults)
+    faults += [fault for fault in found if not fault.startswith(known)]

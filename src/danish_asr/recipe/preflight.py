@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from fairseq2.assets import AssetCard
-from fairseq2.device import CPU
-from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.recipe.config import ModelSection
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
 from danish_asr.data.mixture import hours_of
@@ -59,12 +59,12 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     if config.tokenizer.path is None:
         tokenizer = config.tokenizer.name or _tokenizer_of(model) or _tokenizer_of(dataset)
         config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer))
-    size = _vocabulary_size(assets, config, found)
+    size = assets.vocabulary_size(config.tokenizer, found)
     if name is not None:
         if model is not None:
-            _check_trained_model(config, assets.model_config(model), size, found)
+            _check_trained_head(assets, model, size, found)
     elif config.model.arch is not None:
-        config = _with_new_head(assets, config, size, found)
+        config = replace(config, model=_with_new_head(assets, config.model, size, found))
     elif not found:
         found.append(
             "model.name, model.arch or model.path must say which model to train, for example "
@@ -139,49 +139,48 @@ def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     Raises:
         DatasetError: There is no dataset at all.
     """
-    section = config.dataset
+    section, right = config.dataset, StorageMode.MANIFEST
     if isinstance(dataset, DanishAsrDataset):
+        right = StorageMode.MIXTURE_PARQUET
         find_shards(dataset.path, split_key=section.mixture_parquet_storage_config.split_column)
-    manifests = section.storage_mode is StorageMode.MANIFEST
-    if manifests == isinstance(dataset, DanishAsrDataset):
-        right = StorageMode.MIXTURE_PARQUET if manifests else StorageMode.MANIFEST
+    if section.storage_mode is not right:
         yield f"dataset.storage_mode must be {right.value} for the dataset '{section.name}'"
     if isinstance(config, AsrEvalConfig):
         splits = [("evaluator.split", name) for name in names_of_splits(config.evaluator.split)]
     else:
+        splits = [("dataset.valid_split", name) for name in names_of_splits(section.valid_split)]
         if section.train_split is None:
             yield "dataset.train_split must name a split to train on, but is null"
         else:
-            yield from _split_faults(dataset, config, "dataset.train_split", section.train_split)
-        splits = [("dataset.valid_split", name) for name in names_of_splits(section.valid_split)]
+            splits.insert(0, ("dataset.train_split", section.train_split))
     for key, split in splits:
-        yield from _split_faults(dataset, config, key, split)
+        try:
+            yield from _split_faults(dataset, split, key, section.mixture_parquet_storage_config)
+        except ConfigError as error:
+            yield from error.faults
+        except DatasetError as error:
+            yield f"{key}: {error}"
 
 
-def _split_faults(dataset: AsrDataset, config: AsrConfig, key: str, split: str) -> Iterator[str]:
-    storage = config.dataset.mixture_parquet_storage_config
+def _split_faults(
+    dataset: AsrDataset, split: str, key: str, storage: MixtureParquetStorageConfig
+) -> Iterator[str]:
     if not isinstance(dataset, DanishAsrDataset):
         if split not in dataset.splits:
             yield f"{key}: no split '{split}'; the dataset has: {', '.join(dataset.splits)}"
         return
+    chosen, every = chosen_shards(dataset.path, split, storage)
+    file = storage.dataset_summary_path
+    weighted = storage.beta_corpus is not None or storage.beta_language is not None
+    if key != "dataset.train_split" or file is None or not weighted:
+        return
+    # A filter over rows may leave a partition empty.
+    filtered = storage.fragment_loading.filters is not None
+    needed = set() if filtered else {shard.partition for shard in chosen}
     try:
-        chosen, every = chosen_shards(dataset.path, split, storage)
-    except ConfigError as error:
-        yield from error.faults
-        return
+        hours_of(Path(file), needed=needed, known={shard.partition for shard in every})
     except DatasetError as error:
-        yield f"{key}: {error}"
-        return
-    weighted = not (storage.beta_corpus is None and storage.beta_language is None)
-    if key == "dataset.train_split" and weighted and storage.dataset_summary_path is not None:
-        # A filter over rows may leave a partition empty.
-        filtered = storage.fragment_loading.filters is not None
-        needed = set() if filtered else {shard.partition for shard in chosen}
-        known = {shard.partition for shard in every}
-        try:
-            hours_of(Path(storage.dataset_summary_path), needed=needed, known=known)
-        except DatasetError as error:
-            yield f"dataset.mixture_parquet_storage_config.dataset_summary_path: {error}"
+        yield f"dataset.mixture_parquet_storage_config.dataset_summary_path: {error}"
 
 
 def _check_encoder(assets: Assets, name: str | None, faults: list[str]) -> None:
@@ -203,87 +202,50 @@ def _tokenizer_of(card: AssetCard | None) -> str | None:
     return card.name if card.has_field("tokenizer_family") else None
 
 
-def _vocabulary_size(assets: Assets, config: AsrConfig, faults: list[str]) -> int | None:
-    """The tokenizer's number of symbols; None if there is a fault."""
-    name = config.tokenizer.name
-    try:
-        if config.tokenizer.path is not None:
-            return assets.vocabulary_size_of_file(config.tokenizer)
-        if name is not None:
-            card = assets.find("tokenizer.name", name, "tokenizer", faults)
-            return assets.vocabulary_size(card.name) if card else None
-    except ConfigError as error:
-        faults.extend(error.faults)
-        return None
-    if not faults:  # otherwise the card that names it may be the one that was not found
-        faults.append(
-            "tokenizer.name is missing, and neither the model's nor the dataset's card names a "
-            "tokenizer"
-        )
-    return None
-
-
-def _check_trained_model(
-    config: AsrConfig, model: object, size: int | None, faults: list[str]
+def _check_trained_head(
+    assets: Assets, card: AssetCard, size: int | None, faults: list[str]
 ) -> None:
-    name = config.model.name
-    head = getattr(model, _HEAD_SIZE, None)
+    """Compare the head of a named model with the size of the tokenizer."""
+    family = assets.model_family(card.field("model_family").as_(str))
+    head = getattr(family.get_model_config(card), _HEAD_SIZE, None) if family else None
     if head is None:
         faults.append(
-            f"model.name '{name}' has no CTC head: this recipe trains and scores CTC models, such "
-            "as omniASR_CTC_300M, not LLM models"
+            f"model.name '{card.name}' has no CTC head: this recipe trains and scores CTC models, "
+            "such as omniASR_CTC_300M, not LLM models"
         )
     elif size not in {None, head}:
         faults.append(
-            f"tokenizer has {size} symbols, but the head of '{name}' has {head}; leave "
+            f"tokenizer has {size} symbols, but the head of '{card.name}' has {head}; leave "
             "tokenizer.name out to use the model's own"
-        )
-    _check_frozen_layers(config, model, faults)
-
-
-def _check_frozen_layers(config: AsrConfig, model: object, faults: list[str]) -> None:
-    if not isinstance(model, Wav2Vec2AsrConfig):
-        return
-    layers, frozen = model.encoder_config.num_encoder_layers, config.trainer.freeze_encoder_layers
-    if frozen > layers:
-        faults.append(
-            f"trainer.freeze_encoder_layers must be at most {layers}, the number of encoder layers "
-            f"of {config.model.name or config.model.arch}, but is {frozen}"
         )
 
 
 def _with_new_head(
-    assets: Assets, config: AsrConfig, size: int | None, faults: list[str]
-) -> AsrConfig:
+    assets: Assets, section: ModelSection, size: int | None, faults: list[str]
+) -> ModelSection:
     """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's."""
-    section = config.model
     family = assets.model_family(section.family or "")
     if family is None:
         faults.append(f"model.family: unknown model family '{section.family}'")
-        return config
+        return section
     architecture = family.maybe_get_arch_config(section.arch or "")
     if architecture is None:
         faults.append(
             f"model.arch: unknown architecture '{section.arch}' of {section.family}; "
             f"available: {', '.join(sorted(family.get_archs()))}"
         )
-        return config
+        return section
     try:
         model = overridden(architecture, section.config_overrides, "model")
-        _check_frozen_layers(config, model, faults)
-        # Without memory: this finds sizes that do not fit each other.
-        family.create_new_model(model, create_fake_gangs(CPU), section.dtype, meta=True)
     except ConfigError as error:
         faults.extend(error.faults)
-    except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
-        faults.append(f"model: cannot be built with these values: {error}")
+        return section
     if size is None:
-        return config
-    overrides = section.config_overrides
-    given = dict(overrides) if isinstance(overrides, Mapping) else {}
-    if given.get(_HEAD_SIZE, size) != size:
+        return section
+    overrides = cast(Mapping[str, object], section.config_overrides or {})
+    if _HEAD_SIZE in overrides and getattr(model, _HEAD_SIZE, size) != size:
         faults.append(
             f"model.config_overrides.{_HEAD_SIZE} must be {size}, the tokenizer's number "
-            f"of symbols, but is {given[_HEAD_SIZE]}; leave it out"
+            f"of symbols, but is {overrides[_HEAD_SIZE]}; leave it out"
         )
-    return replace(config, model=replace(section, config_overrides={**given, _HEAD_SIZE: size}))
+    return replace(section, config_overrides={**overrides, _HEAD_SIZE: size})

@@ -39,7 +39,7 @@ from danish_asr.recipe.diagnostics import (
     loss_above_chance,
 )
 from danish_asr.recipe.freezing import Freezing
-from danish_asr.recipe.loading import defaults, inspect, structure, unstructure
+from danish_asr.recipe.loading import inspect, structure, unstructure
 from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers
 from danish_asr.recipe.preflight import resolve, tokenizer_card
 from danish_asr.recipe.readers import (
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rank, processes = rank_info(config.common.cluster)
         if rank == 0:
             check_output_dir(args.output_dir)
-            check_continuation(args.output_dir, unstructure(config), defaults(AsrConfig))
+            check_continuation(args.output_dir, unstructure(config), unstructure(AsrConfig()))
             tidy(args.output_dir)
             if note := fit_to_processes(args.output_dir, processes):
                 cli.note(note)

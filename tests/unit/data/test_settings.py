@@ -60,16 +60,12 @@ def test_every_key_that_upstream_has_is_obeyed_without_effect_or_refused() -> No
 @pytest.mark.parametrize(
     ("values", "fault"),
     [
-        ({"use_fbank": True}, r"asr_task_config\.use_fbank: expected false"),
-        ({"batch_size": 0}, r"batch_size: expected 1 or more, found 0"),
+        ({"use_fbank": True}, r"asr_task_config\.use_fbank must be false"),
+        ({"batch_size": 0}, r"batch_size must be 1 or more, but is 0"),
         ({"spec_aug_p": 1.5}, r"spec_aug_\*: probability: expected 0 to 1, found 1\.5"),
         (
-            {"min_audio_len": 9, "max_audio_len": 8},
-            r"min_audio_len: expected at most .*\(8\), found 9",
-        ),
-        (
             {"no_padding": True, "batching_strategy": BatchingStrategy.STATIC},
-            r"no_padding: expected",
+            r"no_padding must be false",
         ),
     ],
 )
