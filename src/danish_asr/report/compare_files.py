@@ -46,7 +46,7 @@ def compare_files(
             files.read_evaluation(b).rows_in_split,
         ),
     )
-    for file, rows in ((a, comparison.rows_a), (b, comparison.rows_b)):
+    for file, rows in zip((a, b), comparison.rows.values(), strict=True):
         files.require_rows_of_split(file, rows)
     say(f"A: {a}\nB: {b}", console)
     print_comparison(comparison, console)
@@ -58,9 +58,9 @@ def compare_files(
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print one table of all groups, and what the overall difference means."""
-    for run, rows in (("A", comparison.rows_a), ("B", comparison.rows_b)):
+    for run, rows in comparison.rows.items():
         if rows.partial:
-            warn(wording.partial_warning(rows, what=f"the predictions of {run}"), console)
+            warn(wording.partial_warning(rows, what=f"the predictions of {run.upper()}"), console)
     say(wording.comparison_summary(comparison), console)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     table.add_column("\ngroup", overflow="fold")

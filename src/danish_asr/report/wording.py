@@ -57,9 +57,10 @@ def summary(scores: Scores) -> str:
 
 def comparison_summary(comparison: Comparison) -> str:
     """One line that says what the differences are based on."""
-    a, b = _of_split(comparison.rows_a), _of_split(comparison.rows_b)
+    a, b = map(_of_split, comparison.rows.values())
     used = a if a == b else f"; A{a or ': all rows'}; B{b or ': all rows'}"
-    return f"{_settings(comparison.settings)}, {comparison.rows_a.scored} rows paired by id{used}"
+    rows = comparison.overall.rows
+    return f"{_settings(comparison.settings)}, {rows} rows paired by id{used}"
 
 
 def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:

@@ -16,17 +16,24 @@ zero. Within a grouping it is also adjusted for the number of groups by Holm's m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.scoring.intervals import Estimate, RateViews, estimate, p_value, resampled_rates
+from danish_asr.scoring.intervals import (
+    Estimate,
+    RateViews,
+    estimate,
+    p_value,
+    resampled_rates,
+    to_plain,
+)
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, ScoredRows, score_rows
-from danish_asr.scoring.scores import DEFAULT_BY, grouping_columns
+from danish_asr.scoring.scores import DEFAULT_BY
 from danish_asr.scoring.settings import Settings
 
 COMPARE_RESAMPLES: Final = 10_000
@@ -52,10 +59,6 @@ class PairedRate:
     p_adjusted: float | None = None
     p_is_bound: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self) | {"difference": self.difference.to_dict()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedGroup:
@@ -70,34 +73,19 @@ class ComparedGroup:
     words_a: Counts
     words_b: Counts
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        data = asdict(self) | {"wer": self.wer.to_dict(), "cer": self.cer.to_dict()}
-        del data["label"]
-        return data
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Run B compared with run A, overall and per group, with the settings and rows used."""
+    """Run B compared with run A; ``rows`` has those used of "a" and of "b"."""
 
     settings: Settings
-    rows_a: RowsUsed
-    rows_b: RowsUsed
+    rows: Mapping[str, RowsUsed]
     overall: ComparedGroup
     groupings: Mapping[str, Sequence[ComparedGroup]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "settings": self.settings.to_dict(),
-            "rows": {"a": asdict(self.rows_a), "b": asdict(self.rows_b)},
-            "overall": self.overall.to_dict(),
-            "groupings": {
-                name: [group.to_dict() for group in groups]
-                for name, groups in self.groupings.items()
-            },
-        }
+        return to_plain(self) | {"settings": self.settings.to_dict()}
 
 
 def compare_predictions(
@@ -119,10 +107,8 @@ def compare_predictions(
         ConfigError: A column is unknown.
     """
     settings = settings or Settings(resamples=COMPARE_RESAMPLES)
-    columns_of = {name: grouping_columns(name) for name in by}
-    columns = [column for columns in columns_of.values() for column in columns]
-    one = score_rows(a, columns=columns, settings=settings)
-    other = score_rows(b, columns=(), settings=settings)
+    one = score_rows(a, by=by, settings=settings)
+    other = score_rows(b, by=(), settings=settings)
     paired = _pair(one, other, names)
     if None not in rows_in_split and rows_in_split[0] != rows_in_split[1]:
         raise PredictionsError(
@@ -131,12 +117,11 @@ def compare_predictions(
         )
     return Comparison(
         settings=settings,
-        rows_a=one.used(rows_in_split[0]),
-        rows_b=other.used(rows_in_split[1]),
-        overall=_compare_groups((), paired.groups(()), settings)[0],
+        rows={"a": one.used(rows_in_split[0]), "b": other.used(rows_in_split[1])},
+        overall=_compare_groups(paired.groups(), settings)[0],
         groupings={
-            name: _compare_groups(columns, paired.groups(columns), settings)
-            for name, columns in columns_of.items()
+            name: _compare_groups(paired.groups(columns), settings)
+            for name, columns in paired.groupings.items()
         },
     )
 
@@ -175,18 +160,14 @@ def _refuse(faults: Sequence[str], what: str) -> None:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for multiple tests, in the given order."""
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    for rank, index in enumerate(order):
-        largest = max(largest, (len(p_values) - rank) * p_values[index])
-        adjusted[index] = min(largest, 1.0)
-    return adjusted
+    order = np.argsort(p_values)
+    products = np.sort(p_values) * np.arange(len(p_values), 0, -1)
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(products), 1)
+    return [float(p) for p in adjusted]
 
 
-def _compare_groups(
-    columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
-) -> list[ComparedGroup]:
+def _compare_groups(groups: Sequence[GroupSums], settings: Settings) -> list[ComparedGroup]:
     views = [resampled_rates(group, settings, settings.seed) for group in groups]
     wers = _paired_rates(groups, [wer for wer, _ in views])
     cers = _paired_rates(groups, [cer for _, cer in views])
@@ -197,7 +178,7 @@ def _compare_groups(
         compared.append(
             ComparedGroup(
                 label=group.label,
-                group=dict(zip(columns, group.values, strict=True)),
+                group=group.group,
                 rows=errors_a.rows,
                 speakers=group.known_speakers,
                 wer=wer,

@@ -8,7 +8,6 @@ their shares need not add up. What remains after all of them are misrecognised w
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -18,6 +17,7 @@ from rapidfuzz.distance import Levenshtein
 
 from danish_asr.metrics import align_counts, split_words
 from danish_asr.text.number_words import read_number_words
+from danish_asr.text.profiles import is_mark
 
 LONGEST_COMPOUND: Final = 4
 """Words; Danish compounds rarely have more parts."""
@@ -47,26 +47,11 @@ def _with_digits(text: str) -> str:
     return read_number_words(text)
 
 
-class _Marks(dict[int, int]):
-    """Maps punctuation and symbols to spaces, and each other character to itself."""
-
-    def __missing__(self, code: int) -> int:
-        is_mark = unicodedata.category(chr(code))[0] in "PS"
-        return self.setdefault(code, ord(" ") if is_mark else code)
-
-
-_MARKS: Final = _Marks()
-
-
 def _without_case_and_punctuation(text: str) -> str:
-    return text.translate(_MARKS).lower()
+    return "".join(" " if is_mark(character) else character for character in text).lower()
 
 
-ErrorCounter = Callable[[str, str], int]
-"""Takes the normalised reference and hypothesis; returns the word errors without a category."""
-
-
-def _after(change: Callable[[str], str]) -> ErrorCounter:
+def _after(change: Callable[[str], str]) -> Callable[[str, str], int]:
     return lambda reference, hypothesis: word_errors(change(reference), change(hypothesis))
 
 
@@ -80,13 +65,14 @@ def _all_together(reference: str, hypothesis: str) -> int:
     return _compounds(reference, hypothesis)
 
 
-CATEGORIES: Final[Mapping[str, ErrorCounter]] = {
+CATEGORIES: Final[Mapping[str, Callable[[str, str], int]]] = {
     "case and punctuation": _after(_without_case_and_punctuation),
     "fillers (øh, hmm, mhm)": _after(_without_fillers),
     "numerals (21, enogtyve)": _after(_with_digits),
     "compounds written apart (særskrivning)": _compounds,
     "all of these together": _all_together,
 }
+"""Each takes reference and hypothesis and returns the word errors that remain without it."""
 
 
 def errors_without_compounds(reference: Sequence[str], hypothesis: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ interval" of Hesterberg, "What Teachers Should Know About the Bootstrap", The Am
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
@@ -54,11 +54,19 @@ class Estimate:
     interval: Interval | None = None
     not_resolvable: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        if self.interval is None:
-            return {"value": self.value, "not_resolvable": self.not_resolvable}
-        return {"value": self.value, **self.interval._asdict()}
+
+def to_plain(scores: Any) -> dict[str, Any]:
+    """Return a dataclass of scores as plain data, as in the JSON files."""
+    return asdict(scores, dict_factory=_plain)
+
+
+def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(fields)
+    data.pop("label", None)
+    if "interval" in data:
+        interval, reason = data.pop("interval"), data.pop("not_resolvable")
+        data |= {"not_resolvable": reason} if interval is None else interval._asdict()
+    return data
 
 
 def estimate_rates(group: GroupSums, settings: Settings) -> tuple[Estimate, Estimate]:

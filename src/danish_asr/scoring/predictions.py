@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
+from sys import intern
 from typing import Any, Final
 
 from danish_asr.errors import PredictionsError
@@ -40,7 +42,6 @@ class Prediction:
 
 _TEXTS: Final = ("id", "corpus", "split", "reference", "hypothesis")
 _OPTIONAL: Final = ("speaker_id", "dialect", "age_group", "gender")
-_MAX_SECONDS: Final = 1e9
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
@@ -96,9 +97,7 @@ def _parse(line: bytes, where: str) -> Prediction:
         if not isinstance(text, str):
             raise PredictionsError(f"{where}: {key} must be a string, found {text!r:.40}")
     seconds = row.pop("duration")
-    # The comparison is false for NaN.
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 <= seconds < _MAX_SECONDS:
+    if not isinstance(seconds, int | float) or not 0 <= seconds < inf:  # false for NaN
         raise PredictionsError(f"{where}: expected a duration in seconds, found {seconds!r:.40}")
     values |= {key: _label(row.pop(key, None), key, where) for key in _OPTIONAL}
     extra = {key: _label(value, key, where) for key, value in row.items()}
@@ -109,5 +108,5 @@ def _label(value: Any, key: str, where: str) -> str | None:
     if isinstance(value, bool | int | float):
         value = json.dumps(value)  # ages and flags
     if value is None or isinstance(value, str):
-        return value if value and not value.isspace() else None
+        return intern(value) if value and not value.isspace() else None  # few values, many rows
     raise PredictionsError(f"{where}: {key} must be a string, found {value!r:.40}")

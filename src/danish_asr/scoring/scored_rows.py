@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,8 +20,8 @@ from danish_asr.scoring.settings import ROW_FILTERS, Settings
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-GroupKey = tuple[str | None, ...]
-"""One value per column of a grouping; None where it is unknown."""
+Values = tuple[str | None, ...]
+"""One value per column; None where it is unknown."""
 
 COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
 """What rows can be grouped by, besides the bands below and the extra keys of a file."""
@@ -67,10 +67,11 @@ class RowsUsed:
 class GroupSums:
     """Counts of one group: (speakers, 9), or (speakers, 18) for two paired runs.
 
-    Rows of unknown speakers are one line, as if one person spoke all of them.
+    ``group`` maps columns to values. Rows of unknown speakers are one line, as if one person spoke
+    all of them.
     """
 
-    values: GroupKey
+    group: Mapping[str, str | None]
     speakers: tuple[str | None, ...]
     sums: IntArray
 
@@ -82,8 +83,8 @@ class GroupSums:
     @property
     def label(self) -> str:
         """The values for display; characters that cannot be printed are escaped."""
-        label = " · ".join("unknown" if value is None else value for value in self.values) or "all"
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
+        label = " · ".join("unknown" if value is None else value for value in self.group.values())
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label or "all")
 
 
 class ScoredRow(NamedTuple):
@@ -92,14 +93,18 @@ class ScoredRow(NamedTuple):
     id: str
     line: int
     reference: int
-    values: GroupKey
+    values: Values
     counts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The rows that the row filter keeps, in the order of the file."""
+    """The rows that the row filter keeps, in the order of the file.
 
+    ``groupings`` has the columns of each grouping, ``columns`` those of ``ScoredRow.values``.
+    """
+
+    groupings: Mapping[str, tuple[str, ...]]
     columns: tuple[str, ...]
     rows: Sequence[ScoredRow]
     left_out: Mapping[str, int]
@@ -115,29 +120,30 @@ class ScoredRows:
             partial=in_split is not None and in_file < in_split,
         )
 
-    def groups(self, columns: Sequence[str]) -> list[GroupSums]:
+    def groups(self, columns: Sequence[str] = ()) -> list[GroupSums]:
         """Sum the counts per group and speaker; the order of the rows does not matter.
 
         Names are in alphabetical order, bands by size, and unknown values last.
         """
-        columns = (*columns, "speaker_id")
-        indices = [self.columns.index(column) for column in columns]
-        counts_of: defaultdict[GroupKey, list[tuple[int, ...]]] = defaultdict(list)
+        of_cell = (*columns, "speaker_id")
+        indices = [self.columns.index(column) for column in of_cell]
+        counts_of: defaultdict[Values, list[tuple[int, ...]]] = defaultdict(list)
         for row in self.rows:
             counts_of[tuple([row.values[index] for index in indices])].append(row.counts)
-        cells = sorted(counts_of, key=lambda cell: list(map(_order, columns, cell)))
+        cells = sorted(counts_of, key=lambda cell: list(map(_order, of_cell, cell)))
         groups: list[GroupSums] = []
         for values, members in groupby(cells, key=lambda cell: cell[:-1]):
             of_speakers = list(members)
             sums = np.array([np.sum(counts_of[cell], axis=0) for cell in of_speakers])
-            groups.append(GroupSums(values, tuple(cell[-1] for cell in of_speakers), sums))
+            group = dict(zip(columns, values, strict=True))
+            groups.append(GroupSums(group, tuple(cell[-1] for cell in of_speakers), sums))
         return groups
 
 
 def score_rows(
-    predictions: Iterable[Prediction], *, columns: Iterable[str], settings: Settings
+    predictions: Iterable[Prediction], *, by: Iterable[str], settings: Settings
 ) -> ScoredRows:
-    """Count the errors of each row, and keep the given columns to group by.
+    """Count the errors of each row, and keep the columns of each grouping, e.g. "age_group,gender".
 
     Raises:
         ConfigError: A column is unknown.
@@ -145,7 +151,10 @@ def score_rows(
     """
     normalize = settings.normalizer()
     reason_of = ROW_FILTERS[settings.row_filter]
-    columns = tuple(dict.fromkeys([*columns, "speaker_id"]))
+    groupings = {
+        name: tuple(dict.fromkeys(column.strip() for column in name.split(","))) for name in by
+    }
+    columns = tuple({"speaker_id": None} | dict.fromkeys(chain.from_iterable(groupings.values())))
     extra: set[str] = set()
     left_out: Counter[str] = Counter()
     rows: list[ScoredRow] = []
@@ -162,7 +171,7 @@ def score_rows(
         raise ConfigError(
             [f"by: unknown column '{column}'; available: {', '.join(known)}" for column in unknown]
         )
-    return ScoredRows(columns, rows, dict(left_out))
+    return ScoredRows(groupings, columns, rows, dict(left_out))
 
 
 def _value(row: Prediction, column: str, errors: ErrorCounts) -> str | None:

@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.scoring.intervals import Estimate, estimate_gap, estimate_rates
+from danish_asr.scoring.intervals import Estimate, estimate_gap, estimate_rates, to_plain
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
 from danish_asr.scoring.settings import Settings
@@ -40,12 +40,6 @@ class GroupScore:
     words: Counts
     characters: Counts
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        data = asdict(self) | {"wer": self.wer.to_dict(), "cer": self.cer.to_dict()}
-        del data["label"]
-        return data
-
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -67,11 +61,6 @@ class Grouping:
     groups: tuple[GroupScore, ...]
     gap: Gap | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        gap = self.gap and asdict(self.gap) | {"difference": self.gap.difference.to_dict()}
-        return {"groups": [group.to_dict() for group in self.groups], "gap": gap}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
@@ -88,12 +77,7 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, the content of ``scores.json``."""
-        return {
-            "settings": self.settings.to_dict(),
-            "rows": asdict(self.rows),
-            "overall": self.overall.to_dict(),
-            "groupings": {name: grouping.to_dict() for name, grouping in self.groupings.items()},
-        }
+        return to_plain(self) | {"settings": self.settings.to_dict()}
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one line per group, each with all settings; the first is all rows."""
@@ -139,32 +123,23 @@ def score_predictions(
         PredictionsError: There is no row to score; or passed on from ``predictions``.
     """
     settings = settings or Settings()
-    columns_of = {name: grouping_columns(name) for name in by}
-    columns = [column for columns in columns_of.values() for column in columns]
-    rows = score_rows(predictions, columns=columns, settings=settings)
+    rows = score_rows(predictions, by=by, settings=settings)
     used = rows.used(rows_in_split)
     if not used.scored:
         raise PredictionsError(f"no row to score{used.why_left_out()}; choose another row filter")
     return Scores(
         settings=settings,
         rows=used,
-        overall=_score_group((), rows.groups(())[0], settings),
+        overall=_score_group(rows.groups()[0], settings),
         groupings={
-            name: _score_grouping(columns, rows.groups(columns), settings)
-            for name, columns in columns_of.items()
+            name: _score_grouping(rows.groups(columns), settings)
+            for name, columns in rows.groupings.items()
         },
     )
 
 
-def grouping_columns(name: str) -> tuple[str, ...]:
-    """Return the columns of a grouping, e.g. of ``"age_group,gender"``."""
-    return tuple(dict.fromkeys(column.strip() for column in name.split(",")))
-
-
-def _score_grouping(
-    columns: tuple[str, ...], groups: Sequence[GroupSums], settings: Settings
-) -> Grouping:
-    scores = tuple(_score_group(columns, group, settings) for group in groups)
+def _score_grouping(groups: Sequence[GroupSums], settings: Settings) -> Grouping:
+    scores = tuple(_score_group(group, settings) for group in groups)
     named = [
         (score.wer.value, index)
         for index, score in enumerate(scores)
@@ -177,12 +152,12 @@ def _score_grouping(
     return Grouping(scores, Gap(scores[worst].label, scores[best].label, difference))
 
 
-def _score_group(columns: tuple[str, ...], group: GroupSums, settings: Settings) -> GroupScore:
+def _score_group(group: GroupSums, settings: Settings) -> GroupScore:
     errors = ErrorCounts.from_tuple(group.sums.sum(axis=0).tolist())
     wer, cer = estimate_rates(group, settings)
     return GroupScore(
         label=group.label,
-        group=dict(zip(columns, group.values, strict=True)),
+        group=group.group,
         rows=errors.rows,
         speakers=group.known_speakers,
         wer=wer,

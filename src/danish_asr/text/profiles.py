@@ -134,7 +134,7 @@ def _without_punctuation(text: str) -> str:
     """Remove punctuation and symbols, which joins "A-kasse"; keep apostrophes inside words."""
     kept: list[str] = []
     for at, character in enumerate(text):
-        if not _is_mark(character):
+        if not is_mark(character):
             kept.append(character)
         elif character in "'’" and text[at - 1 : at].isalpha() and text[at + 1 : at + 2].isalpha():
             kept.append("'")
@@ -142,7 +142,8 @@ def _without_punctuation(text: str) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def _is_mark(character: str) -> bool:
+def is_mark(character: str) -> bool:
+    """Whether a character is punctuation or a symbol."""
     return unicodedata.category(character)[0] in "PS"
 
 

@@ -111,7 +111,7 @@ def _group(words: list[int]) -> GroupSums:
     """Speakers whose words are all hits."""
     sums = np.zeros((len(words), 9), np.int64)
     sums[:, 1] = words
-    return GroupSums((), tuple(f"speaker {number}" for number in range(len(words))), sums)
+    return GroupSums({}, tuple(f"speaker {number}" for number in range(len(words))), sums)
 
 
 def test_p_is_the_level_whose_interval_touches_zero() -> None:
