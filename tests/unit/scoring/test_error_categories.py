@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.metrics import align_counts
-from danish_asr.scoring.error_categories import (
+from danish_asr.scoring.error_analysis import (
     CATEGORIES,
     LARGEST_TABLE,
     errors_without_compounds,
