@@ -23,16 +23,9 @@ import numpy as np
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.scoring.intervals import (
-    Estimate,
-    RateViews,
-    estimate,
-    p_value,
-    resampled_rates,
-    to_plain,
-)
+from danish_asr.scoring.intervals import Estimate, estimate, p_value, resampled_rates, to_plain
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, ScoredRows, score_rows
+from danish_asr.scoring.scored_rows import FloatArray, GroupSums, RowsUsed, ScoredRows, score_rows
 from danish_asr.scoring.scores import DEFAULT_BY
 from danish_asr.scoring.settings import Settings
 
@@ -190,14 +183,16 @@ def _compare_groups(groups: Sequence[GroupSums], settings: Settings) -> list[Com
     return compared
 
 
-def _paired_rates(groups: Sequence[GroupSums], views: Sequence[RateViews]) -> list[PairedRate]:
+def _paired_rates(
+    groups: Sequence[GroupSums], views: Sequence[tuple[FloatArray, ...]]
+) -> list[PairedRate]:
     """Return one rate of both runs for each group of a grouping."""
     paired = list(map(_paired_rate, groups, views))
     adjusted = iter(holm([rate.p for rate in paired if rate.p is not None]))
     return [rate if rate.p is None else replace(rate, p_adjusted=next(adjusted)) for rate in paired]
 
 
-def _paired_rate(group: GroupSums, views: RateViews) -> PairedRate:
+def _paired_rate(group: GroupSums, views: tuple[FloatArray, ...]) -> PairedRate:
     total, per_speaker, samples = views
     ((a, b),) = total.tolist()
     differences = np.diff(samples)

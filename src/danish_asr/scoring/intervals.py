@@ -35,9 +35,6 @@ MAX_SHARE: Final = 0.5
 _CELLS_AT_ONCE: Final = 2_000_000
 _NORMAL: Final = NormalDist()
 
-RateViews = tuple[FloatArray, FloatArray, FloatArray]
-"""A rate of a group, of each of its speakers and of each resample; each of shape (lines, runs)."""
-
 
 class Interval(NamedTuple):
     """Where the rate would be for other speakers of the same kind, at 95 %."""
@@ -83,7 +80,7 @@ def estimate_gap(worst: GroupSums, best: GroupSums, settings: Settings) -> Estim
     """
     (high, of_worst, samples), _ = resampled_rates(worst, settings, [settings.seed, 1])
     (low, of_best, other_samples), _ = resampled_rates(best, settings, [settings.seed, 2])
-    difference = float(high.item() - low.item())
+    difference = (high - low).item()
     for group, per_speaker in ((worst, of_worst), (best, of_best)):
         if reason := why_not_resolvable(group, per_speaker):
             return Estimate(difference, None, f"{group.label}: {reason}")
@@ -93,17 +90,18 @@ def estimate_gap(worst: GroupSums, best: GroupSums, settings: Settings) -> Estim
 
 def resampled_rates(
     group: GroupSums, settings: Settings, seed: int | list[int]
-) -> tuple[RateViews, RateViews]:
-    """Return the views of WER and of CER."""
-    generator = np.random.default_rng(seed)
-    resampled = resample_sums(group.sums, settings.resamples, generator)
+) -> list[tuple[FloatArray, ...]]:
+    """Return for WER and for CER the rates of the group, of its speakers and of the resamples.
+
+    Each has the shape (lines, runs).
+    """
+    resampled = resample_sums(group.sums, settings.resamples, np.random.default_rng(seed))
     runs = group.sums.shape[1] // 9
     views = [
         rates(sums.reshape(-1, runs, 9), settings.denominator)
         for sums in (group.sums.sum(axis=0), group.sums, resampled)
     ]
-    (total, total_cer), (per_speaker, per_speaker_cer), (samples, samples_cer) = views
-    return (total, per_speaker, samples), (total_cer, per_speaker_cer, samples_cer)
+    return list(zip(*views, strict=True))
 
 
 def estimate(
@@ -116,11 +114,9 @@ def estimate(
 
 
 def why_not_resolvable(group: GroupSums, per_speaker: FloatArray) -> str | None:
-    """Return the reason why a group's speakers cannot give an interval, or None if they can.
+    """Return why a group's speakers cannot give an interval, or None if they can.
 
-    Args:
-        group: The group.
-        per_speaker: The estimated quantity (a rate, a difference) of each line of ``group.sums``.
+    ``per_speaker`` is the estimated rate or difference of each line of ``group.sums``.
     """
     if not group.known_speakers:
         return "the speakers are unknown"

@@ -191,12 +191,9 @@ def _order(column: str, label: str | None) -> tuple[bool, int, str]:
     return label is None, band, label or ""
 
 
-def rates(sums: IntArray | FloatArray, denominator: Denominator) -> tuple[FloatArray, FloatArray]:
-    """Return WER and CER of sums of shape (..., 9), by the rule of `Counts.rate`."""
-    return _rate(sums[..., 1:5], denominator), _rate(sums[..., 5:9], denominator)
-
-
-def _rate(counts: IntArray | FloatArray, denominator: Denominator) -> FloatArray:
-    hits, substitutions, deletions, insertions = np.moveaxis(counts, -1, 0)
+def rates(sums: IntArray | FloatArray, denominator: Denominator) -> FloatArray:
+    """Return WER and CER, (2, ...), of sums of shape (..., 9), by the rule of `Counts.rate`."""
+    counts = sums[..., 1:].reshape(*sums.shape[:-1], 2, 4)
+    hits, substitutions, deletions, insertions = np.moveaxis(counts, (-1, -2), (0, 1))
     length = hits + substitutions + deletions + (insertions if denominator == "coral" else 0)
     return np.asarray((substitutions + deletions + insertions) / np.maximum(length, 1))

@@ -13,11 +13,8 @@ from typing import Final
 
 from danish_asr.text.numerals import BELOW_TWENTY, TENS
 
-_SMALL: Final = {word: value for value, word in enumerate(BELOW_TWENTY)} | {
-    "et": 1,
-    "én": 1,
-    "ét": 1,
-}
+_ARTICLES: Final = ("en", "et", "én", "ét")
+_SMALL: Final = dict.fromkeys(_ARTICLES, 1) | {word: n for n, word in enumerate(BELOW_TWENTY)}
 _TENS: Final = {
     **{word: 10 * index for index, word in enumerate(TENS) if word},
     **{f"{word}indstyve": 10 * index for index, word in enumerate(TENS) if index >= 5},
@@ -27,15 +24,12 @@ _TENS: Final = {
 _HUNDRED: Final = "hundrede"
 _THOUSAND: Final = ("tusind", "tusinde")
 _MILLION: Final = ("million", "millioner")
-_ARTICLES: Final = ("en", "et", "én", "ét")
 
 # Longest first; inside a word "tusind" is followed by "e" only before "og".
-_ATOM: Final = re.compile(
-    "tusinde(?=og|$)|"
-    + "|".join(
-        sorted((*_SMALL, *_TENS, _HUNDRED, "tusind", *_MILLION, "og"), key=len, reverse=True)
-    )
+_PARTS: Final = sorted(
+    (*_SMALL, *_TENS, _HUNDRED, "tusind", *_MILLION, "og"), key=len, reverse=True
 )
+_ATOM: Final = re.compile("|".join(["tusinde(?=og|$)", *_PARTS]))
 
 # In parts; a number below 1,000,000,000 has at most 22. Bounds the search in "to to to to ...".
 _LONGEST_NUMBER: Final = 24
@@ -50,10 +44,6 @@ def read_number_words(text: str) -> str:
     result: list[str] = []
     at = 0
     while at < len(words):
-        if not _split(words[at]):
-            result.append(words[at])
-            at += 1
-            continue
         value, end = _number_at(words, at)
         result.append(words[at] if value is None else str(value))
         at = end
@@ -70,7 +60,7 @@ def _number_at(words: list[str], begin: int) -> tuple[int | None, int]:
             break
         atoms += parts
         word_after[len(atoms)] = index + 1
-    if not atoms or (atoms[0] in _ARTICLES and len(atoms) == 1):
+    if not atoms:
         return None, begin + 1
     value, used = _Reader(atoms).number()
     if value is None or used not in word_after or (used == 1 and atoms[0] in _ARTICLES):
