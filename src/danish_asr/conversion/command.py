@@ -81,6 +81,7 @@ def print_readers() -> None:
     table.add_column("what", overflow="fold")
     for kind, source in SOURCES.items():
         table.add_row(kind, source.where.replace("[", r"\["), source.what)
+    table.add_row("package.module.function", "any", "your own reader, see docs/extending.md")
     Console().print(table)
 
 

@@ -6,11 +6,10 @@ everything else is CoRal. docs/extending.md shows how to add a kind without chan
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final
 
 from danish_asr.errors import SourceError
@@ -31,8 +30,6 @@ __all__ = [
     "speaker",
 ]
 
-_DOTTED_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-
 
 OpenSource = Callable[[str, SourceOptions], Source]
 """Opens the source at a place; raises `SourceError` if it does not exist or is unusable."""
@@ -40,13 +37,7 @@ OpenSource = Callable[[str, SourceOptions], Source]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
-    """One kind of source.
-
-    Attributes:
-        where: What to write after ``KIND:``, for ``danish-asr convert --list``.
-        what: A description, for the same list.
-        open: Opens it.
-    """
+    """One kind of source: what ``danish-asr convert --list`` shows, and what opens it."""
 
     where: str
     what: str
@@ -82,10 +73,8 @@ SOURCES: Final[dict[str, SourceKind]] = {
 def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     """Open the source that a command line names.
 
-    Args:
-        spec: ``KIND:WHERE``, with a kind of `SOURCES` or the dotted name of an `OpenSource`
-            function, such as ``my_corpora.radio.open_radio``; or only ``WHERE``.
-        options: What the source does not define itself.
+    ``KIND`` is one of `SOURCES`, or the dotted name of an `OpenSource` function, such as
+    ``my_corpora.radio.open_radio``.
 
     Raises:
         SourceError: The kind is unknown, or the source does not exist, is empty or lacks columns.
@@ -93,26 +82,16 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     kind, colon, where = spec.partition(":")
     if colon and kind in SOURCES:
         open_kind = SOURCES[kind].open
-    elif colon and _DOTTED_NAME.fullmatch(kind):
-        open_kind = _import(kind)
-    elif colon and re.fullmatch(r"[\w-]+", kind) and kind != "hf" and not Path(spec).exists():
-        raise SourceError(
-            f"unknown kind of source '{kind}'; expected one of {', '.join(SOURCES)}, or "
-            "PACKAGE.MODULE.FUNCTION"
-        )
-    else:
+    elif not colon or kind == "hf" or Path(spec).exists():
         where = spec
         open_kind = open_manifest if spec.endswith(SUFFIXES) else open_coral
+    else:
+        try:
+            open_kind = resolve_name(kind)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise SourceError(
+                f"unknown kind of source '{kind}' ({error}); expected one of "
+                f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed "
+                "or on PYTHONPATH"
+            ) from error
     return open_kind(where, options or SourceOptions())
-
-
-def _import(name: str) -> OpenSource:
-    module, _, function = name.rpartition(".")
-    try:
-        found: OpenSource = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise SourceError(
-            f"{name}: cannot be imported ({error}); expected a function in a module that is "
-            "installed or on PYTHONPATH"
-        ) from error
-    return found

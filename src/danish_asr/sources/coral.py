@@ -7,25 +7,21 @@ biometric identification. The hub's repositories are gated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.base import Columns, SourceOptions
+from danish_asr.sources.base import COLUMNS, Columns, SourceOptions
 from danish_asr.sources.location import locate
-from danish_asr.sources.parquet import (
-    ParquetSource,
-    find_parquet,
-    open_parquet,
-    open_parquet_files,
-)
+from danish_asr.sources.parquet import ParquetSource, open_parquet_files
 
 READ_ALOUD: Final = "coral_read_aloud"
 CONVERSATION: Final = "coral_conversation"
 """Names of the corpora in a built dataset; the versions share them."""
 
-COLUMNS: Final = {
-    READ_ALOUD: Columns(id=("id_recording",), speaker_id="id_speaker"),
-    CONVERSATION: Columns(id=("id_conversation", "id_segment"), speaker_id="id_speaker"),
+_COLUMNS: Final[Mapping[str, Columns]] = {
+    READ_ALOUD: {**COLUMNS, "id": "id_recording", "speaker_id": "id_speaker"},
+    CONVERSATION: {**COLUMNS, "id": "id_conversation,id_segment", "speaker_id": "id_speaker"},
 }
 
 _SUBSETS: Final = {
@@ -48,24 +44,16 @@ def open_coral(where: str, options: SourceOptions) -> ParquetSource:
         raise SourceError(
             f"{where}: CoRal has no subset '{location.subset}'; expected {', '.join(_SUBSETS)}"
         )
-    wanted = _SUBSETS[location.subset] if location.subset else None
-    corpus_of = {}
-    for path in find_parquet(location):
-        with open_parquet(location, path) as parquet:
-            corpus = _corpus_of(parquet.schema_arrow.names, path)
-        if wanted in {None, corpus}:
-            corpus_of[path] = corpus
-    return open_parquet_files(where, location, corpus_of=corpus_of, columns=COLUMNS)
+    wanted = _SUBSETS.get(location.subset or "")
 
+    def corpus_of(columns: list[str], path: str) -> str | None:
+        for column, corpus in (("id_recording", READ_ALOUD), ("id_conversation", CONVERSATION)):
+            if column in columns:
+                return corpus if wanted in {None, corpus} else None
+        raise SourceError(
+            f"{path}: not a file of CoRal: expected a column id_recording (read aloud) or "
+            f"id_conversation; found the columns {', '.join(columns)}. Convert other Parquet files "
+            "as hf-parquet:FOLDER"
+        )
 
-def _corpus_of(columns: list[str], path: str) -> str:
-    """The subset of a file, by the columns that only it has."""
-    if "id_recording" in columns:
-        return READ_ALOUD
-    if "id_conversation" in columns:
-        return CONVERSATION
-    raise SourceError(
-        f"{path}: not a file of CoRal: expected a column id_recording (read aloud) or "
-        f"id_conversation; found the columns {', '.join(columns)}. Convert other Parquet files as "
-        "hf-parquet:FOLDER"
-    )
+    return open_parquet_files(where, location, _COLUMNS, corpus_of)

@@ -23,13 +23,7 @@ _HUB: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """A directory of a file system, and the part of it to read.
-
-    Attributes:
-        fs: The file system.
-        root: The directory.
-        subset: Name of the wanted subset, or None for all.
-    """
+    """A directory of a file system, and the name of the subset to read, or None for all."""
 
     fs: AbstractFileSystem
     root: str
@@ -48,68 +42,47 @@ def locate(where: str) -> Location:
     Without a network, the hub's local cache is read.
 
     Raises:
-        SourceError: It does not exist, or reading it is not permitted.
+        SourceError: The hub has no such dataset, or reading it is not permitted.
     """
-    if where.startswith("hf:"):
-        return _locate_on_hub(where)
-    if not Path(where).is_dir():
-        raise SourceError(
-            f"{where}: no such folder; `danish-asr convert --list` shows the kinds of sources"
-        )
-    return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))
-
-
-def _locate_on_hub(where: str) -> Location:
-    from huggingface_hub import HfApi, HfFileSystem, constants  # noqa: PLC0415
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled  # noqa: PLC0415
+    if not where.startswith("hf:"):
+        return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))
+    import huggingface_hub as hub  # noqa: PLC0415
+    from huggingface_hub import constants, errors  # noqa: PLC0415
 
     match = _HUB.fullmatch(where)
     if match is None:
         raise SourceError(f"{where}: expected hf:OWNER/NAME[:SUBSET][@REVISION]")
     repo, subset, revision = match["repo"], match["subset"], match["revision"]
-    if constants.HF_HUB_OFFLINE:
-        return _in_cache(repo, subset, revision)
     try:
-        commit = HfApi().dataset_info(repo, revision=revision).sha
-    except (requests.ConnectionError, requests.Timeout, OfflineModeIsEnabled):
-        return _in_cache(repo, subset, revision)
-    except HfHubHTTPError as error:
-        raise explain_hub_error(error, repo, revision) from error
-    return Location(fs=HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
-
-
-def _in_cache(repo: str, subset: str | None, revision: str | None) -> Location:
-    from huggingface_hub import constants, snapshot_download  # noqa: PLC0415
-    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
-
+        commit = hub.HfApi().dataset_info(repo, revision=revision).sha
+        return Location(fs=hub.HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
+    except errors.HfHubHTTPError as error:
+        raise explain_read_error(error, f"datasets/{repo}@{revision}") from error
+    except (requests.ConnectionError, requests.Timeout, errors.OfflineModeIsEnabled):
+        pass
     try:
-        folder = snapshot_download(
+        root = hub.snapshot_download(
             repo, repo_type="dataset", revision=revision, local_files_only=True
         )
-    except LocalEntryNotFoundError:
+    except errors.LocalEntryNotFoundError:
         raise SourceError(
             f"hf:{repo}: the hub cannot be reached, and {constants.HF_HUB_CACHE} holds no copy; "
             f"where there is a network, run `hf download --repo-type dataset {repo}`"
         ) from None
-    return Location(fs=LocalFileSystem(), root=folder, subset=subset)
+    return Location(fs=LocalFileSystem(), root=root, subset=subset)
 
 
 def explain_read_error(error: Exception, path: str) -> SourceError:
-    """What to do about a Parquet file that cannot be read.
+    """What to do about a Parquet file that cannot be read, or a dataset of the hub.
 
     Gated repositories can be listed by anyone; their terms are checked when a file is read.
     """
-    if isinstance(error, requests.RequestException):
-        repo, _, rest = path.removeprefix("datasets/").partition("@")
-        return explain_hub_error(error, repo, rest.split("/")[0])
     reason = " ".join(str(error).split())
-    return SourceError(f"{path}: not a complete Parquet file ({reason}); download it again")
-
-
-def explain_hub_error(error: Exception, repo: str, revision: str | None) -> SourceError:
-    """What to do about an error of the hub."""
+    if not isinstance(error, requests.RequestException):
+        return SourceError(f"{path}: not a complete Parquet file ({reason}); download it again")
     from huggingface_hub import constants, errors  # noqa: PLC0415
 
+    repo, _, rest = path.removeprefix("datasets/").partition("@")
     match error:
         case errors.GatedRepoError():
             message = (
@@ -117,11 +90,9 @@ def explain_hub_error(error: Exception, repo: str, revision: str | None) -> Sour
                 "with `hf auth login` or set HF_TOKEN"
             )
         case errors.RevisionNotFoundError():
-            message = f" has no revision '{revision}'"
+            message = f" has no revision '{rest.split('/')[0]}'"
         case errors.RepositoryNotFoundError():
             message = ": the hub has no such dataset, or it is private and needs HF_TOKEN"
-        case errors.HfHubHTTPError():
-            message = f": the hub returned an error ({error}); try again later"
         case _:
-            message = f": the hub cannot be reached ({error}); run the same command again"
+            message = f": the hub cannot be read ({reason}); run the same command again later"
     return SourceError(f"hf:{repo}{message}")

@@ -13,40 +13,22 @@ from typing import Any, Final
 NON_NATIVE: Final = "Non-native"
 
 SUB_DIALECTS: Final = {
-    "Østjysk": (
-        "midtøstjysk",
-        "østjysk",
-        "sydøstjysk",
-        "ommersysselsk",
+    dialect: tuple(names.split(" | "))
+    for dialect, names in {
+        "Østjysk": "midtøstjysk | østjysk | sydøstjysk | ommersysselsk | "
         "djurslandsk (nord-, syddjurs m. nord- og sydsamsø, anholt)",
-    ),
-    "Københavnsk": ("amagermål",),
-    "Nordjysk": ("nørrejysk", "vendsysselsk (m. hanherred og læsø)", "himmerlandsk"),
-    "Vestjysk": (
-        "vestjysk",
-        "thybomål",
-        "morsingmål",
-        "sydvestjysk (m. fanø)",
-        "sallingmål",
+        "Københavnsk": "amagermål",
+        "Nordjysk": "nørrejysk | vendsysselsk (m. hanherred og læsø) | himmerlandsk",
+        "Vestjysk": "vestjysk | thybomål | morsingmål | sydvestjysk (m. fanø) | sallingmål | "
         "fjandbomål",
-    ),
-    "Sjællandsk": (
-        "nordsjællandsk",
-        "sjællandsk",
-        "nordvestsjællandsk",
-        "sydsjællandsk (sydligt sydsjællandsk)",
-        "østsjællandsk",
-        "sydvestsjællandsk",
-    ),
-    "Fynsk": ("fynsk", "sydfynsk", "vestfynsk (nordvest-, sydvestfynsk)", "langelandsk"),
-    "Bornholmsk": ("bornholmsk",),
-    "Sønderjysk": (
-        "sønderjysk",
-        "østligt sønderjysk (m. als)",
-        "syd for rigsgrænsen: mellemslesvisk, angelmål, fjoldemål",
-        "vestlig sønderjysk (m. mandø og rømø)",
-    ),
-    "Sydømål": ("nordfalstersk", "lollandsk", "sydømål", "sydfalstersk"),
+        "Sjællandsk": "nordsjællandsk | sjællandsk | nordvestsjællandsk | "
+        "sydsjællandsk (sydligt sydsjællandsk) | østsjællandsk | sydvestsjællandsk",
+        "Fynsk": "fynsk | sydfynsk | vestfynsk (nordvest-, sydvestfynsk) | langelandsk",
+        "Bornholmsk": "bornholmsk",
+        "Sønderjysk": "sønderjysk | østligt sønderjysk (m. als) | syd for rigsgrænsen: "
+        "mellemslesvisk, angelmål, fjoldemål | vestlig sønderjysk (m. mandø og rømø)",
+        "Sydømål": "nordfalstersk | lollandsk | sydømål | sydfalstersk",
+    }.items()
 }
 """For each dialect, CoRal's names of its sub-dialects."""
 
@@ -57,9 +39,6 @@ DIALECTS: Final = (*SUB_DIALECTS, NON_NATIVE)
 _DIALECT_OF: Final = {name.lower(): name for name in DIALECTS} | {
     sub_dialect: dialect for dialect, names in SUB_DIALECTS.items() for sub_dialect in names
 }
-
-_OLDEST: Final = 130
-"""Years. A higher age is a typing error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +63,7 @@ def speaker(
     country_birth: Any = None,
 ) -> Speaker:
     """Normalise the raw values of a corpus; an empty value becomes None."""
-    sub_dialect, country = clean(dialect), clean(country_birth)
-    years = parse_age(age)
+    sub_dialect, country, years = clean(dialect), clean(country_birth), parse_age(age)
     return Speaker(
         speaker_id=clean(speaker_id),
         dialect=map_dialect(sub_dialect, country),
@@ -111,9 +89,7 @@ def map_dialect(sub_dialect: str | None, country_birth: str | None) -> str | Non
     """
     if country_birth is not None and country_birth.upper() != "DK":
         return NON_NATIVE
-    if sub_dialect is None:
-        return None
-    return _DIALECT_OF.get(sub_dialect.lower(), sub_dialect)
+    return _DIALECT_OF.get((sub_dialect or "").lower(), sub_dialect)
 
 
 def parse_age(value: Any) -> int | None:
@@ -122,7 +98,7 @@ def parse_age(value: Any) -> int | None:
         years = float(value)
     except (TypeError, ValueError):
         return None
-    return int(years) if 0 <= years <= _OLDEST else None
+    return int(years) if 0 <= years <= 130 else None
 
 
 def age_group(age: int | None) -> str | None:

@@ -13,10 +13,11 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from rich.console import Console
 
 from danish_asr.errors import ConfigError, SourceError
 from danish_asr.files import publish, publish_first, sweep
-from danish_asr.sources.sentences import draw_sentence
+from danish_asr.sources.sentences import draw_sentence, speak
 from danish_asr.sources.voices import (
     AGES,
     DIALECT_VOICES,
@@ -59,11 +60,9 @@ _MIN_SHARE: Final = 0.03
 _SPEAKER: Final = ("age", "gender", "dialect", "country_birth")
 _PLACE: Final = ("location", "location_roomdim", "noise_level", "noise_type")
 _CHECKS: Final = ("asr_prediction", "asr_validation_model", "asr_wer", "asr_cer")
+_IDS: Final = ("id_recording", "id_sentence", "id_speaker")
 _COLUMNS: Final = {
-    "read_aloud": (
-        *("id_recording", "id_sentence", "id_speaker", "text", *_PLACE, "source_url", *_SPEAKER),
-        *("validated", "audio", *_CHECKS),
-    ),
+    "read_aloud": (*_IDS, "text", *_PLACE, "source_url", *_SPEAKER, "validated", "audio", *_CHECKS),
     "conversation": (
         *("id_conversation", "id_segment", "id_speaker", *_SPEAKER, "education", "occupation"),
         *(*_PLACE, "text", "audio"),
@@ -72,11 +71,9 @@ _COLUMNS: Final = {
 """CoRal's columns; those without a value here are null."""
 
 _TYPES: Final = {
-    "age": pa.int64(),
     "audio": pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
-    "id_segment": pa.int64(),
-    "asr_wer": pa.float64(),
-    "asr_cer": pa.float64(),
+    **dict.fromkeys(("age", "id_segment"), pa.int64()),
+    **dict.fromkeys(("asr_wer", "asr_cer"), pa.float64()),
 }
 
 
@@ -92,143 +89,118 @@ class SyntheticSize:
     test: int = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _File(NamedTuple):
     """One file of the corpus, made in a process of its own, because eSpeak NG has state."""
 
     path: Path
     subset: str
     split: str
     seed: str
-    utterances: tuple[tuple[int, SyntheticSpeaker], ...] = field(repr=False)
+    utterances: list[tuple[int, SyntheticSpeaker]]
 
 
 def synthesise(
     folder: Path, *, size: SyntheticSize | None = None, seed: int = 1, workers: int = 1
 ) -> None:
-    """Make the corpus, or the files that are missing.
+    """Make the corpus, or the files that are missing: ``<subset>/<split>-00000-of-00001.parquet``.
 
-    Args:
-        folder: Where the Parquet files go: ``<subset>/<split>-00000-of-00001.parquet``.
-        size: Utterances per split.
-        seed: Fixes speakers, sentences and every byte of audio.
-        workers: Processes that share the work; the bytes do not depend on them.
+    Neither the number of workers nor their order changes a byte.
 
     Raises:
         SourceError: The folder holds a corpus of another seed or size.
         ConfigError: Numbers are out of range; all of them are listed.
         MissingExtraError: eSpeak NG is not installed.
     """
-    size = size or SyntheticSize()
-    least = {f"--{key}": (rows, 0) for key, rows in asdict(size).items()}
-    least["--workers"] = (workers, 1)
-    if faults := [
-        f"{key}: at least {low}; found {found}"
-        for key, (found, low) in least.items()
-        if found < low
-    ]:
+    sizes = asdict(size or SyntheticSize())
+    faults = [f"--{key}: at least 0; found {rows}" for key, rows in sizes.items() if rows < 0]
+    if workers < 1:
+        faults.append(f"--workers: at least 1; found {workers}")
+    if faults:
         raise ConfigError(faults, where="the command line")
     find_espeak()
-    made = {"seed": seed, **asdict(size)}
-    _claim(folder, json.dumps(made))
-    files = [file for file in _plan(folder, made) if not file.path.is_file()]
+    # Written before the first file, so that two corpora are never mixed.
+    made, marker = json.dumps({"seed": seed, **sizes}), folder / MARKER_FILE
+    if not marker.is_file():
+        publish_first(marker, made + "\n")
+    if (found := marker.read_text(encoding="utf-8").strip()) != made:
+        raise SourceError(
+            f"{folder}: holds a synthetic corpus of {found}, not {made}; choose another folder or "
+            "delete it"
+        )
+    files = [file for file in _plan(folder, sizes, seed) if not file.path.is_file()]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for path in run_in_processes(_write_file, files, min(workers, len(files)), fresh=True):
         console.print(f"synthesised {path}")
     sweep(folder)
 
 
-def _claim(folder: Path, made: str) -> None:
-    """Write seed and size before the first file, so that two corpora are never mixed."""
-    marker = folder / MARKER_FILE
-    if not marker.is_file():
-        publish_first(marker, made + "\n")
-    found = marker.read_text(encoding="utf-8").strip()
-    if found != made:
-        raise SourceError(
-            f"{folder}: holds a synthetic corpus of {found}, not {made}; choose another folder or "
-            "delete it"
-        )
-
-
-def _plan(folder: Path, made: Mapping[str, int]) -> Iterator[_File]:
+def _plan(folder: Path, sizes: Mapping[str, int], seed: int) -> Iterator[_File]:
     for subset, share in SUBSETS.items():
         for name, split in _SPLITS.items():
-            seed = f"{made['seed']}/{subset}/{split}"
-            speakers = _draw_speakers(_random(seed), subset, split, made[split] * share)
+            own_seed = f"{seed}/{subset}/{split}"
+            random = Random(own_seed)  # noqa: S311 - not for cryptography
+            speakers = _draw_speakers(random, subset, split, sizes[split] * share)
             utterances = list(enumerate(speakers))
             parts = max(1, math.ceil(len(utterances) / _ROWS_PER_FILE))
             for part in range(parts):
-                yield _File(
-                    path=folder / subset / f"{name}-{part:05d}-of-{parts:05d}.parquet",
-                    subset=subset,
-                    split=split,
-                    seed=seed,
-                    utterances=tuple(utterances[part::parts]),
-                )
+                path = folder / subset / f"{name}-{part:05d}-of-{parts:05d}.parquet"
+                yield _File(path, subset, split, own_seed, utterances[part::parts])
 
 
 def _draw_speakers(random: Random, subset: str, split: str, rows: float) -> list[SyntheticSpeaker]:
     """The speaker of each utterance of a split of a subset."""
     least = 0.0 if split == "train" else rows * _MIN_SHARE
     total = sum(voice.share for voice in DIALECT_VOICES.values())
+    # Every age group is in dev and test.
+    groups = [] if split == "train" else list(range(len(AGES)))
     drawn: list[SyntheticSpeaker] = []
     for number, (dialect, voice) in enumerate(DIALECT_VOICES.items()):
         own = max(1, round(max(rows * voice.share / total, least)))
-        groups = [None] if split == "train" else list(range(len(AGES)))
-        count = max(len(groups), round(own / _ROWS_PER_SPEAKER[split]))
+        count = max(1, len(groups), round(own / _ROWS_PER_SPEAKER[split]))
         speakers = [
-            draw_speaker(
-                random,
-                f"spe_{subset}_{split}_{number}{index:03d}",
-                dialect,
-                groups[index] if index < len(groups) else None,
-            )
-            for index in range(count)
+            draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
+            for index, group in zip(range(count), chain(groups, repeat(None)), strict=False)
         ]
         drawn += [speakers[index % count] for index in range(own)]
     random.shuffle(drawn)
     return drawn
 
 
-def _random(seed: str) -> Random:
-    return Random(seed)  # noqa: S311 - not for cryptography
-
-
 def _write_file(file: _File) -> Path:
     espeak = Espeak()
     rows = [_row(espeak, file, number, speaker) for number, speaker in file.utterances]
     schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS[file.subset]])
+    table = pa.Table.from_pylist(rows, schema)
     with publish(file.path) as stream:
-        pq.write_table(
-            pa.Table.from_pylist(rows, schema), stream, row_group_size=100, compression="snappy"
-        )
+        pq.write_table(table, stream, row_group_size=100, compression="snappy")
     return file.path
 
 
 def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) -> dict[str, Any]:
     """One row of the file; columns that are missing here are null."""
-    random = _random(f"{file.seed}/{number}")
+    random = Random(f"{file.seed}/{number}")  # noqa: S311 - not for cryptography
     conversation = file.subset == "conversation"
-    sentence = draw_sentence(random, file.split, conversation=conversation)
-    speech = espeak.speak(sentence.spoken, speaker)
-    audio = _encode(_record(speech, speaker, random), espeak.sample_rate)
-    name = f"{file.subset}_{file.split}_{number:06d}"
-    ids = (
-        {"id_conversation": f"con_{file.split}_{number // 20:05d}", "id_segment": number % 20}
-        if conversation
-        else {"id_recording": f"rec_{file.split}_{number:06d}", "validated": "validated"}
-    )
+    ids: dict[str, Any]
+    if conversation:
+        ids = {"id_conversation": f"con_{file.split}_{number // 20:05d}", "id_segment": number % 20}
+    else:
+        ids = {"id_recording": f"rec_{file.split}_{number:06d}", "validated": "validated"}
+    text = draw_sentence(random, file.split, conversation=conversation)
+    mixed = _record(espeak.speak(speak(text), speaker), speaker, random)
+    audio = io.BytesIO()
+    resampled = soxr.resample(mixed, espeak.sample_rate, SAMPLE_RATE, quality="HQ")
+    soundfile.write(audio, resampled, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+    name = f"{file.subset}_{file.split}_{number:06d}.flac"
     return ids | {
         "id_speaker": speaker.id,
-        "text": sentence.written,
+        "text": text,
         "age": speaker.age,
         "gender": speaker.gender,
         "dialect": speaker.sub_dialect,
         "country_birth": speaker.country_birth,
         "noise_level": f"{-speaker.noise_db:.1f}",
         "noise_type": "synthetic white noise",
-        "audio": {"bytes": audio, "path": f"{name}.flac"},
+        "audio": {"bytes": audio.getvalue(), "path": name},
     }
 
 
@@ -241,10 +213,3 @@ def _record(
     mixed = speech + level * noise
     gain = 10 ** (-speaker.gain_db / 20) / max(1e-6, float(np.abs(mixed).max()))
     return (mixed * np.float32(0.95 * gain)).astype(np.float32)
-
-
-def _encode(samples: NDArray[np.float32], rate: int) -> bytes:
-    file = io.BytesIO()
-    resampled = soxr.resample(samples, rate, SAMPLE_RATE, quality="HQ")
-    soundfile.write(file, resampled, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-    return file.getvalue()

@@ -25,8 +25,7 @@ from danish_asr.sources.metadata import NON_NATIVE, SUB_DIALECTS
 class DialectVoice(NamedTuple):
     """Settings of a dialect group; rate and pitch are those of a speaker of middle age."""
 
-    share: float
-    """Per cent of the corpus, as in CoRal's read-aloud training split."""
+    share: float  # per cent of the corpus, as in CoRal's read-aloud training split
     women: tuple[str, ...]
     men: tuple[str, ...]
     rate: int
@@ -51,11 +50,11 @@ AGES: Final = ((18, 24), (25, 49), (50, 80))
 """Youngest and oldest of each age group."""
 
 _AGE_SHARES: Final = (6.4, 37.2, 56.4)
-_GENDER_SHARES: Final = {"female": 70.6, "male": 27.5, "nonbinary": 2.0}
-_BIRTH_COUNTRIES: Final = ("NO", "SE")
 _AGE_RATE: Final = (15, 0, -15)
 _AGE_PITCH: Final = (8, 0, -6)
 """What an age group adds to rate and pitch."""
+
+_GENDER_SHARES: Final = {"female": 70.6, "male": 27.5, "nonbinary": 2.0}
 
 # From espeak-ng's speak_lib.h.
 _OUTPUT_SYNCHRONOUS: Final = 2
@@ -65,33 +64,22 @@ _CALLBACK: Final = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
 )
 
-_SEED: Final = 1
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SyntheticSpeaker:
-    """A speaker with CoRal's metadata, settings of eSpeak NG and a recording place.
-
-    Attributes:
-        voice: eSpeak's voice and variant, such as ``da+f2``.
-        rate: Words per minute, from 80 to 450.
-        pitch: Base pitch, from 0 to 99; 50 is the voice's own.
-        pitch_range: Variation of the pitch, from 0 (monotone) to 99; 50 is the voice's own.
-        noise_db: Level of the noise below the speech, in dB.
-        gain_db: Level of the recording below full scale, in dB.
-    """
+    """A speaker with CoRal's metadata, settings of eSpeak NG and a recording place."""
 
     id: str
     sub_dialect: str
     age: int
     gender: str
     country_birth: str
-    voice: str
-    rate: int
-    pitch: int
-    pitch_range: int
-    noise_db: float
-    gain_db: float
+    voice: str  # eSpeak's voice and variant, such as da+f2
+    rate: int  # words per minute, from 80 to 450
+    pitch: int  # from 0 to 99; 50 is the voice's own
+    pitch_range: int  # from 0 (monotone) to 99; 50 is the voice's own
+    noise_db: float  # level of the noise below the speech
+    gain_db: float  # level of the recording below full scale
 
 
 def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) -> SyntheticSpeaker:
@@ -103,16 +91,15 @@ def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) 
     if age_group is None:
         age_group = random.choices(range(len(AGES)), _AGE_SHARES)[0]
     gender = random.choices(list(_GENDER_SHARES), list(_GENDER_SHARES.values()))[0]
-    voices = {"female": settings.women, "male": settings.men}.get(
-        gender, settings.women + settings.men
-    )
+    every = settings.women + settings.men
+    voices = {"female": settings.women, "male": settings.men}.get(gender, every)
     native = dialect != NON_NATIVE
     return SyntheticSpeaker(
         id=id_,
         sub_dialect=random.choice(SUB_DIALECTS[dialect if native else "Sjællandsk"]),
         age=random.randint(*AGES[age_group]),
         gender=gender,
-        country_birth="DK" if native else random.choice(_BIRTH_COUNTRIES),
+        country_birth="DK" if native else random.choice(("NO", "SE")),
         voice=random.choice(voices),
         rate=settings.rate + _AGE_RATE[age_group] + random.randint(-12, 12),
         pitch=settings.pitch + _AGE_PITCH[age_group] + random.randint(-8, 8),
@@ -146,7 +133,7 @@ class Espeak:
         if self.sample_rate <= 0:
             raise SourceError(f"eSpeak NG does not start with its data in {data.decode()}")
         # Otherwise the noise in its voices would depend on the time of day.
-        self._library.espeak_ng_SetRandSeed(ctypes.c_long(_SEED))
+        self._library.espeak_ng_SetRandSeed(ctypes.c_long(1))
         self._parts: list[NDArray[np.int16]] = []
         # A reference must live as long as the library may call.
         self._callback = _CALLBACK(self._receive)
@@ -156,9 +143,9 @@ class Espeak:
         """Return the speech as samples in [-1, 1] at `sample_rate`."""
         if self._library.espeak_SetVoiceByName(speaker.voice.encode()) != 0:
             raise SourceError(f"eSpeak NG has no voice '{speaker.voice}'")
-        settings = {_RATE: speaker.rate, _PITCH: speaker.pitch, _RANGE: speaker.pitch_range}
-        for parameter, value in settings.items():
-            self._library.espeak_SetParameter(parameter, value, 0)
+        self._library.espeak_SetParameter(_RATE, speaker.rate, 0)
+        self._library.espeak_SetParameter(_PITCH, speaker.pitch, 0)
+        self._library.espeak_SetParameter(_RANGE, speaker.pitch_range, 0)
         encoded = text.encode()
         self._parts.clear()
         self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _CHARS_UTF8, None, None)

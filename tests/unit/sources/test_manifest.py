@@ -79,12 +79,8 @@ def test_a_line_that_cannot_be_read_goes_to_the_ledger(tmp_path: Path, line: byt
     assert [row.refused for row in found] == [None, "malformed row", None]
     assert (found[1].row, found[1].id) == (1, "train.jsonl:1")
     (tmp_path / "a.wav").write_bytes(tone(0.2))
-    convert(
-        open_source(str(path), RADIO),
-        tmp_path / "ds",
-        name="x",
-        options=ConvertOptions(max_drop=0.5),
-    )
+    options = ConvertOptions(max_drop=0.5)
+    convert(open_source(str(path), RADIO), tmp_path / "ds", name="x", options=options)
     (entry,) = pq.read_table(tmp_path / "ds" / "ledger.parquet").to_pylist()
     assert (entry["source"], entry["row"], entry["reason"]) == ("train.jsonl", 1, "malformed row")
 
@@ -107,38 +103,31 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (999, 1001), (1500, 2500)])
 def test_any_range_of_rows_is_read(tmp_path: Path, suffix: str, start: int, stop: int) -> None:
-    rows = [
-        {"audio_filepath": f"{n}.wav", "text": f"sætning {n}", "id": f"u{n}"} for n in range(2500)
-    ]
-    path = tmp_path / f"train.{suffix}"
-    if suffix == "jsonl":
-        write_lines(path, rows)
-    else:
-        lines = [",".join(row.values()) for row in rows]
-        path.write_text("\n".join(["audio_filepath,text,id", *lines]))
-    source = open_source(str(path), RADIO)
+    ids = [f"u{number}" for number in range(2500)]
+    lines = [json.dumps({"id": own, "audio_filepath": "a.wav", "text": "ja"}) for own in ids]
+    if suffix == "csv":
+        lines = ["id,audio_filepath,text", *(f"{own},a.wav,ja" for own in ids)]
+    (tmp_path / f"train.{suffix}").write_text("\n".join(lines))
+    source = open_source(str(tmp_path / f"train.{suffix}"), RADIO)
     (file,) = source.files
     assert file.row_groups == (1000, 1000, 500)
-    found = list(source.read(file, start, stop))
-    assert [row.row for row in found] == list(range(start, stop))
-    assert [row.id for row in found] == [f"u{number}" for number in range(start, stop)]
-    assert source.ids(file).to_pylist() == [f"u{number}" for number in range(2500)]
+    found = [(row.row, row.id) for row in source.read(file, start, stop)]
+    assert found == list(enumerate(ids))[start:stop]
+    assert source.ids(file).to_pylist() == ids
 
 
 def test_keys_and_split_are_set_by_options(tmp_path: Path) -> None:
-    rows = [{"wav": "a.wav", "sætning": "ja", "del": "x", "nummer": 7}]
-    path = write_lines(tmp_path / "everything.jsonl", rows)
-    options = SourceOptions(
-        corpus="radio", split="val", columns=("audio=wav", "text=sætning", "id=del,nummer")
-    )
-    source = open_source(str(path), options)
+    row = {"wav": "a.wav", "sætning": "ja", "del": "x", "nummer": 7}
+    path = write_lines(tmp_path / "everything.jsonl", [row])
+    names = ("audio=wav", "text=sætning", "id=del,nummer")
+    source = open_source(str(path), SourceOptions(corpus="radio", split="val", columns=names))
     assert source.files[0].split == "dev"
     assert read_all(source)[0].id == "x_7"
 
 
 def test_all_manifests_of_a_folder_are_read(tmp_path: Path) -> None:
     for split in ("train", "dev", "test"):
-        write_lines(tmp_path / f"{split}.jsonl", [{"audio_filepath": "a.wav", "text": "ja"}])
+        (tmp_path / f"{split}.jsonl").write_text(GOOD)
     source = open_source(f"manifest:{tmp_path}", RADIO)
     assert [file.split for file in source.files] == ["dev", "test", "train"]
 
@@ -149,13 +138,13 @@ HEADER = b"audio_filepath,text\n"
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("train.jsonl", b"", "it has no rows"),
-        ("train.txt", b"ja", r"it has no manifest \(.jsonl, .json, .csv, .tsv\)"),
+        ("train.jsonl", b"", "no rows in the manifest"),
+        ("train.txt", b"ja", r"found no manifest \(.jsonl, .json, .csv, .tsv\)"),
         ("train.jsonl", b'{"text": "ja"}', "no column audio_filepath; found the columns text"),
         ("train.json", b'[{"text":\n"a"}\n]', "none of its 3 rows .* one JSON object per line"),
-        ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv: line 3: .*quote"),
-        ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv: line 3: .*quote"),
-        ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv: not UTF-8 .* UTF-8"),
+        ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv: .* line 2 .*quotes"),
+        ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv: .* line 2 .*quotes"),
+        ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv: .*codec.* expected UTF-8"),
         ("train.csv", b"text,audio_filepath,text", "line 1 has text twice"),
         ("train.csv", b"audio_filepath;text\na;b", "found the columns audio_filepath;text"),
         ("train.csv", b"audio_filepath,sentence\na,b", "no column text.* --column text="),
@@ -170,16 +159,16 @@ def test_an_unusable_manifest_is_refused(
         open_source(f"manifest:{tmp_path / name}", RADIO)
 
 
+OURS = "text, audio, id, speaker_id, dialect, age, gender, country_birth, validated, start, seconds"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (SourceOptions(), "--corpus "),
         (SourceOptions(corpus="a/b"), "--corpus a/b: .* 100 letters, digits"),
         (SourceOptions(corpus="a", split="x"), "--split x: expected one of train, dev, test"),
-        (
-            SourceOptions(corpus="a", columns=("sentence",)),
-            "--column sentence: expected OURS=THEIRS, with OURS one of text, audio, id",
-        ),
+        (SourceOptions(corpus="a", columns=("x",)), f"--column x: .* OURS one of {OURS}$"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -192,7 +181,7 @@ def test_options_that_do_not_fit_are_refused(
 
 def test_a_missing_or_unreadable_manifest_is_refused(tmp_path: Path) -> None:
     """A process's memory is a file that cannot be read from its beginning."""
-    with pytest.raises(SourceError, match="no such file or folder"):
+    with pytest.raises(SourceError, match=r"train\.jsonl: found no manifest"):
         open_source(str(tmp_path / "train.jsonl"), RADIO)
     (tmp_path / "train.jsonl").symlink_to("/proc/self/mem")
     with pytest.raises(SourceError, match=r"train\.jsonl: cannot be read \(Input/output error\)"):

@@ -1,24 +1,34 @@
-"""The synthetic corpus, made by the real synthesiser once for all tests."""
+"""The synthetic corpus, made by the real synthesiser once for all tests, and its parts."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
 
 from danish_asr.errors import ConfigError, MissingExtraError, SourceError
+from danish_asr.schema import SPLITS
 from danish_asr.sources import open_source
-from danish_asr.sources.metadata import DIALECTS
+from danish_asr.sources.metadata import DIALECTS, NON_NATIVE, age_group, map_dialect
+from danish_asr.sources.sentences import OPENERS, draw_sentence, speak, split_of_sentence
 from danish_asr.sources.synthetic import SyntheticSize, synthesise
-from danish_asr.sources.voices import DIALECT_VOICES
+from danish_asr.sources.voices import DIALECT_VOICES, Espeak, draw_speaker, find_espeak
+from danish_asr.text.profiles import normalize
 
 SIZE = SyntheticSize(train=120, dev=40, test=80)
+
+Rows = dict[tuple[str, str], list[dict[str, Any]]]
+"""The rows of each subset and split."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rows(corpus: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def rows(corpus: Path) -> Rows:
     return {
         (path.parent.name, path.name.split("-")[0]): pq.read_table(path).to_pylist()
         for path in sorted(corpus.rglob("*.parquet"))
@@ -44,62 +54,40 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_it_has_corals_subsets_splits_and_columns(
-    rows: dict[tuple[str, str], list[dict[str, Any]]],
-) -> None:
-    assert set(rows) == {
-        (subset, split)
-        for subset in ("read_aloud", "conversation")
-        for split in ("train", "val", "test")
-    }
-    assert {"id_recording", "id_sentence", "validated", "asr_wer"} <= set(
-        rows["read_aloud", "train"][0]
-    )
-    assert {"id_conversation", "id_segment", "occupation"} <= set(rows["conversation", "val"][0])
-
-
-def test_its_audio_is_48_khz(rows: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
-    for row in rows["read_aloud", "test"]:
+def test_it_has_corals_columns_and_48_khz_audio(rows: Rows) -> None:
+    read_aloud, conversation = rows["read_aloud", "test"], rows["conversation", "val"]
+    assert {"id_recording", "id_sentence", "validated", "asr_wer"} <= set(read_aloud[0])
+    assert {"id_conversation", "id_segment", "occupation"} <= set(conversation[0])
+    for row in read_aloud:
         samples, rate = soundfile.read(io.BytesIO(row["audio"]["bytes"]))
         assert rate == 48_000
         assert 0.5 < len(samples) / rate < 6
         assert samples.std() > 0.01
 
 
-def test_speakers_and_sentences_are_disjoint_between_splits(
-    rows: dict[tuple[str, str], list[dict[str, Any]]],
-) -> None:
-    for column in ("id_speaker", "text"):
-        values = {
-            split: {row[column] for key in rows if key[1] == split for row in rows[key]}
-            for split in ("train", "val", "test")
-        }
-        assert not values["train"] & values["test"]
-        assert not values["train"] & values["val"]
-        assert not values["val"] & values["test"]
+@pytest.mark.parametrize("column", ["id_speaker", "text"])
+def test_speakers_and_sentences_are_disjoint_between_splits(rows: Rows, column: str) -> None:
+    values = {
+        split: {row[column] for key in rows if key[1] == split for row in rows[key]}
+        for split in ("train", "val", "test")
+    }
+    assert all(values.values())
+    assert len(set.union(*values.values())) == sum(map(len, values.values()))
 
 
-def test_every_dialect_and_age_group_is_tested(corpus: Path) -> None:
+def test_every_group_is_tested_and_training_has_about_corals_shares(corpus: Path) -> None:
     source = open_source(str(corpus))
-    found = [
-        row.speaker
+    found = {
+        (file.corpus, file.split): [row.speaker for row in source.read(file, 0, file.rows)]
         for file in source.files
-        if file.split == "test"
-        for row in source.read(file, 0, file.rows)
-    ]
-    assert {speaker.dialect for speaker in found} == set(DIALECTS)
-    assert {speaker.age_group for speaker in found} == {"0-24", "25-49", "50+"}
-    assert {speaker.gender for speaker in found} >= {"female", "male"}
-
-
-def test_the_dialects_have_about_corals_shares(
-    rows: dict[tuple[str, str], list[dict[str, Any]]], corpus: Path
-) -> None:
-    source = open_source(str(corpus))
-    (file,) = [f for f in source.files if (f.corpus, f.split) == ("coral_read_aloud", "train")]
-    found = [row.speaker.dialect for row in source.read(file, 0, file.rows)]
+    }
+    tested = [speaker for key, own in found.items() if key[1] == "test" for speaker in own]
+    assert {speaker.dialect for speaker in tested} == set(DIALECTS)
+    assert {speaker.age_group for speaker in tested} == {"0-24", "25-49", "50+"}
+    assert {speaker.gender for speaker in tested} >= {"female", "male"}
+    trained = [speaker.dialect for speaker in found["coral_read_aloud", "train"]]
     for dialect, voice in DIALECT_VOICES.items():
-        share = 100 * found.count(dialect) / len(rows["read_aloud", "train"])
+        share = 100 * trained.count(dialect) / len(trained)
         assert share == pytest.approx(voice.share, abs=1.2)
 
 
@@ -108,14 +96,11 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(
 ) -> None:
     synthesise(tmp_path, size=SIZE, seed=3, workers=1)
     assert digests(tmp_path) == digests(corpus)
-
-
-def test_what_is_missing_is_made_again(corpus: Path) -> None:
-    before = digests(corpus)
-    (corpus / "read_aloud" / "val-00000-of-00001.parquet").unlink()
-    (corpus / "read_aloud" / ".test-00000-of-00001.parquet.17.partial").write_bytes(b"half")
-    synthesise(corpus, size=SIZE, seed=3, workers=1)
-    assert digests(corpus) == before
+    # A file that is missing is made again, and one that was left unfinished is removed.
+    (tmp_path / "read_aloud" / "val-00000-of-00001.parquet").unlink()
+    (tmp_path / "read_aloud" / ".test-00000-of-00001.parquet.17.partial").write_bytes(b"half")
+    synthesise(tmp_path, size=SIZE, seed=3, workers=1)
+    assert digests(tmp_path) == digests(corpus)
 
 
 def test_another_seed_is_not_mixed_in(corpus: Path) -> None:
@@ -138,3 +123,54 @@ def test_espeak_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(MissingExtraError, match="synthetic speech needs the extra 'synthetic'"):
         synthesise(tmp_path)
+
+
+@given(st.integers(), st.sampled_from(SPLITS), st.booleans())
+def test_a_sentence_is_in_one_split_and_spoken_as_it_is_written(
+    seed: int, split: str, conversation: bool
+) -> None:
+    written = draw_sentence(Random(seed), split, conversation=conversation)
+    assert split_of_sentence(written) == split
+    bare = next(
+        (written.removeprefix(f"{o} ") for o in OPENERS if written.startswith(f"{o} ")), written
+    )
+    assert {split_of_sentence(f"{opener} {bare}") for opener in OPENERS} == {split}
+    assert normalize(speak(written), "coral") == normalize(written, "coral")
+    assert not any(letter.isdigit() or letter == "%" for letter in speak(written))
+
+
+def test_the_texts_have_danish_letters_numerals_and_fillers() -> None:
+    draws = [draw_sentence(Random(n), "train", conversation=n % 2 == 0) for n in range(200)]
+    text = " ".join(draws)
+    assert {"æ", "ø", "å", "%", "Å", "1"} <= set(text)
+    assert "øh" in text.split()
+
+
+def test_every_dialect_has_voices_of_its_own_that_exist() -> None:
+    """eSpeak NG ignores an unknown variant without an error."""
+    assert set(DIALECT_VOICES) == set(DIALECTS)
+    assert sum(voice.share for voice in DIALECT_VOICES.values()) == pytest.approx(100, abs=0.5)
+    voices = [name for voice in DIALECT_VOICES.values() for name in voice.women + voice.men]
+    assert len(voices) == len(set(voices))
+    variants = Path(find_espeak().get_data_path()) / "voices" / "!v"
+    assert [name for name in voices if not (variants / name.split("+")[1]).is_file()] == []
+
+
+@given(st.integers(), st.sampled_from(DIALECTS), st.sampled_from([None, 0, 1, 2]))
+def test_a_speaker_has_the_metadata_of_the_dialect(
+    seed: int, dialect: str, group: int | None
+) -> None:
+    speaker = draw_speaker(Random(seed), "s", dialect, group)
+    assert map_dialect(speaker.sub_dialect, speaker.country_birth) == dialect
+    assert (speaker.country_birth == "DK") == (dialect != NON_NATIVE)
+    if group is not None:
+        assert age_group(speaker.age) == ("0-24", "25-49", "50+")[group]
+    assert 80 <= speaker.rate <= 450
+    assert 0 <= speaker.pitch <= 99
+    assert 0 <= speaker.pitch_range <= 99
+
+
+def test_an_unknown_voice_is_an_error() -> None:
+    speaker = replace(draw_speaker(Random(1), "s", "Fynsk", None), voice="xx-none")
+    with pytest.raises(SourceError, match="eSpeak NG has no voice 'xx-none'"):
+        Espeak().speak("hej", speaker)

@@ -1,0 +1,239 @@
+"""CoRal's files, and others, as the `datasets` library writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from danish_asr.errors import SourceError
+from danish_asr.sources import SourceOptions, open_source
+from danish_asr.sources.base import Source, Utterance
+from tests.builders import build_source, conversation_row, coral_row, tone, write_parquet
+from tests.datasets_files import FLOAT, write_with_datasets
+
+
+def read_all(source: Source) -> list[Utterance]:
+    return [row for file in source.files for row in source.read(file, 0, file.rows)]
+
+
+READ_ALOUD_EXTRA: dict[str, dict[str, Any]] = {
+    "v1": {"noise_level": "12.5", "asr_wer": 0.1, "source_url": "x"},
+    "v2": {"noise_level": 12.5, "asr_wer": None, "id_validator": "val_1"},
+    "v3": {"education": "gymnasium", "occupation": "bager", "asr_label": None},
+}
+
+
+@pytest.mark.parametrize("extra", READ_ALOUD_EXTRA.values(), ids=READ_ALOUD_EXTRA)
+def test_read_aloud_of_every_version_is_read(tmp_path: Path, extra: dict[str, Any]) -> None:
+    rows = [coral_row(number) | extra for number in range(5)]
+    floats = {name: FLOAT for name, value in extra.items() if isinstance(value, float)}
+    path = tmp_path / "read_aloud" / "train-00000-of-00001.parquet"
+    write_with_datasets(path, rows, **floats)
+    source = open_source(str(tmp_path))
+    (file,) = source.files
+    assert (file.corpus, file.split, file.rows) == ("coral_read_aloud", "train", 5)
+    found = read_all(source)
+    assert [(row.id, row.text, row.audio) for row in found] == [
+        (row["id_recording"], row["text"], row["audio"]["bytes"]) for row in rows
+    ]
+    assert found[1].speaker.dialect == "Sjællandsk"
+    assert found[1].speaker.speaker_id == "spe_train_1"
+
+
+@pytest.mark.parametrize(("folder", "name"), [("conversation", "val"), ("conversational", "test")])
+def test_the_id_of_a_conversation_row_is_its_conversation_and_segment(
+    tmp_path: Path, folder: str, name: str
+) -> None:
+    rows = [conversation_row(number) for number in range(12)]
+    write_with_datasets(tmp_path / folder / f"{name}-00000-of-00001.parquet", rows)
+    source = open_source(f"coral:{tmp_path}")
+    assert source.files[0].corpus == "coral_conversation"
+    found = [row.id for row in read_all(source)]
+    assert found[9:11] == ["con_train_0_9", "con_train_1_0"]
+    assert source.ids(source.files[0]).to_pylist() == found
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train-00000-of-00002.parquet", "train"),
+        ("val-00000-of-00001.parquet", "dev"),
+        ("validation-00000-of-00001.parquet", "dev"),
+        ("test.parquet", "test"),
+        ("train/0000.parquet", "train"),
+    ],
+)
+def test_the_split_is_inferred_from_the_file_name(tmp_path: Path, name: str, split: str) -> None:
+    write_parquet(tmp_path / name, [coral_row(0)])
+    assert open_source(str(tmp_path)).files[0].split == split
+
+
+@pytest.mark.parametrize("validated", ["rejected", "maybe", "validated", None])
+def test_only_a_rejected_row_is_dropped(tmp_path: Path, validated: str | None) -> None:
+    write_parquet(tmp_path / "train.parquet", [coral_row(0, validated=validated)])
+    (row,) = read_all(open_source(str(tmp_path)))
+    assert row.refused == ("rejected" if validated == "rejected" else None)
+
+
+def test_null_values_stay_null(tmp_path: Path) -> None:
+    row = coral_row(0, text=None, age=None, dialect=None, id_recording=None)
+    write_parquet(tmp_path / "train.parquet", [row | {"audio": None}])
+    (found,) = read_all(open_source(str(tmp_path)))
+    assert (found.text, found.audio, found.speaker.age, found.speaker.dialect) == (None,) * 4
+    assert found.id == "train.parquet:0"
+
+
+def test_only_the_row_with_a_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train.parquet", [coral_row(number) for number in range(3)])
+    table = pq.read_table(tmp_path / "train.parquet")
+    latin = pa.array([b"ja", "nej, sørens".encode("latin-1"), b"jo"]).view(pa.string())
+    table = table.set_column(table.schema.get_field_index("text"), "text", latin)
+    pq.write_table(table, tmp_path / "train.parquet")
+    found = read_all(open_source(str(tmp_path)))
+    assert [row.text for row in found] == ["ja", None, "jo"]
+    assert [row.refused for row in found] == [None, "malformed row", None]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 30), (0, 1), (9, 11), (17, 30), (10, 20), (29, 30)]
+)
+def test_a_range_of_rows_is_read_wherever_row_groups_end(
+    tmp_path: Path, start: int, stop: int
+) -> None:
+    build_source(tmp_path, dev=0, test=0, train=30, conversation=False, row_group_size=10)
+    source = open_source(str(tmp_path))
+    file = next(file for file in source.files if file.rows)
+    assert file.row_groups == (10, 10, 10)
+    assert [(row.row, row.id) for row in source.read(file, start, stop)] == [
+        (number, f"rec_train_{number}") for number in range(start, stop)
+    ]
+
+
+def write_row(folder: Path, name: str = "train.parquet", drop: str | None = None) -> Path:
+    write_parquet(folder / name, [coral_row(0)])
+    if drop is not None:
+        pq.write_table(pq.read_table(folder / name).drop_columns([drop]), folder / name)
+    return folder / name
+
+
+def write_half_a_file(folder: Path) -> None:
+    path = write_row(folder)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda _: None, "found no Parquet files"),
+        (
+            lambda folder: write_parquet(folder / "train.parquet", []),
+            "no rows in the Parquet files",
+        ),
+        (lambda folder: write_row(folder, drop="text"), "no column text; .* id_recording, "),
+        (lambda folder: write_row(folder, drop="id_recording"), "not a file of CoRal.* text"),
+        (lambda folder: write_row(folder, "all.parquet"), r"all\.parquet: cannot infer the split"),
+        (write_half_a_file, "not a complete Parquet file .*; download it again"),
+    ],
+)
+def test_an_unusable_source_is_refused(tmp_path: Path, write: Any, message: str) -> None:
+    write(tmp_path / "source")
+    with pytest.raises(SourceError, match=message):
+        open_source(str(tmp_path / "source"))
+
+
+def test_a_damaged_page_is_reported_with_the_file(tmp_path: Path) -> None:
+    build_source(tmp_path, dev=0, test=0, conversation=False)
+    path = tmp_path / "read_aloud" / "train-00000-of-00001.parquet"
+    content = bytearray(path.read_bytes())
+    content[200:400] = b"\xff" * 200
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"train-00000.*: not a complete Parquet file"):
+        read_all(open_source(str(tmp_path)))
+
+
+FOLKETING = SourceOptions(corpus="folketing")
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        ("radio:/data", FOLKETING, "kind of source 'radio' .* one of coral, hf-parquet, "),
+        ("no_such_module.open:/data", FOLKETING, "kind of source 'no_such_module.open'"),
+        ("coral:/data", FOLKETING, "--corpus, --column and --split do not apply to CoRal"),
+    ],
+)
+def test_a_wrong_kind_of_source_is_refused(spec: str, options: SourceOptions, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        open_source(spec, options)
+
+
+@pytest.mark.parametrize(
+    ("columns", "ids"),
+    [
+        (("id=nr", "gender=køn"), ["0", "1", "2"]),
+        ((), [f"data/train-0.parquet:{row}" for row in range(3)]),
+    ],
+)
+def test_columns_are_set_by_options(
+    tmp_path: Path, columns: tuple[str, ...], ids: list[str]
+) -> None:
+    rows = [{"lyd": {"bytes": tone(0.2), "path": "x"}, "sætning": f"nr. {n}"} for n in range(3)]
+    table = pa.Table.from_pylist([row | {"nr": n, "køn": "f"} for n, row in enumerate(rows)])
+    (tmp_path / "data").mkdir()
+    dataset = datasets.Dataset(table).cast_column("lyd", datasets.Audio())
+    dataset.to_parquet(str(tmp_path / "data" / "train-0.parquet"))
+    options = SourceOptions(corpus="folketing", columns=("audio=lyd", "text=sætning", *columns))
+    source = open_source(f"hf-parquet:{tmp_path}", options)
+    (file,) = source.files
+    assert (file.corpus, file.split, file.rows) == ("folketing", "train", 3)
+    found = read_all(source)
+    assert [row.text for row in found] == [row["sætning"] for row in rows]
+    assert [row.id for row in found] == source.ids(file).to_pylist() == ids
+    assert found[0].speaker.gender == ("f" if columns else None)
+    assert found[0].audio == tone(0.2)
+    missing = "no column text and no column audio; found the columns lyd, sætning, nr"
+    with pytest.raises(SourceError, match=missing):
+        open_source(f"hf-parquet:{tmp_path}", FOLKETING)
+
+
+def write_table(folder: Path, audio: Any) -> Source:
+    """Write one file, and open it as a source."""
+    table = pa.table({"audio": audio, "text": ["ja"] * len(audio)})
+    pq.write_table(table, folder / "everything.parquet")
+    return open_source(f"hf-parquet:{folder}", SourceOptions(corpus="folketing", split="test"))
+
+
+EMBEDDED = {"bytes": b"a", "path": "x.wav"}
+
+
+@pytest.mark.parametrize(
+    ("audio", "external"),
+    [
+        (["lyd/a.wav", None, ""], ["lyd/a.wav"]),
+        ([EMBEDDED] * 2, []),
+        ([{"bytes": None, "path": "y.wav"}, EMBEDDED], ["y.wav"]),
+        ([{"bytes": b"a", "path": None}, None], []),
+        ([{"bytes": b"a"}, {"bytes": None}], []),
+        ([{"path": "x.wav"}, {"path": None}], ["x.wav"]),
+        ([b"a", None], []),
+    ],
+)
+def test_audio_may_be_in_files_of_its_own(
+    tmp_path: Path, audio: list[Any], external: list[str]
+) -> None:
+    source = write_table(tmp_path, audio)
+    assert source.files[0].split == "test"
+    used = [row.audio for row in read_all(source) if isinstance(row.audio, Path)]
+    assert used == [tmp_path / name for name in external]
+    assert set(used) <= set(source.local_files(source.files[0]))
+
+
+@pytest.mark.parametrize("audio", [[[0.1, 0.2]], [{"array": [0.1], "sampling_rate": 1}]])
+def test_a_column_of_an_unusable_type_is_refused(tmp_path: Path, audio: Any) -> None:
+    with pytest.raises(SourceError, match=r"column audio holds (list|struct)<.*encoded audio"):
+        write_table(tmp_path, audio)
