@@ -23,7 +23,6 @@ RESAMPLING_QUALITY: Final = "HQ"
 _SLACK: Final = 0.1
 """Seconds by which a file may be shorter than the length in its header, as some MP3s are."""
 
-_FULL_SCALE: Final = 32767
 _BLOCK: Final = 1 << 20
 """Samples of all channels that are averaged at a time."""
 
@@ -48,14 +47,7 @@ def to_flac(
 ) -> tuple[bytes, int]:
     """Convert an audio file of any format that libsndfile reads (WAV, FLAC, MP3, OGG, ...).
 
-    Args:
-        audio: The whole file, or its path.
-        start: Seconds to skip.
-        seconds: Seconds to take after them; None for the rest.
-        max_seconds: Longest utterance to accept.
-
-    Returns:
-        The FLAC file and its number of samples.
+    The arguments are those of `decode`. Returns the FLAC file and its number of samples.
 
     Raises:
         AudioError: The audio is undecodable, truncated, empty, too long or has non-finite samples.
@@ -82,6 +74,12 @@ def decode(
     The length limit is checked against the header, and channels are averaged block by block, so
     that neither a long file nor many channels cost memory.
 
+    Args:
+        audio: The whole file, or its path.
+        start: Seconds to skip.
+        seconds: Seconds to take after them; None for the rest.
+        max_seconds: Longest utterance to accept.
+
     Raises:
         AudioError: The audio is missing, undecodable or too long, or it ends before the length in
             its header. A WAV or OGG file that was cut at its end cannot be detected (libsndfile
@@ -89,25 +87,17 @@ def decode(
         SourceError: The file exists and cannot be read.
     """
     if isinstance(audio, bytes) and not start and seconds is None:
-        whole = _decode_whole_flac(audio, max_seconds)
-        if whole is not None:
-            return whole
+        # In half of libsndfile's time. Faults are left to it.
+        with open_flac(audio) as flac:
+            if flac is not None and flac.samples <= flac.rate * (max_seconds or math.inf):
+                mono = np.empty(flac.samples, np.float32)
+                if flac.read(mono) == len(mono):
+                    return mono, flac.rate
     try:
         with _open(audio) as file:
             return _decode_part(file, start, seconds, max_seconds), int(file.samplerate)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
-
-
-def _decode_whole_flac(
-    audio: bytes, max_seconds: float | None
-) -> tuple[NDArray[np.float32], int] | None:
-    """Decode in half of libsndfile's time; None if it is not FLAC or has a fault to report."""
-    with open_flac(audio) as flac:
-        if flac is None or (max_seconds is not None and flac.samples > max_seconds * flac.rate):
-            return None
-        mono = np.empty(flac.samples, np.float32)
-        return (mono, flac.rate) if flac.read(mono) == len(mono) else None
 
 
 def _decode_part(
@@ -170,8 +160,7 @@ def _read_head(path: Path) -> bytes:
     except OSError as error:
         # A disk that fails for a moment must not remove the row from the dataset.
         raise SourceError(
-            f"{path}: cannot be read ({error.strerror}); fix this, then run the same command again "
-            "to continue"
+            f"{path}: cannot be read ({error.strerror}); fix this and run the same command again"
         ) from error
 
 
@@ -189,9 +178,7 @@ def _read_mono(file: _SoundFile | Mp3, frames: int) -> NDArray[np.float32]:
 
 def encode_flac(mono: NDArray[np.float32], rate: int) -> bytes:
     """Encode samples in [-1, 1] as FLAC of 16 bits; values outside are clipped."""
-    whole = np.clip(mono, -1.0, 1.0)
-    whole *= _FULL_SCALE
-    np.rint(whole, out=whole)
+    whole = np.rint(np.clip(mono, -1.0, 1.0) * np.float32(32767)).astype(np.int16)
     file = io.BytesIO()
-    soundfile.write(file, whole.astype(np.int16), rate, format="FLAC", subtype="PCM_16")
+    soundfile.write(file, whole, rate, format="FLAC", subtype="PCM_16")
     return file.getvalue()

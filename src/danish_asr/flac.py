@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from miniaudio import ffi, lib
 from numpy.typing import NDArray
 
-_MAGIC: Final = b"fLaC"
-
 
 class Flac:
-    """A FLAC file of one channel with a known length.
-
-    Attributes:
-        rate: Samples per second.
-        samples: Its length, from its header.
-    """
+    """A FLAC file of one channel with a known length, in samples."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -33,8 +26,7 @@ class Flac:
     def read(self, out: NDArray[np.float32]) -> int:
         """Decode into ``out``, ``(samples,)`` and contiguous, in [-1, 1].
 
-        Returns:
-            The number of samples; fewer than ``out`` has room for if the file is damaged or ends.
+        Returns the number of samples, which is smaller than that of ``out`` if the file is damaged.
         """
         place = ffi.from_buffer("float[]", out)
         return int(lib.ma_dr_flac_read_pcm_frames_f32(self._handle, len(out), place))
@@ -43,9 +35,8 @@ class Flac:
 @contextmanager
 def open_flac(encoded: bytes) -> Iterator[Flac | None]:
     """Open a file; None if it is not FLAC, has several channels or has no length in its header."""
-    handle = ffi.NULL
-    if encoded.startswith(_MAGIC):
-        handle = lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
+    flac = encoded.startswith(b"fLaC")
+    handle = flac and lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
     if not handle:
         yield None
         return
