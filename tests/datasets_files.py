@@ -15,13 +15,7 @@ INTEGER = datasets.Value("int64")
 
 
 def write_with_datasets(path: Path, rows: Sequence[Mapping[str, Any]], **features: Any) -> None:
-    """Write rows with the `datasets` library: `audio` as its audio feature, the rest as text.
-
-    Args:
-        path: The Parquet file.
-        rows: Its rows; all have the columns of the first.
-        features: Types of other columns.
-    """
+    """Write rows; ``features`` are the types of columns that are not text."""
     known = {"audio": datasets.Audio(sampling_rate=48_000), "age": INTEGER, "id_segment": INTEGER}
     types = {name: (known | features).get(name, STRING) for name in rows[0]}
     path.parent.mkdir(parents=True, exist_ok=True)

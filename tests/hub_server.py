@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,22 +25,16 @@ class Hub(ThreadingHTTPServer):
     def __init__(self, repo: str, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repo, self.folder = repo, folder
-
-    @property
-    def url(self) -> str:
-        """What goes into HF_ENDPOINT."""
-        return f"http://127.0.0.1:{self.server_port}"
+        self.url = f"http://127.0.0.1:{self.server_port}"
 
 
 @contextmanager
 def serve_hub(repo: str, folder: Path) -> Iterator[Hub]:
     """Run a hub in a thread."""
     with Hub(repo, folder) as hub:
-        thread = threading.Thread(target=hub.serve_forever, daemon=True)
-        thread.start()
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
         yield hub
         hub.shutdown()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -55,17 +49,15 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path = path.replace(GATED, repo)
         if match := re.fullmatch(rf"/api/datasets/{repo}/tree/{COMMIT}(?:/(.*))?", path):
-            self._send_json(self._tree(match[1] or ""))
+            self._send(200, json.dumps(self._tree(match[1] or "")).encode())
         elif re.fullmatch(rf"/api/datasets/{repo}(/revision/({COMMIT}|main))?", path):
-            self._send_json(self._info())
+            known = {"id": repo, "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
+            info = known | {"likes": 0, "gated": False, "disabled": False}
+            self._send(200, json.dumps(info).encode())
         elif match := re.fullmatch(rf"/datasets/{repo}/resolve/{COMMIT}/(.*)", path):
             self._send_range((self.server.folder / match[1]).read_bytes())
         else:
             self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
-
-    def _info(self) -> dict[str, Any]:
-        known = {"id": self.server.repo, "sha": COMMIT, "private": False, "tags": []}
-        return known | {"downloads": 0, "likes": 0, "gated": False, "disabled": False}
 
     def _tree(self, below: str) -> list[dict[str, Any]]:
         return [
@@ -81,18 +73,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_range(self, content: bytes) -> None:
         match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if match is None:
-            self._send(200, content, {})
+            self._send(200, content)
             return
         first, last = int(match[1]), min(int(match[2]), len(content) - 1)
         part = {"Content-Range": f"bytes {first}-{last}/{len(content)}"}
         self._send(206, content[first : last + 1], part)
 
-    def _send_json(self, value: Any) -> None:
-        self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
-
-    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
-        for name, value in headers.items():
+        for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

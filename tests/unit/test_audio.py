@@ -18,41 +18,36 @@ from danish_asr.errors import SourceError
 from tests.builders import encode, tone
 
 
-def read(flac: bytes) -> tuple[Any, Any]:
-    info = soundfile.info(io.BytesIO(flac))
-    samples, _ = soundfile.read(io.BytesIO(flac), dtype="float32")
-    return samples, info
+def read(flac: bytes) -> Any:
+    samples, rate = soundfile.read(io.BytesIO(flac), dtype="float32")
+    assert rate == 16_000
+    return samples
 
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 44_100, 48_000])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_any_rate_and_channels_become_mono_flac_of_16_khz(rate: int, channels: int) -> None:
     flac, samples = to_flac(tone(0.5, rate=rate, channels=channels))
-    wave, info = read(flac)
+    info = soundfile.info(io.BytesIO(flac))
     assert (info.format, info.subtype, info.channels) == ("FLAC", "PCM_16", 1)
-    assert info.samplerate == 16_000
-    assert info.frames == len(wave) == samples == pytest.approx(8_000, abs=1)
+    assert info.frames == len(read(flac)) == samples == pytest.approx(8_000, abs=1)
+
+
+FORMATS = {
+    "WAV": ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT"),
+    "FLAC": ("PCM_S8", "PCM_16", "PCM_24"),
+    "OGG": ("VORBIS", "OPUS"),
+    "MP3": ("MPEG_LAYER_III",),
+}
 
 
 @pytest.mark.parametrize(
     ("container", "subtype"),
-    [
-        ("WAV", "PCM_U8"),
-        ("WAV", "PCM_16"),
-        ("WAV", "PCM_24"),
-        ("WAV", "PCM_32"),
-        ("WAV", "FLOAT"),
-        ("FLAC", "PCM_S8"),
-        ("FLAC", "PCM_16"),
-        ("FLAC", "PCM_24"),
-        ("OGG", "VORBIS"),
-        ("OGG", "OPUS"),
-        ("MP3", "MPEG_LAYER_III"),
-    ],
+    [(name, own) for name, subtypes in FORMATS.items() for own in subtypes],
 )
 def test_every_format_keeps_the_tone(container: str, subtype: str) -> None:
     flac, _ = to_flac(tone(1.0, rate=48_000, hertz=440.0, format=container, subtype=subtype))
-    wave, _ = read(flac)
+    wave = read(flac)
     spectrum = np.abs(np.fft.rfft(wave))
     loudest = float(np.fft.rfftfreq(len(wave), 1 / 16_000)[spectrum.argmax()])
     assert loudest == pytest.approx(440.0, abs=3.0)
@@ -87,39 +82,31 @@ def test_a_flipped_bit_in_flac_is_detected() -> None:
 
 def test_resampling_removes_what_16_khz_cannot_hold() -> None:
     flac, _ = to_flac(tone(0.5, rate=48_000, hertz=12_000.0))
-    wave, _ = read(flac)
-    assert np.abs(wave[200:-200]).max() < 0.001
+    assert np.abs(read(flac)[200:-200]).max() < 0.001
 
 
 def test_two_channels_are_averaged() -> None:
     opposite = np.stack([np.full(1600, 0.5), np.full(1600, -0.3)], axis=1)
-    wave, _ = read(to_flac(encode(opposite, 16_000, subtype="FLOAT"))[0])
+    wave = read(to_flac(encode(opposite, 16_000, subtype="FLOAT"))[0])
     assert wave == pytest.approx(0.1, abs=1e-4)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 160])
 def test_short_audio_is_audio(frames: int) -> None:
     flac, samples = to_flac(encode(np.full((frames, 1), 0.25), 16_000))
-    assert samples == frames
-    assert read(flac)[1].frames == frames
+    assert len(read(flac)) == samples == frames
 
 
-def test_a_start_and_a_length_cut_the_utterance_out() -> None:
-    ramp = np.linspace(0, 0.9, 32_000)[:, None]
-    flac, samples = to_flac(encode(ramp, 16_000), start=0.5, seconds=1.0)
+def test_a_start_and_a_length_cut_the_utterance_out(tmp_path: Path) -> None:
+    ramp = encode(np.linspace(0, 0.9, 32_000)[:, None], 16_000)
+    flac, samples = to_flac(ramp, start=0.5, seconds=1.0)
     assert samples == 16_000
-    assert read(flac)[0][0] == pytest.approx(0.9 * 8_000 / 32_000, abs=1e-3)
-
-
-def test_a_length_beyond_the_end_takes_what_there_is() -> None:
-    assert to_flac(tone(1.0, rate=16_000), start=0.75, seconds=5.0)[1] == 4_000
+    assert read(flac)[0] == pytest.approx(0.9 * 8_000 / 32_000, abs=1e-3)
+    (tmp_path / "ramp.wav").write_bytes(ramp)
+    assert to_flac(tmp_path / "ramp.wav", start=0.5, seconds=1.0) == (flac, samples)
+    assert to_flac(ramp, start=1.75, seconds=5.0)[1] == 4_000
     with pytest.raises(AudioError, match="zero samples"):
-        to_flac(tone(0.5), start=3.0)
-
-
-def test_an_audio_file_may_be_given_by_its_path(tmp_path: Path) -> None:
-    (tmp_path / "tone.wav").write_bytes(tone(0.5, rate=16_000))
-    assert to_flac(tmp_path / "tone.wav") == to_flac(tone(0.5, rate=16_000))
+        to_flac(ramp, start=3.0)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +116,6 @@ def test_an_audio_file_may_be_given_by_its_path(tmp_path: Path) -> None:
         (tone(0.5, format="FLAC")[:900], "undecodable audio"),
         (tone(0.0), "zero samples"),
         (encode(np.array([[0.1], [np.nan]]), 16_000, subtype="FLOAT"), "non-finite samples"),
-        (encode(np.array([[0.1], [np.inf]]), 16_000, subtype="FLOAT"), "non-finite samples"),
         (tone(2.5), "longer than 2 s"),
         (Path("/no/such/file.wav"), "audio file missing"),
     ],
