@@ -42,6 +42,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         filtered: What training's filters kept and removed; None in evaluation.
         mix: The effective mix of training; None in evaluation.
         batches: The current epoch's batches.
+        before_step: Called before each step is read; it may end the run with an exception.
         fingerprint: What a checkpoint must agree with to be continued, by name.
     """
 
@@ -58,6 +59,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     ) -> None:
         self.filtered = filtered
         self.mix = mix
+        self.before_step: Callable[[], None] = lambda: None
         self._collate = collate
         self._make_epoch = make_epoch
         self._sharding = sharding
@@ -101,6 +103,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     @override
     def __next__(self) -> list[Seq2SeqBatch]:
+        self.before_step()
         if self._done == len(self._steps):
             raise StopIteration
         if self._pipeline is None:

@@ -3,7 +3,7 @@
 Dettmers et al. (2022), 8-bit Optimizers via Block-wise Quantization. Tensors of fewer than 4096
 elements keep moments in float32.
 
-It overrides ``init_state`` and ``update_step``, which bitsandbytes (0.49) does not document.
+It overrides ``init_state`` and ``update_step``, which bitsandbytes (0.50) does not document.
 Symptom without: its kernels fail on a DTensor. When the version moves: see whether it accepts
 sharded parameters; tests/recipe/test_optimizers.py fails if the two methods are no longer called.
 """

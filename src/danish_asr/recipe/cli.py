@@ -26,38 +26,17 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIG
 
 def parse(arguments: Sequence[str] | None, module: str, description: str) -> Namespace:
     """Parse the arguments; None: those of the process."""
-    parser = ArgumentParser(
-        prog=f"python -m workflows.recipes.wav2vec2.{module}",
-        description=description,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "output_dir",
-        type=Path,
-        nargs=OPTIONAL,
-        metavar="OUTDIR",
-        help="directory of the run; an unfinished run in it is continued",
-    )
-    parser.add_argument(
-        "--config-file",
-        dest="config_files",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="YAML file with what differs from the defaults; may be repeated, the last one wins",
-    )
-    parser.add_argument(
-        "--config",
-        dest="overrides",
-        action=ConfigAction,
-        help="values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5",
-    )
-    parser.add_argument(
-        "--dump-config",
-        action="store_true",
-        help="print the whole configuration and stop",
-    )
+    prog = f"python -m workflows.recipes.wav2vec2.{module}"
+    parser = ArgumentParser(prog=prog, description=description, allow_abbrev=False)
+    text = "directory of the run; an unfinished run in it is continued"
+    parser.add_argument("output_dir", type=Path, nargs=OPTIONAL, metavar="OUTDIR", help=text)
+    text = "YAML file with what differs from the defaults; may be repeated, the last one wins"
+    option: Any = {"dest": "config_files", "type": Path, "action": "append", "default": []}
+    parser.add_argument("--config-file", metavar="FILE", help=text, **option)
+    text = "values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5"
+    parser.add_argument("--config", dest="overrides", action=ConfigAction, help=text)
+    text = "print the whole configuration and stop"
+    parser.add_argument("--dump-config", action="store_true", help=text)
     args = parser.parse_args(arguments)
     if args.output_dir is None and not args.dump_config:
         parser.error("OUTDIR is missing")
@@ -80,14 +59,10 @@ def read_configuration(args: Namespace) -> Tree:
     ineffective = [f"dataset.{key}" for key in given if key.startswith(NO_EFFECT)]
     # A run's own config.yaml has every key.
     complete = {key for key, _ in flatten(unstructure(AsrConfig())["dataset"])} <= set(given)
-    if ineffective and not complete and _is_first(tree):
+    cluster = str(dict(flatten(tree)).get("common.cluster", "auto"))
+    if ineffective and not complete and rank_info(cluster).rank == 0:
         note(f"no effect here: {', '.join(ineffective)}")
     return tree
-
-
-def _is_first(tree: Tree) -> bool:
-    """Whether this is the first process of its job; the configuration is not checked yet."""
-    return rank_info(str(dict(flatten(tree)).get("common.cluster", "auto"))).rank == 0
 
 
 def note(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import final
+from typing import Any, Final, cast, final
 
 import torch
 from fairseq2.datasets import Seq2SeqBatch
@@ -14,6 +14,11 @@ from fairseq2.recipe.model import RecipeModel
 from torch import Tensor
 
 from danish_asr.errors import RunFailedError
+
+_SUMS: Final = (
+    *("num_examples", "num_elements", "num_source_elements", "num_target_elements"),
+    *("total_num_examples", "total_num_elements", "padding"),
+)
 
 
 @final
@@ -29,26 +34,19 @@ class CtcCriterion:
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         """Add the metrics that :meth:`__call__` updates."""
         metric_bag.add("ctc_loss", Mean())
-        for name in (
-            "num_examples",
-            "num_elements",
-            "num_source_elements",
-            "num_target_elements",
-            "total_num_examples",
-            "total_num_elements",
-            "padding",
-        ):
+        for name in _SUMS:
             metric_bag.add(name, Sum())
 
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
-        loss: Tensor = self.model.module(*_inputs(batch))
+        loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
         self._record(loss, batch, metric_bag)
         return loss
 
     def with_logits(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> tuple[Tensor, BatchLayout]:
         """Record the loss of ``batch`` and return the logits, (N, S, V), and their layout."""
-        loss, logits, layout = self.model.module(*_inputs(batch), return_logits=True)
+        inputs = (*batch.as_source_input(), *batch.as_target_input())
+        loss, logits, layout = self.model.module(*inputs, return_logits=True)
         self._record(loss, batch, metric_bag)
         return logits, layout
 
@@ -56,25 +54,13 @@ class CtcCriterion:
     def _record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         loss = loss.detach()
         if not torch.isfinite(loss):
-            raise RunFailedError(_not_finite(batch))
+            ids = ", ".join(cast(dict[str, Any], batch.example)["id"])
+            raise RunFailedError(
+                f"the loss is NaN or infinite; utterances: {ids}. Listen to them; if they are "
+                "intact, lower the learning rate or set trainer.max_grad_norm."
+            )
         size = batch.batch_size
         # Bits per utterance, as upstream's recipe reports it.
         metric_bag.get("ctc_loss", Mean).update(loss / size / math.log(2), weight=size)
-        for name in ("num_examples", "num_elements"):
-            metric_bag.get(name, Sum).update(getattr(batch, name))
-            metric_bag.get(f"total_{name}", Sum).update(getattr(batch, name))
-        for name in ("num_source_elements", "num_target_elements", "padding"):
-            metric_bag.get(name, Sum).update(getattr(batch, name))
-
-
-def _inputs(batch: Seq2SeqBatch) -> tuple[Tensor, BatchLayout, Tensor, BatchLayout]:
-    return *batch.as_source_input(), *batch.as_target_input()
-
-
-def _not_finite(batch: Seq2SeqBatch) -> str:
-    example = batch.example
-    ids = example["id"] if isinstance(example, dict) else []
-    return (
-        f"the loss is NaN or infinite; utterances: {', '.join(map(str, ids))}. Listen to them; if "
-        "they are intact, lower the learning rate or set trainer.max_grad_norm."
-    )
+        for name in _SUMS:
+            metric_bag.get(name, Sum).update(getattr(batch, name.removeprefix("total_")))

@@ -16,10 +16,15 @@ from typing import Final, final
 
 from fairseq2.assets import AssetDownloadError
 from fairseq2.checkpoint import CheckpointError
+from fairseq2.cluster import ClusterNotDetectedError, ClusterNotKnownError
+from fairseq2.device import LocalRankOutOfRangeError
 from fairseq2.error import OperationalError
 from fairseq2.logging import log
 from fairseq2.metrics.recorders import MetricRecorder
 from fairseq2.model_checkpoint import ModelCheckpointError
+from fairseq2.nn.utils.grad import InconsistentGradNormError
+from fairseq2.recipe import error as recipe_error
+from fairseq2.utils.env import EnvironmentVariableError
 from torch.cuda import OutOfMemoryError
 from typing_extensions import override
 
@@ -29,6 +34,7 @@ from danish_asr.errors import (
     EXIT_REFUSED,
     ConfigError,
     DanishAsrError,
+    RunError,
     RunFailedError,
 )
 
@@ -40,12 +46,8 @@ def loss_above_chance(nats_per_frame: float, vocabulary: int, step: int) -> str 
     """Judge the loss of one of the first steps.
 
     A model that gives each of V symbols the probability 1/V in every frame has a loss per frame of
-    at most ln(V), because CTC sums over alignments. A loss above that is a fault.
-
-    Args:
-        nats_per_frame: The loss, summed over the batch, by the frames of the batch.
-        vocabulary: V, the number of symbols, blank included.
-        step: The step's number, for the message.
+    at most ln(V), because CTC sums over alignments. A loss above that is a fault. ``vocabulary`` is
+    V, blank included.
     """
     chance = math.log(vocabulary)
     if nats_per_frame <= chance:
@@ -75,12 +77,7 @@ class PerformanceWarnings(MetricRecorder):
 
 
 def performance_warnings(values: Mapping[str, object], *, threads: int) -> Iterator[str]:
-    """Judge the training metrics since the last report.
-
-    Args:
-        values: What fairseq2 gives its metric recorders.
-        threads: Threads that decode audio, one per CPU core that the process may use.
-    """
+    """Judge fairseq2's training metrics since the last report; ``threads`` decode audio."""
     data, compute = (float(str(values.get(f"{name}_time", 0))) for name in ("data", "compute"))
     if data and data / (data + compute) >= 0.2:
         yield (
@@ -104,6 +101,19 @@ _BROKEN_CHECKPOINT: Final = (
     "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
     "command continues from the one before"
 )
+
+_REFUSED: Final = (
+    *(ClusterNotDetectedError, ClusterNotKnownError, LocalRankOutOfRangeError),
+    *(recipe_error.GangTopologyError, recipe_error.HSDPTopologyError),
+    *(recipe_error.FSDPNotSupportedError, recipe_error.LayerwiseACNotSupportedError),
+    *(recipe_error.DeviceTypeNotSupportedError, recipe_error.ManualGradScalingNotSupportedError),
+    *(recipe_error.ModelCheckpointNotFoundError, recipe_error.WandbInitializationError),
+    EnvironmentVariableError,
+)
+"""What fairseq2 refuses before training begins, and preflight does not check."""
+
+_FAILED: Final = (InconsistentGradNormError, recipe_error.MinimumLossScaleReachedError)
+"""What fairseq2 ends a running training with."""
 
 _HINTS: Final[dict[type[Exception], str]] = {
     OutOfMemoryError: (
@@ -130,6 +140,7 @@ def explained() -> Iterator[None]:
     """Turn failures that a user can fix into messages that say how.
 
     Raises:
+        RunError: fairseq2 refuses the setup; nothing was started.
         RunFailedError: What happened, with its causes, and the fix.
     """
     raises = logging.raiseExceptions
@@ -137,6 +148,11 @@ def explained() -> Iterator[None]:
     logging.raiseExceptions = False
     try:
         yield
+    except _REFUSED as error:
+        hint = " (common.cluster: auto, none or slurm)" if hasattr(error, "cluster") else ""
+        raise RunError(_causes(error) + hint) from error
+    except _FAILED as error:
+        raise RunFailedError(_causes(error)) from error
     except tuple(_HINTS) as error:
         hint = next(hint for kls, hint in _HINTS.items() if isinstance(error, kls))
         raise RunFailedError(f"{_causes(error)}\n{hint}.") from error

@@ -9,31 +9,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
-from fairseq2.gang import Gangs
 from fairseq2.logging import log
 from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.run import evaluate
 from fairseq2.runtime.dependency import DependencyContainer
-from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.decoding import GREEDY, Decoder, find_decoder
+from danish_asr.decoding import GREEDY, find_decoder
 from danish_asr.errors import ConfigError, RunError, RunFailedError
+from danish_asr.files import publish_text
 from danish_asr.recipe import cli
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.diagnostics import exit_on_error, explained
 from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.readers import splits_reader
+from danish_asr.recipe.readers import SplitsReader, splits_reader
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
     best_step,
@@ -41,7 +40,7 @@ from danish_asr.recipe.run_directory import (
     checkpoint_steps,
 )
 from danish_asr.recipe.training import register_common
-from danish_asr.recipe.validation import ALL, AsrValidationUnit, publish
+from danish_asr.recipe.validation import AsrValidationUnit
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.yaml_text import to_yaml
@@ -91,23 +90,21 @@ class Selection:
 
 
 def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
-    """Decide what is scored.
-
-    Args:
-        run_dir: The OUTDIR of the command line.
-        tree: The configuration as it was written.
-    """
+    """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML."""
     trains = any(section in tree for section in TRAINING_SECTIONS)
-    checkpoint = _evaluator_key(tree, "checkpoint") or ("best" if trains else NO_CHECKPOINT)
-    split = _evaluator_key(tree, "split") or ("test" if trains else None)
+    section = tree.get("evaluator")
+    given = section if isinstance(section, Mapping) else {}
+    # Values of a wrong type are reported with the other faults.
+    given = {key: value for key, value in given.items() if isinstance(value, str)}
+    checkpoint = given.get("checkpoint") or ("best" if trains else NO_CHECKPOINT)
+    split = given.get("split") or ("test" if trains else None)
 
     changes: Tree = {"dataset": {"valid_split": split}} if split else {}
     step, missing = None, []
-    if checkpoint != NO_CHECKPOINT:
-        try:
-            step = _step(run_dir, checkpoint)
-        except RunError as error:
-            missing.append(f"evaluator.checkpoint: {error}")
+    try:
+        step = None if checkpoint == NO_CHECKPOINT else _step(run_dir, checkpoint)
+    except RunError as error:
+        missing = [f"evaluator.checkpoint: {error}"]
     if step is not None:
         checkpoints = str((run_dir / CHECKPOINTS).resolve())
         changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
@@ -129,13 +126,6 @@ def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
     if config.decoder.name != GREEDY:
         output_dir /= config.decoder.name.replace(":", ".")
     return Selection(config, output_dir, step, (*missing, *faults))
-
-
-def _evaluator_key(tree: Mapping[str, Any], key: str) -> str | None:
-    """Return the text under ``evaluator.<key>``; faulty values are reported elsewhere."""
-    section = tree.get("evaluator")
-    value = section.get(key) if isinstance(section, Mapping) else None
-    return value if isinstance(value, str) else None
 
 
 def _step(run_dir: Path, checkpoint: str) -> int:
@@ -162,11 +152,7 @@ def _step(run_dir: Path, checkpoint: str) -> int:
 
 @final
 class AsrEvalRecipe(EvalRecipe):
-    """Scores every row of the split or splits in ``evaluator.split``.
-
-    Args:
-        step: The training step of the checkpoint that is scored, for the record.
-    """
+    """Scores every row of ``evaluator.split`` with the checkpoint of ``step``."""
 
     def __init__(self, step: int | None) -> None:
         self._step = step
@@ -179,7 +165,6 @@ class AsrEvalRecipe(EvalRecipe):
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config = context.config.as_(AsrEvalConfig)
         reader = splits_reader(context, config, config.evaluator.split or "")
-        decoder, tokenizer = config.decoder, context.default_tokenizer
         about = {
             "dataset": config.dataset.name,
             "model": config.model.name,
@@ -187,19 +172,10 @@ class AsrEvalRecipe(EvalRecipe):
             "step": self._step,
             "run": str(config.common.assets.prev_checkpoint_dir or ""),
             "tokenizer": config.tokenizer.name,
-            **({"decoder": vars(decoder)} if decoder.name != GREEDY else {}),
+            **({"decoder": vars(config.decoder)} if config.decoder.name != GREEDY else {}),
             "rows_in_split": reader.rows,
         }
-        unit = PredictionUnit(
-            CtcCriterion(context.model),
-            find_decoder(decoder.name)(tokenizer, **decoder.config),
-            profile=config.regime.score_profile,
-            gangs=context.gangs,
-            output_dir=context.output_dir,
-            rows=sum(reader.rows.values()),
-            about=about,
-        )
-        return context.create_evaluator([unit], [reader])
+        return context.create_evaluator([PredictionUnit(context, config, reader, about)], [reader])
 
     @property
     @override
@@ -211,45 +187,44 @@ class AsrEvalRecipe(EvalRecipe):
 class PredictionUnit(AsrValidationUnit):
     """Validates, gathers the predictions of all ranks and writes them as one file of raw text.
 
-    Args:
-        criterion: Gives logits, and the loss beside them.
-        decoder: Turns logits into text.
-        profile: The text normalisation of the rates that are logged.
-        gangs: The processes that share the work.
-        output_dir: Takes ``predictions.jsonl`` and ``evaluation.json``.
-        rows: The number of rows that must be scored.
-        about: What is scored; the content of ``evaluation.json``.
+    ``about`` is what is scored, the content of ``evaluation.json``.
     """
 
     def __init__(
         self,
-        criterion: CtcCriterion,
-        decoder: Decoder,
-        *,
-        profile: str,
-        gangs: Gangs,
-        output_dir: Path,
-        rows: int,
+        context: RecipeContext,
+        config: AsrEvalConfig,
+        reader: SplitsReader,
         about: Mapping[str, object],
     ) -> None:
-        super().__init__(criterion, decoder, profile=profile)
-        self._gangs = gangs
-        self._output_dir = output_dir
-        self._rows = rows
-        self._about = about
+        decoder = find_decoder(config.decoder.name)
+        super().__init__(
+            CtcCriterion(context.model),
+            decoder(context.default_tokenizer, **config.decoder.config),
+            profile=config.regime.score_profile,
+        )
+        self._gangs, self._output_dir = context.gangs, context.output_dir
+        self._rows, self._about = sum(reader.rows.values()), about
         self._predictions: list[Prediction] = []
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        hypotheses = self._count_errors(batch, metric_bag)
-        self._predictions.extend(_predictions(cast(Any, batch.example), hypotheses))
+        example = cast(dict[str, list[Any]], batch.example)
+        same = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+        for row, hypothesis in enumerate(self._count_errors(batch, metric_bag)):
+            prediction = Prediction(
+                reference=example["text"][row],
+                hypothesis=hypothesis,
+                duration=example["audio_size"][row] / SAMPLE_RATE,
+                **{name: example[name][row] for name in same},
+            )
+            self._predictions.append(prediction)
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
         # Ranks may be on several hosts; they share only the output directory.
-        parts = [
-            self._output_dir / f"{PREDICTIONS}.rank_{rank}" for rank in range(self._gangs.dp.size)
-        ]
+        names = [f"{PREDICTIONS}.rank_{rank}" for rank in range(self._gangs.dp.size)]
+        parts = [self._output_dir / name for name in names]
         write_predictions(parts[self._gangs.dp.rank], self._predictions)
         self._gangs.root.barrier()
         if self._gangs.root.rank == 0:
@@ -269,23 +244,8 @@ class PredictionUnit(AsrValidationUnit):
         file = self._output_dir / PREDICTIONS
         write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
         text = json.dumps(self._about, ensure_ascii=False, indent=2) + "\n"
-        (self._output_dir / EVALUATION).write_text(text, encoding="utf-8")
+        publish_text(self._output_dir / EVALUATION, text)
         log.info("{} predictions written to {}.", self._rows, file)
-
-    @override
-    def process_metric_values(self, values: MutableMapping[str, object]) -> None:
-        publish(cast(Tensor, values.pop("errors")), [ALL], worst_among=[], values=values)
-
-
-def _predictions(example: Mapping[str, list[Any]], hypotheses: list[str]) -> Iterator[Prediction]:
-    same = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
-    for row, hypothesis in enumerate(hypotheses):
-        yield Prediction(
-            reference=example["text"][row],
-            hypothesis=hypothesis,
-            duration=example["audio_size"][row] / SAMPLE_RATE,
-            **{name: example[name][row] for name in same},
-        )
 
 
 if __name__ == "__main__":

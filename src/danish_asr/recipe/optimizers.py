@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, final
 
@@ -40,31 +41,19 @@ STATE_BYTES: Final[Mapping[str, float]] = {
 
 @dataclass(kw_only=True)
 class LeanAdamWConfig:
-    """The keys that they share with AdamW, with the same defaults."""
+    """The keys that both share with AdamW, with the same meaning and defaults."""
 
     lr: float = 5e-05
-    """The learning rate."""
-
     betas: tuple[float, float] = (0.9, 0.98)
-    """Decay rates of the running averages of the gradient and its square."""
-
     eps: float = 1e-08
-    """Added to the denominator."""
-
     weight_decay: float = 0.0
-    """The weight decay coefficient."""
-
     groups: Sequence[AdamWGroupConfig] = field(default_factory=list)
-    """Parameter groups with other values, as for AdamW."""
 
 
 def register_optimizers(container: DependencyContainer) -> None:
     """Register the optimizers in fairseq2's container."""
-    factories = {
-        ADAMW_8BIT_OPTIMIZER: _create_adamw_8bit,
-        ADAMW_OFFLOAD_OPTIMIZER: _create_adamw_offload,
-    }
-    for name, factory in factories.items():
+    for name in (ADAMW_8BIT_OPTIMIZER, ADAMW_OFFLOAD_OPTIMIZER):
+        factory = partial(_create, name)
         register_component(container, Optimizer, name, config_kls=LeanAdamWConfig, factory=factory)
 
 
@@ -75,26 +64,14 @@ def optimizer_faults(name: str) -> list[str]:
     return [f"optimizer.name: {MissingExtraError(name, EXTRA)}"]
 
 
-def _create_adamw_8bit(resolver: DependencyResolver, config: LeanAdamWConfig) -> Optimizer:
+def _create(name: str, resolver: DependencyResolver, config: LeanAdamWConfig) -> Optimizer:
+    settings = vars(config).copy()
+    groups = prepare_parameter_groups(resolver.resolve(RecipeModel), settings.pop("groups"))
+    if name == ADAMW_OFFLOAD_OPTIMIZER:
+        return OffloadedAdamW(groups, **settings)
     from danish_asr.recipe.adamw_8bit import AdamW8bit  # noqa: PLC0415 - an optional dependency
 
-    return _create(AdamW8bit, resolver, config)
-
-
-def _create_adamw_offload(resolver: DependencyResolver, config: LeanAdamWConfig) -> Optimizer:
-    return _create(OffloadedAdamW, resolver, config)
-
-
-def _create(
-    kls: Callable[..., Optimizer], resolver: DependencyResolver, config: LeanAdamWConfig
-) -> Optimizer:
-    return kls(
-        prepare_parameter_groups(resolver.resolve(RecipeModel), config.groups),
-        lr=config.lr,
-        betas=config.betas,
-        eps=config.eps,
-        weight_decay=config.weight_decay,
-    )
+    return AdamW8bit(groups, **settings)  # type: ignore[no-untyped-call]
 
 
 _HOST = torch.device("cpu")
@@ -110,16 +87,9 @@ class OffloadedAdamW(Optimizer):
     """
 
     def __init__(
-        self,
-        params: Iterable[Tensor] | Iterable[dict[str, Any]],
-        *,
-        lr: float,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float,
+        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], **settings: object
     ) -> None:
-        usual = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, usual)
+        super().__init__(params, settings)
 
     @override
     @torch.no_grad()
@@ -136,25 +106,13 @@ class OffloadedAdamW(Optimizer):
         here = weight.to(_HOST, torch.float32, copy=True)
         if not state:
             state["step"] = torch.zeros((), device=_HOST)
-            state["exp_avg"] = torch.zeros_like(here)
-            state["exp_avg_sq"] = torch.zeros_like(here)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(here), torch.zeros_like(here)
         beta1, beta2 = group["betas"]
-        adamw(
-            [here],
-            [grad.to(_HOST, torch.float32)],
-            [state["exp_avg"]],
-            [state["exp_avg_sq"]],
-            [],
-            [state["step"]],
-            fused=True,
-            amsgrad=False,
-            beta1=beta1,
-            beta2=beta2,
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=False,
-        )
+        tensors: Any = [[here], [grad.to(_HOST, torch.float32)]]
+        tensors += [[state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]]]
+        settings: Any = {name: group[name] for name in ("lr", "weight_decay", "eps")}
+        settings |= {"beta1": beta1, "beta2": beta2, "fused": True}
+        adamw(*tensors, amsgrad=False, maximize=False, **settings)
         weight.copy_(here)
 
     @override

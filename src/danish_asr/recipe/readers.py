@@ -35,27 +35,27 @@ def model_frames(context: RecipeContext) -> FrameCount:
 
 def training_index(context: RecipeContext, config: AsrConfig) -> Index:
     """Index the training split and check what needs no model: its lengths and its text."""
-    split = cast(str, config.dataset.train_split)
-    index = context.default_dataset.as_(AsrDataset).read_index(split, config.dataset.storage_config)
-    if config.dataset.train_subset is not None:
-        index = index.take(stratified(index, config.dataset.train_subset, nested=True))
-    check_lengths(index, config)
-    check_symbols(
-        count_unknown(index, context.default_tokenizer, config.dataset.text_profile), config
-    )
+    section = config.dataset
+    dataset = context.default_dataset.as_(AsrDataset)
+    index = dataset.read_index(cast(str, section.train_split), section.storage_config)
+    if section.train_subset is not None:
+        index = index.take(stratified(index, section.train_subset, nested=True))
+    task = section.asr_task_config
+    shortest, longest = int(index.lengths.min()), int(index.lengths.max())
+    if not ((index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)).any():
+        fault = (
+            "dataset.asr_task_config: expected a training utterance from min_audio_len "
+            f"({task.min_audio_len}) to max_audio_len ({task.max_audio_len}); split "
+            f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
+        )
+        raise ConfigError([fault])
+    check_symbols(count_unknown(index, context.default_tokenizer, section.text_profile), config)
     return index
 
 
 def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> BatchReader:
     """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
-    reader = _reader(
-        context,
-        config,
-        index.name,
-        training=True,
-        num_accumulate=config.trainer.grad_accumulation.num_batches,
-        index=index,
-    )
+    reader = _reader(context, config, index.name, index, training=True)
     if reader.filtered is not None:
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
@@ -67,41 +67,29 @@ def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> 
 def splits_reader(
     context: RecipeContext, config: AsrConfig, splits: str, *, subset: int | None = None
 ) -> SplitsReader:
-    """Open splits for validation or evaluation.
+    """Open splits, separated by commas, for validation or evaluation.
 
-    Args:
-        context: The run.
-        config: Its configuration.
-        splits: The names, separated by commas.
-        subset: Rows to read of each split; None: all.
+    Of each about ``subset`` rows are read; None: all.
 
     Raises:
         DatasetError: A split does not exist; the message names those that do.
     """
-    names = names_of_splits(splits)
-    dataset = context.default_dataset.as_(AsrDataset)
-    indices = [dataset.read_index(name, config.dataset.storage_config) for name in names]
-    if subset is not None:
-        indices = [index.take(stratified(index, subset)) for index in indices]
+    dataset, indices = context.default_dataset.as_(AsrDataset), {}
+    for name in names_of_splits(splits):
+        index = dataset.read_index(name, config.dataset.storage_config)
+        indices[name] = index if subset is None else index.take(stratified(index, subset))
     return SplitsReader(
-        [
-            _reader(context, config, name, training=False, num_accumulate=1, index=index)
-            for name, index in zip(names, indices, strict=True)
-        ],
-        rows={name: len(index) for name, index in zip(names, indices, strict=True)},
-        dialects=sorted({dialect for index in indices for dialect in index.dialects()[1]}),
+        [_reader(context, config, name, index, training=False) for name, index in indices.items()],
+        rows={name: len(index) for name, index in indices.items()},
+        dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
     )
 
 
 def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.int64]:
     """Choose about ``size`` rows, always the same, with the dialects in their shares.
 
-    At least one row of each dialect is chosen, at even distances.
-
-    Args:
-        index: The split.
-        size: Rows to choose; all if there are no more.
-        nested: Choose rows that a larger size chooses too; their distances are less even.
+    At least one row of each dialect is chosen, at even distances. With ``nested``, a larger size
+    chooses these rows too, and the distances are less even.
     """
     if size >= len(index):
         return np.arange(len(index))
@@ -117,20 +105,6 @@ def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.i
             place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
         chosen.append(rows[place])
     return np.sort(np.concatenate(chosen))
-
-
-def check_lengths(index: Index, config: AsrConfig) -> None:
-    """Refuse limits that leave no training utterance; other filters need the model's frames."""
-    task = config.dataset.asr_task_config
-    shortest, longest = int(index.lengths.min()), int(index.lengths.max())
-    fits = (index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)
-    if not fits.any():
-        fault = (
-            "dataset.asr_task_config: expected a training utterance from min_audio_len "
-            f"({task.min_audio_len}) to max_audio_len ({task.max_audio_len}); split "
-            f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
-        )
-        raise ConfigError([fault])
 
 
 def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
@@ -153,13 +127,7 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
 
 
 def _reader(
-    context: RecipeContext,
-    config: AsrConfig,
-    split: str,
-    *,
-    training: bool,
-    num_accumulate: int,
-    index: Index,
+    context: RecipeContext, config: AsrConfig, split: str, index: Index, *, training: bool
 ) -> BatchReader:
     section = config.dataset
     task = section.asr_task_config
@@ -170,7 +138,7 @@ def _reader(
         tokenizer=context.default_tokenizer,
         gangs=context.gangs,
         dtype=waveform_dtype(context.gangs, config),
-        num_accumulate=num_accumulate,
+        num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
         storage_config=section.storage_config,
         task_config=task,
         training=training,
@@ -207,29 +175,20 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     fairseq2 adds up the scores of its validation units. Each batch's ``example["split"]`` is the
     name of the split in the configuration.
 
-    Args:
-        readers: One reader per split, in the order of ``rows``.
+    Attributes:
         rows: The number of rows of each split, by name.
         dialects: The dialects that occur in them.
-
-    Attributes:
         interrupted: Called before each batch; if it returns True, which it must do on every rank,
             :class:`ValidationInterrupted` is raised instead.
     """
 
     def __init__(
-        self,
-        readers: Sequence[DataReader[Seq2SeqBatch]],
-        *,
-        rows: Mapping[str, int],
-        dialects: Sequence[str],
+        self, readers: Sequence[BatchReader], rows: Mapping[str, int], dialects: Sequence[str]
     ) -> None:
-        self._readers = list(readers)
-        self.rows = dict(rows)
-        self.splits = list(rows)
-        self.dialects = list(dialects)
+        self._readers = dict(zip(rows, readers, strict=True))
+        self.rows, self.dialects = rows, dialects
         self.interrupted: Callable[[], bool] = lambda: False
-        self._position = 0
+        self._left = list(rows)
 
     @override
     def __iter__(self) -> Self:
@@ -240,23 +199,23 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
         if self.interrupted():
             self.reset()
             raise ValidationInterrupted
-        while self._position < len(self._readers):
+        while self._left:
             try:
-                batches = next(self._readers[self._position])
+                batches = next(self._readers[self._left[0]])
             except StopIteration:
-                self._position += 1
+                del self._left[0]
                 continue
             for batch in batches:
                 example = cast(dict[str, Any], batch.example)
-                example["split"] = [self.splits[self._position]] * batch.num_examples
+                example["split"] = [self._left[0]] * batch.num_examples
             return batches
         raise StopIteration
 
     @override
     def reset(self) -> None:
-        for reader in self._readers:
+        for reader in self._readers.values():
             reader.reset()
-        self._position = 0
+        self._left = list(self.rows)
 
     @override
     def state_dict(self) -> dict[str, object]:

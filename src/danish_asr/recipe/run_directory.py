@@ -81,14 +81,9 @@ def best_step(output_dir: Path) -> int | None:
 
 
 def check_output_dir(output_dir: Path) -> None:
-    """Refuse an output directory that cannot be written.
-
-    Raises:
-        RunError: It is a file, or there is no permission.
-    """
-    there = next(
-        path for path in [output_dir.absolute(), *output_dir.absolute().parents] if path.exists()
-    )
+    """Refuse, with RunError, an output directory that is a file or cannot be written."""
+    path = output_dir.absolute()
+    there = next(path for path in [path, *path.parents] if path.exists())
     if not there.is_dir():
         raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
     if not os.access(there, os.W_OK | os.X_OK):
@@ -98,10 +93,7 @@ def check_output_dir(output_dir: Path) -> None:
 def tidy(output_dir: Path) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
-    Its metrics files then hold each step once.
-
-    Raises:
-        RunError: A line of a metrics file is not a record of metrics.
+    Its metrics files then hold each step once. Raises RunError for a line that is not a metric.
     """
     for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -111,15 +103,11 @@ def tidy(output_dir: Path) -> None:
         kept = [line for line, values in recorded if values["Step"] <= last]
         if "".join(kept) != file.read_text(encoding="utf-8"):
             publish_text(file, "".join(kept))
-    for category in (output_dir / TENSORBOARD).glob("*/"):
-        _purge_curves(category, last + 1)
+    for folder in (output_dir / TENSORBOARD).glob("*/"):
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
 
-
-def _purge_curves(folder: Path, step: int) -> None:
-    """Have TensorBoard ignore what its files hold from ``step`` on."""
-    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
-
-    SummaryWriter(folder, purge_step=step).close()  # type: ignore[no-untyped-call]
+        # TensorBoard then ignores what earlier files hold from this step on.
+        SummaryWriter(folder, purge_step=last + 1).close()  # type: ignore[no-untyped-call]
 
 
 def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -135,14 +123,12 @@ def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         try:
             values = json.loads(line)
-            step = values["Step"]
+            int(values["Step"])
         except (ValueError, TypeError, KeyError):
-            step = None
-        if not isinstance(step, int):
             raise RunError(
                 f"{file}:{number}: expected one JSON object with a Step, found {line[:60]!r}; "
                 "remove that line (it is a record, training does not need it)"
-            )
+            ) from None
         yield line, values
 
 
@@ -162,24 +148,17 @@ def validation_scores(output_dir: Path, metric: str) -> list[float]:
 def check_continuation(
     output_dir: Path, config: Mapping[str, Any], usual: Mapping[str, Any]
 ) -> None:
-    """Refuse to continue a run with another configuration.
+    """Refuse, with RunError, to continue a run with another configuration.
 
-    Args:
-        output_dir: The run; without a checkpoint, anything may change.
-        config: The configuration now.
-        usual: The defaults, for keys that the version which began the run did not have.
-
-    Raises:
-        RunError: ``output_dir`` holds checkpoints of another configuration. The message names each
-            key with both values.
+    Before the first checkpoint anything may change. ``usual`` are the defaults, for keys that the
+    version which began the run did not have.
     """
-    file = output_dir / CONFIG_FILE
-    steps = resumable_steps(output_dir)
+    file, steps = output_dir / CONFIG_FILE, resumable_steps(output_dir)
     if not file.is_file() or not steps:
         return
     now = dict(flatten(config))
-    new = {key: value for key, value in flatten(usual) if key in now}
-    then = new | dict(flatten(read_yaml(file)))
+    then = {key: value for key, value in flatten(usual) if key in now}
+    then |= dict(flatten(read_yaml(file)))
     changed = [
         f"  - {key} was {then.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(then.keys() | now.keys())
@@ -200,18 +179,11 @@ def complete_model_card(output_dir: Path, tokenizer: str | None) -> None:
 
 
 def check_free_space(
-    output_dir: Path, module: Module, regime: RegimeSection, *, state_bytes: float
+    output_dir: Path, module: Module, regime: RegimeSection, state_bytes: float
 ) -> None:
-    """Refuse a run whose checkpoints do not all fit on the disk.
+    """Refuse, with RunError, a run whose checkpoints do not all fit on the disk.
 
-    Args:
-        output_dir: Where they are written.
-        module: The model.
-        regime: How many are kept.
-        state_bytes: Bytes of optimizer state per trained parameter.
-
-    Raises:
-        RunError: There is less free space than the checkpoints that are kept at one time need.
+    ``state_bytes`` is the size of the optimizer's state per trained parameter.
     """
     size = sum(
         int(p.numel() * (p.element_size() + (state_bytes if p.requires_grad else 0)))
@@ -225,15 +197,12 @@ def check_free_space(
     more = max(kept + 1 - len(checkpoint_steps(output_dir)), 1)
     free = shutil.disk_usage(output_dir).free
     if more * size > free:
+        free_, one, all_ = (f"{count / 2**30:.1f} GiB" for count in (free, size, more * size))
         raise RunError(
-            f"{output_dir} has {_size(free)} free, but {more} more checkpoints of {_size(size)} "
-            f"need {_size(more * size)}; free some, choose another OUTDIR, or keep fewer "
+            f"{output_dir} has {free_} free, but {more} more checkpoints of {one} need {all_}; "
+            "free some, choose another OUTDIR, or keep fewer "
             "(regime.keep_last_n_checkpoints, keep_best_n_checkpoints)"
         )
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def fit_to_processes(output_dir: Path, processes: int) -> str | None:
@@ -241,13 +210,8 @@ def fit_to_processes(output_dir: Path, processes: int) -> str | None:
 
     fairseq2 saves and loads the state of the trainer and of the data reader once per process. The
     reader's position counts the batches of all processes, and only the random state of the trainer
-    differs between them: new processes take the first one's.
-
-    Returns:
-        A note, if the number of processes changes.
-
-    Raises:
-        RunError: The model was sharded over another number of processes.
+    differs between them: new processes take the first one's. Returns a note if the number of
+    processes changes; raises RunError if the model was sharded over another number.
     """
     steps = resumable_steps(output_dir)
     if not steps:

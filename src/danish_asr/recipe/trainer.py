@@ -1,17 +1,18 @@
 """Training that stops at a signal or at its time limit, saved, so that it can be continued.
 
 fairseq2's own trainer looks at a stop request only if ``num_steps`` is not set, and validates
-before it leaves. Here it is given a data reader and a validator that end the run between two steps.
+before it exits. Here the data reader and the validator end the run between two steps.
 """
 
 from __future__ import annotations
 
 import inspect
 from math import inf
-from typing import NoReturn, Self, final
+from pathlib import Path
+from typing import NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
-from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import all_sum, broadcast_flag
 from fairseq2.logging import log
 from fairseq2.recipe.base import RecipeContext
@@ -24,6 +25,7 @@ from fairseq2.utils.stopwatch import Stopwatch
 from torch.optim import Optimizer
 from typing_extensions import override
 
+from danish_asr.data.reader import BatchReader
 from danish_asr.errors import RunFailedError
 from danish_asr.recipe.cli import on_stop_signals
 from danish_asr.recipe.config import AsrConfig
@@ -39,7 +41,6 @@ class StoppableTraining(Task):
 
     All ranks stop after the same step, with a checkpoint. A running validation is interrupted, and
     one that would outlast the time limit does not begin; the run that continues begins with it.
-    Without ``valid_unit`` and ``valid_reader`` there is no validation.
     """
 
     def __init__(
@@ -47,62 +48,50 @@ class StoppableTraining(Task):
         context: RecipeContext,
         config: AsrConfig,
         unit: TrainUnit[Seq2SeqBatch],
-        reader: DataReader[Seq2SeqBatch],
-        *,
-        valid_unit: EvalUnit[Seq2SeqBatch] | None,
-        valid_reader: SplitsReader | None,
+        reader: BatchReader,
+        validation: tuple[EvalUnit[Seq2SeqBatch], SplitsReader] | None,
     ) -> None:
-        resolver, section, regime = context.resolver, config.trainer, config.regime
+        resolver, section, self._regime = context.resolver, config.trainer, config.regime
         self._gangs, self._gang = context.gangs, context.gangs.root
-        self._regime = regime
         self._output_dir = context.output_dir
         self._checkpoints = resolver.resolve(CheckpointManager)
         self._optimizer = resolver.resolve(Optimizer)
         self._watch = resolver.resolve(Stopwatch)
         self._max_seconds = 60 * (section.max_wall_minutes or inf)
-        self._stopper = patience_stopper(context.output_dir, regime)
-        self._model = unit.model
-        self._stop_requested = False
-        self._stopped = False
+        self._stopper = patience_stopper(context.output_dir, self._regime)
+        self._model, self._reader = unit.model, reader
+        self._stop_requested = self._stopped = False
+        self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
 
-        precision = section.mixed_precision
+        mode, dtype = section.mixed_precision.mode, section.mixed_precision.dtype
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
-        if precision.mode == "static" and not sharded:
+        if mode == "static" and not sharded:
             log.warning("Only FSDP on several devices trains in static mixed precision; using AMP.")
-        if self._gang.device.type == "cpu":
-            log.warning("Training on the CPU.")
-        amp = precision.mode == "auto" or (precision.mode == "static" and not sharded)
-        shared = {"amp": amp, "amp_dtype": precision.dtype, "seed": config.common.seed + 3}
-
-        self._reader = _StoppingReader(reader, self)
-        self._validator: _StoppingValidator | None = None
-        if valid_unit is not None and valid_reader is not None:
+        amp = mode == "auto" or (mode == "static" and not sharded)
+        shared = {"amp": amp, "amp_dtype": dtype, "seed": config.common.seed + 3}
+        reader.before_step = self._before_step
+        self._validator: Validator = NOOP_VALIDATOR
+        if validation is not None:
+            valid_unit, valid_reader = validation
             valid_reader.interrupted = self.must_stop
-            standard = wire_object(
-                resolver,
-                StandardValidator,
-                units=[valid_unit],
-                data_readers=[valid_reader],
-                **shared,
-            )
-            self._validator = _StoppingValidator(standard, self)
-            for row in validations(context.output_dir):
-                self._validator.seconds = row["Lapse Time"]
+            units = {"units": [valid_unit], "data_readers": [valid_reader]}
+            standard = wire_object(resolver, StandardValidator, **units, **shared)
+            self._validator = _StoppingValidator(standard, self, context.output_dir)
         accepted = inspect.signature(Trainer).parameters
         self._trainer = wire_object(
             resolver,
             Trainer,
             unit=unit,
-            data_reader=self._reader,
-            validator=self._validator or NOOP_VALIDATOR,
+            data_reader=reader,
+            validator=self._validator,
             early_stopper=self._stopper,
             no_sync_grad_accumulation=section.grad_accumulation.no_sync,
             max_grad_norm=section.max_grad_norm,
             grad_check=section.grad_check,
             anomaly_detection=section.anomaly_detection,
-            max_num_steps=regime.num_steps,
-            max_num_data_epochs=regime.num_data_epochs,
-            **{name: value for name, value in vars(regime).items() if name in accepted},
+            max_num_steps=self._regime.num_steps,
+            max_num_data_epochs=self._regime.num_data_epochs,
+            **{name: value for name, value in vars(self._regime).items() if name in accepted},
             **shared,
         )
 
@@ -133,8 +122,8 @@ class StoppableTraining(Task):
 
     def _skipped_validation_stops(self) -> bool:
         """Run the validation that the last checkpoint lacks; returns whether to stop early."""
-        step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
-        if step is None or self._validator is None:
+        step = self._saved_step
+        if step is None or self._validator is NOOP_VALIDATOR:
             return False
         done = [row["Step"] for row in validations(self._output_dir)]
         missing = self._is_due("validate", step) and step not in done
@@ -160,7 +149,7 @@ class StoppableTraining(Task):
         return step == self._regime.num_steps or (every and step > after and step % every == 0)
 
     def must_stop(self, seconds_ahead: float = 0.0) -> bool:
-        """Return whether a stop was requested from any rank, or its time is over.
+        """Return whether a stop was requested on any rank, or the time limit is reached.
 
         Args:
             seconds_ahead: The time that the next thing to do takes.
@@ -174,7 +163,12 @@ class StoppableTraining(Task):
     @property
     def began(self) -> bool:
         """Whether this process has taken a step, also of a run that was continued."""
-        return self._reader.began
+        return self._trainer.step_nr > (self._saved_step or 0)
+
+    def _before_step(self) -> None:
+        # A run that continues takes one step at least.
+        if self.began and self.must_stop():
+            self.stop()
 
     def stop(self) -> NoReturn:
         """End the run, between two steps, with a checkpoint of the last one.
@@ -213,70 +207,28 @@ class StoppableTraining(Task):
 
 
 @final
-class _StoppingReader(DataReader[Seq2SeqBatch]):
-    """Reads as ``inner`` does; asks before each step but the first whether the run must stop."""
-
-    def __init__(self, inner: DataReader[Seq2SeqBatch], training: StoppableTraining) -> None:
-        self._inner = inner
-        self._training = training
-        self.began = False
-
-    @override
-    def __iter__(self) -> Self:
-        return self
-
-    @override
-    def __next__(self) -> list[Seq2SeqBatch]:
-        # A run that continues takes one step at least.
-        if self.began and self._training.must_stop():
-            self._training.stop()
-        batches = next(self._inner)
-        self.began = True
-        return batches
-
-    @override
-    def reset(self) -> None:
-        self._inner.reset()
-
-    @override
-    def state_dict(self) -> dict[str, object]:
-        return self._inner.state_dict()
-
-    @override
-    def load_state_dict(self, state_dict: dict[str, object]) -> None:
-        self._inner.load_state_dict(state_dict)
-
-    @property
-    @override
-    def num_accumulate(self) -> int:
-        return self._inner.num_accumulate
-
-
-@final
 class _StoppingValidator(Validator):
     """Validates as ``inner`` does; ends the run if the validation has to be interrupted."""
 
-    def __init__(self, inner: Validator, training: StoppableTraining) -> None:
+    def __init__(self, inner: Validator, training: StoppableTraining, output_dir: Path) -> None:
         self._inner = inner
         self._training = training
-        self._watch = Stopwatch()
         self._interrupted = False
-        self.seconds = 0.0
-        """How long the last validation took, also one before the run continued."""
+        # How long the last validation took, also one before the run continued.
+        self._seconds = next((row["Lapse Time"] for row in validations(output_dir)[::-1]), 0.0)
 
     @override
     def run(self, train_step_nr: int) -> float | None:
-        if self._training.must_stop(self.seconds if self._training.began else 0.0):
-            self._interrupted = True
-            return None
-        self._watch.reset()
-        with self._watch:
+        ahead = self._seconds if self._training.began else 0.0
+        with Stopwatch() as watch:
             try:
+                if self._training.must_stop(ahead):
+                    raise ValidationInterrupted  # noqa: TRY301
                 score = self._inner.run(train_step_nr)
             except ValidationInterrupted:
                 self._interrupted = True
                 return None
-        self.seconds = self._watch.get_elapsed_time()
+        self._seconds = watch.get_elapsed_time()
         return score
 
     @override

@@ -27,37 +27,16 @@ from danish_asr.cluster import rank_info
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import find_decoder
 from danish_asr.errors import EXIT_STOPPED
-from danish_asr.recipe import cli
+from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.criterion import CtcCriterion
-from danish_asr.recipe.diagnostics import (
-    FIRST_STEPS,
-    PerformanceWarnings,
-    exit_on_error,
-    explained,
-    loss_above_chance,
-)
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.loading import inspect, structure, unstructure
 from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers
 from danish_asr.recipe.preflight import resolve, tokenizer_card
-from danish_asr.recipe.readers import (
-    model_frames,
-    splits_reader,
-    training_index,
-    training_reader,
-)
+from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
 from danish_asr.recipe.record import write_environment, write_model_card
-from danish_asr.recipe.run_directory import (
-    SCORE_TITLES,
-    check_continuation,
-    check_free_space,
-    check_output_dir,
-    complete_model_card,
-    fit_to_processes,
-    tidy,
-)
 from danish_asr.recipe.trainer import StoppableTraining
 from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
 from danish_asr.yaml_text import to_yaml
@@ -70,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
     args = cli.parse(arguments, "asr", "Train a CTC model on Danish speech.")
-    with exit_on_error():
+    with diagnostics.exit_on_error():
         tree = cli.read_configuration(args)
         if args.dump_config:
             config = structure(AsrConfig, tree, where=cli.where(args))
@@ -80,16 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config = resolve(config, where=cli.where(args), faults=faults)
         rank, processes = rank_info(config.common.cluster)
         if rank == 0:
-            check_output_dir(args.output_dir)
-            check_continuation(args.output_dir, unstructure(config), unstructure(AsrConfig()))
-            tidy(args.output_dir)
-            if note := fit_to_processes(args.output_dir, processes):
+            run_directory.check_output_dir(args.output_dir)
+            now, usual = unstructure(config), unstructure(AsrConfig())
+            run_directory.check_continuation(args.output_dir, now, usual)
+            run_directory.tidy(args.output_dir)
+            if note := run_directory.fit_to_processes(args.output_dir, processes):
                 cli.note(note)
             write_environment(args.output_dir)
         stopper = patience_stopper(args.output_dir, config.regime)
         try:
             if stopper is None or not stopper.exhausted:
-                with explained():
+                with diagnostics.explained():
                     train(AsrRecipe(), config, args.output_dir)
         except TaskStopException:
             log.info("The run is saved but not complete; the same command continues it.")
@@ -104,7 +84,7 @@ def register_common(container: DependencyContainer) -> None:
     # fairseq2 has trackers for GPUs only and refuses to run without one.
     container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
     for name in ("cer", "worst_group_wer"):
-        descriptor = MetricDescriptor(name, SCORE_TITLES[name], 201, format_as_float)
+        descriptor = MetricDescriptor(name, run_directory.SCORE_TITLES[name], 201, format_as_float)
         container.collection.register_instance(MetricDescriptor, descriptor)
 
 
@@ -116,23 +96,30 @@ class AsrRecipe(TrainRecipe):
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
         register_optimizers(container)
-        container.collection.register_instance(MetricRecorder, PerformanceWarnings())
+        container.collection.register_instance(MetricRecorder, diagnostics.PerformanceWarnings())
 
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
         config = context.config.as_(AsrConfig)
         module = cast(Wav2Vec2AsrModel, model.module)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
-            _take_encoder(context, module)
+            log.info("Taking the encoder's weights from the pretrained model.")
+            encoder = cast(Wav2Vec2Model, context.bootstrap_model("pretrained_encoder").module)
+            share_parameters(encoder.encoder_frontend, module.encoder_frontend)
+            share_parameters(encoder.encoder, module.encoder)
+            if module.masker is not None:
+                share_parameters(encoder.masker, module.masker)
         if context.gangs.dp.rank == 0:
             # A new head beside pretrained weights may still be on the meta device.
             to_device(module, context.gangs.root.device)
         context.gangs.root.barrier()
-        Freezing.of(config).freeze_permanently(module)
+        Freezing(config).freeze_permanently(module)
         if context.gangs.root.rank == 0:
             state = STATE_BYTES[config.optimizer.name]
-            check_free_space(context.output_dir, module, config.regime, state_bytes=state)
-            complete_model_card(context.output_dir, config.tokenizer.name)
+            run_directory.check_free_space(
+                context.output_dir, module, config.regime, state_bytes=state
+            )
+            run_directory.complete_model_card(context.output_dir, config.tokenizer.name)
         return model
 
     @override
@@ -140,29 +127,24 @@ class AsrRecipe(TrainRecipe):
         config = context.config.as_(AsrConfig)
         # The text is checked first: the model takes longer to load.
         index = training_index(context, config)
-        criterion = CtcCriterion(context.model)
+        criterion, tokenizer = CtcCriterion(context.model), context.default_tokenizer
         reader = training_reader(context, config, index)
-        tokenizer = context.default_tokenizer
-        unit = AsrTrainUnit(
-            criterion,
-            freezing=Freezing.of(config),
-            num_frames=model_frames(context),
-            vocabulary=tokenizer.vocab_info.size,
-        )
-        valid_unit = valid_reader = None
+        frames = model_frames(context)
+        unit = AsrTrainUnit(criterion, Freezing(config), frames, tokenizer.vocab_info.size)
+        validation = None
         if config.dataset.valid_split is not None:
             splits, subset = config.dataset.valid_split, config.dataset.valid_subset
             valid_reader = splits_reader(context, config, splits, subset=subset)
+            decoder = find_decoder(config.decoder.name)(tokenizer, **config.decoder.config)
             valid_unit = AsrValidationUnit(
                 criterion,
-                find_decoder(config.decoder.name)(tokenizer, **config.decoder.config),
-                splits=valid_reader.splits,
-                dialects=valid_reader.dialects,
+                decoder,
                 profile=config.regime.score_profile,
+                splits=list(valid_reader.rows),
+                dialects=valid_reader.dialects,
             )
-        task = StoppableTraining(
-            context, config, unit, reader, valid_unit=valid_unit, valid_reader=valid_reader
-        )
+            validation = valid_unit, valid_reader
+        task = StoppableTraining(context, config, unit, reader, validation)
         return cast(Trainer, task)  # fairseq2 uses it as a Task
 
     @override
@@ -176,15 +158,6 @@ class AsrRecipe(TrainRecipe):
         return AsrConfig
 
 
-def _take_encoder(context: RecipeContext, module: Wav2Vec2AsrModel) -> None:
-    log.info("Taking the encoder's weights from the pretrained model.")
-    encoder = cast(Wav2Vec2Model, context.bootstrap_model("pretrained_encoder").module)
-    share_parameters(encoder.encoder_frontend, module.encoder_frontend)
-    share_parameters(encoder.encoder, module.encoder)
-    if module.masker is not None:
-        share_parameters(encoder.masker, module.masker)
-
-
 @final
 class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     """Computes the loss, and freezes the encoder in the first steps.
@@ -193,22 +166,15 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         criterion: The loss.
         freezing: What is frozen, and for how long.
         num_frames: Frames that the model makes of a number of samples.
-        vocabulary: Symbols of the head, blank included.
+        vocabulary: The number of symbols, blank included.
     """
 
     def __init__(
-        self,
-        criterion: CtcCriterion,
-        *,
-        freezing: Freezing,
-        num_frames: FrameCount,
-        vocabulary: int,
+        self, criterion: CtcCriterion, freezing: Freezing, num_frames: FrameCount, vocabulary: int
     ) -> None:
-        self._criterion = criterion
-        self._freezing = freezing
+        self._criterion, self._freezing = criterion, freezing
+        self._num_frames, self._vocabulary = num_frames, vocabulary
         self._encoder_frozen: bool | None = None
-        self._num_frames = num_frames
-        self._vocabulary = vocabulary
         self._step = 0
 
     @override
@@ -234,10 +200,10 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
     ) -> tuple[Tensor, int | None]:
         loss = self._criterion(batch, metric_bag)
-        if self._step <= FIRST_STEPS:
+        if self._step <= diagnostics.FIRST_STEPS:
             frames = max(sum(map(self._num_frames, batch.source_seq_lens)), 1)
-            warning = loss_above_chance(float(loss.detach()) / frames, self._vocabulary, self._step)
-            if warning is not None:
+            nats = float(loss.detach()) / frames
+            if warning := diagnostics.loss_above_chance(nats, self._vocabulary, self._step):
                 log.warning("{}", warning)
         # The number of utterances normalises the gradient, over all batches and ranks of the step.
         return loss, batch.batch_size

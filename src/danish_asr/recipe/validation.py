@@ -28,6 +28,8 @@ from danish_asr.text.profiles import normalize
 ALL: Final = "all"
 """The group of every utterance."""
 
+_DIALECT: Final = "dialect/"
+
 _WIDTH: Final = len(ErrorCounts().to_tuple())
 
 
@@ -51,11 +53,9 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         splits: Sequence[str] = (),
         dialects: Sequence[str] = (),
     ) -> None:
-        self._criterion = criterion
-        self._decoder = decoder
+        self._criterion, self._decoder, self._profile = criterion, decoder, profile
         self._splits = tuple(splits) if len(splits) > 1 else ()
-        self._dialects = tuple(f"dialect/{name}" for name in dialects)
-        self._profile = profile
+        self._dialects = tuple(f"{_DIALECT}{name}" for name in dialects)
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
@@ -71,7 +71,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         logits, layout = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
-            {split, f"dialect/{dialect}"} & {*self._splits, *self._dialects}
+            {split, f"{_DIALECT}{dialect}"} & {*self._splits, *self._dialects}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
         hypotheses = self._decoder(logits, layout.seq_lens)
@@ -83,7 +83,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         counts = cast(Tensor, values.pop("errors"))
         groups = (ALL, *self._splits, *self._dialects)
         log.info("Validation, text profile {}\n{}", self._profile, "\n".join(table(counts, groups)))
-        publish(counts, groups, worst_among=self._dialects, values=values)
+        publish(counts, groups, values)
 
     @property
     @override
@@ -95,10 +95,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 class ErrorRates(Metric[Tensor]):
     """Integer error counts per group, added up over batches and ranks; rates come at the end.
 
-    Args:
-        groups: The groups to count beside :data:`ALL`; the same on every rank.
-        profile: The text normalisation of references and hypotheses.
-        device: Where the counts are kept.
+    ``groups`` are counted beside :data:`ALL`; they must be the same on every rank.
     """
 
     def __init__(
@@ -141,43 +138,30 @@ class ErrorRates(Metric[Tensor]):
         return self
 
 
-def publish(
-    counts: Tensor,
-    groups: Sequence[str],
-    worst_among: Iterable[str],
-    values: MutableMapping[str, object],
-) -> None:
+def publish(counts: Tensor, groups: Sequence[str], values: MutableMapping[str, object]) -> None:
     """Write rates in percent into ``values``: ``wer``, ``cer``, and those of each group.
 
-    ``worst_group_wer`` is the highest WER among those of ``worst_among`` with reference words.
+    ``worst_group_wer`` is the highest WER among the dialects with reference words.
     """
-    scored = _scored(counts, groups)
-    for group, errors in scored.items():
+    dialects = []
+    for group, errors in _scored(counts, groups).items():
         suffix = "" if group == ALL else f"/{group}"
         values[f"wer{suffix}"] = 100 * errors.wer()
         values[f"cer{suffix}"] = 100 * errors.cer()
-    rates = [
-        100 * scored[group].wer()
-        for group in worst_among
-        if group in scored and scored[group].words.reference_length
-    ]
-    if rates:
-        values["worst_group_wer"] = max(rates)
+        if group.startswith(_DIALECT) and errors.words.reference_length:
+            dialects.append(100 * errors.wer())
+    if dialects:
+        values["worst_group_wer"] = max(dialects)
 
 
 def table(counts: Tensor, groups: Sequence[str]) -> list[str]:
     """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
-    scored = _scored(counts, groups)
-    order = sorted(scored, key=lambda group: (group != ALL, -scored[group].wer()))
-    head = f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"
-    return [head, *(_line(group, scored[group]) for group in order)]
-
-
-def _line(group: str, errors: ErrorCounts) -> str:
-    return (
-        f"{group:28} {100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f} "
-        f"{errors.rows:>8,} {errors.words.reference_length:>9,}"
-    )
+    scored = _scored(counts, groups).items()
+    lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
+    for group, errors in sorted(scored, key=lambda item: (item[0] != ALL, -item[1].wer())):
+        rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
+        lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
+    return lines
 
 
 def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
