@@ -1,8 +1,9 @@
-"""Scores per group, with intervals and gaps."""
+"""Scores per group, with intervals and gaps, and their settings and row filters."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +11,9 @@ from hypothesis import strategies as st
 
 from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Denominator, ErrorCounts
-from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import GroupScore, score_predictions
-from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.settings import ROW_FILTERS, Settings
 from tests.score_rows import four_rows, prediction, random_rows
 
 ROWS = list(random_rows(30, speakers=10))
@@ -35,7 +35,7 @@ def _counts(group: GroupScore) -> ErrorCounts:
 def test_the_order_of_rows_does_not_matter(shuffled: list[Prediction]) -> None:
     quick = Settings(resamples=100)
     expected = score_predictions(ROWS, by=["dialect"], settings=quick)
-    assert isinstance(expected.overall.wer.interval, Interval)
+    assert expected.overall.wer.interval
     assert score_predictions(shuffled, by=["dialect"], settings=quick) == expected
 
 
@@ -43,7 +43,7 @@ def test_a_value_is_in_its_interval_and_more_speakers_narrow_it() -> None:
     widths = []
     for speakers in (12, 200):
         wer = score_predictions(random_rows(2000, speakers=speakers), by=[]).overall.wer
-        assert isinstance(wer.interval, Interval)
+        assert wer.interval
         assert wer.interval.low < wer.value < wer.interval.high
         widths.append(wer.interval.high - wer.interval.low)
     assert widths[1] < widths[0] / 2
@@ -58,15 +58,14 @@ def test_few_speakers_are_not_resolvable_however_many_rows_they_have() -> None:
 
 def test_the_gap_is_between_the_worst_and_the_best_named_group() -> None:
     gap = score_predictions(four_rows(), by=["dialect"]).groupings["dialect"].gap
-    assert gap is not None
+    assert gap
     assert (gap.worst, gap.best) == ("Bornholmsk", "Fynsk")
     assert gap.difference.value == pytest.approx(1 - 1 / 6)
     assert gap.difference.not_resolvable == "Bornholmsk: 1 speaker, 8 needed"
     gap = score_predictions(random_rows(3000), by=["dialect"]).groupings["dialect"].gap
-    assert gap is not None
-    bounds = gap.difference.interval
-    assert isinstance(bounds, Interval)
-    assert bounds.low < gap.difference.value < bounds.high
+    assert gap
+    assert gap.difference.interval
+    assert gap.difference.interval.low < gap.difference.value < gap.difference.interval.high
 
 
 def test_there_is_no_gap_if_no_two_named_groups_differ() -> None:
@@ -86,8 +85,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     chosen = Settings(profile="rye", remove_fillers=True, row_filter="coral", seed=3)
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
     scores = score_predictions(rows, settings=chosen, rows_in_split=9)
-    document = scores.to_dict()
-    json.dumps(document)
+    document = json.loads(json.dumps(scores.to_dict()))
     assert document["settings"] == {
         "profile": "rye",
         "profile_version": 1,
@@ -97,13 +95,9 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
         "resamples": 1000,
         "seed": 3,
     }
-    assert document["rows"] == {
-        "scored": 4,
-        "in_file": 6,
-        "in_split": 9,
-        "left_out": {"empty reference": 1, "10 s or longer": 1},
-        "partial": True,
-    }
+    left_out = {"empty reference": 1, "10 s or longer": 1}
+    expected = {"scored": 4, "in_file": 6, "in_split": 9, "left_out": left_out, "partial": True}
+    assert document["rows"] == expected
     expected = document["settings"] | {
         "rows_scored": 4,
         "rows_in_file": 6,
@@ -112,6 +106,13 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     }
     for line in scores.to_pandas().to_dict("records"):
         assert {key: line[key] for key in expected} == expected
+
+
+def test_a_data_frame_has_one_line_per_group() -> None:
+    frame = score_predictions(random_rows(600), by=["dialect"]).to_pandas()
+    assert list(frame["group"])[:2] == ["all", "Bornholmsk"]
+    assert len(frame) == 6
+    assert (frame["wer_low"] < frame["wer"]).all()
 
 
 @pytest.mark.parametrize(
@@ -126,18 +127,45 @@ def test_no_row_to_score_is_refused(rows: list[Prediction], message: str) -> Non
         score_predictions(rows, settings=Settings(row_filter="coral"))
 
 
-def test_a_data_frame_has_one_line_per_group() -> None:
-    frame = score_predictions(random_rows(600), by=["dialect"]).to_pandas()
-    assert list(frame["group"])[:2] == ["all", "Bornholmsk"]
-    assert len(frame) == 6
-    assert (frame["wer_low"] < frame["wer"]).all()
-
-
-def test_a_column_named_twice_in_a_product_counts_once() -> None:
-    scores = score_predictions(four_rows(), by=["dialect, dialect"])
-    assert scores.groupings["dialect, dialect"].groups[0].group == {"dialect": "Bornholmsk"}
-
-
 def test_all_unknown_columns_are_named_at_once() -> None:
     with pytest.raises(ConfigError, match=r"2 faults:\n.*'alder'; available: .*\n.*'køn'"):
         score_predictions(four_rows(), by=["køn", "dialect", "alder"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"profile": "corl"}, "profile: expected one of raw, coral, rye; found 'corl'"),
+        ({"remove_fillers": True}, "remove_fillers: .*profile rye; found profile 'coral'"),
+        ({"row_filter": "official"}, "row filter: expected one of all, coral; found 'official'"),
+        ({"denominator": "both"}, "denominator: expected one of standard, coral; found 'both'"),
+        ({"resamples": 10}, "resamples: expected 100 to 1000000; found 10"),
+        ({"seed": -1}, "seed: expected 0 or more; found -1"),
+        ({"profile": "corl", "row_filter": "x", "denominator": "both", "seed": -1}, "4 faults"),
+    ],
+)
+def test_invalid_settings_are_refused_all_at_once(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Settings(**values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"duration": 0.5}, "0.5 s or shorter"),
+        ({"duration": 0.51}, None),
+        ({"duration": 9.99}, None),
+        ({"duration": 10.0}, "10 s or longer"),
+        ({"reference": " "}, "empty reference"),
+        ({"hypothesis": ""}, None),
+        ({"extra": {"validated": "Rejected"}}, "rejected by the corpus's validators"),
+        ({"extra": {"validated": "maybe"}}, None),
+        ({"extra": {"validated": None}}, None),
+    ],
+)
+def test_the_coral_filter_is_strict_at_its_bounds(
+    changes: dict[str, object], reason: str | None
+) -> None:
+    row = prediction("a", **{"reference": "ja", "hypothesis": "ja"} | changes)  # type: ignore[arg-type]
+    assert ROW_FILTERS["coral"](row) == reason
+    assert ROW_FILTERS["all"](row) is None
