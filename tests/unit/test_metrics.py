@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import jiwer
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from danish_asr.metrics import (
     DENOMINATORS,
-    AlignedWord,
     Counts,
     ErrorCounts,
     align_counts,
@@ -21,8 +20,6 @@ from danish_asr.metrics import (
     compute_wer,
     count_errors,
 )
-
-Compute = Callable[[list[str], list[str]], float]
 
 # Few distinct words, so that alignments have many ties, and every kind of space that jiwer splits.
 VOCABULARY = ["en", "et", "æble", "øl", "å", "rødgrød", "Ål", "21", "fløde-is", "ë"]
@@ -89,15 +86,6 @@ def test_an_alignment_has_both_sides_in_order_and_exactly_the_counted_errors(
     )
 
 
-def test_an_alignment_of_one_example() -> None:
-    assert align_words(["det", "er", "koldt"], ["det", "var", "koldt", "her"]) == [
-        AlignedWord("hit", "det", "det"),
-        AlignedWord("substitution", "er", "var"),
-        AlignedWord("hit", "koldt", "koldt"),
-        AlignedWord("insertion", "", "her"),
-    ]
-
-
 @given(TEXTS, TEXTS)
 def test_the_coral_rate_is_at_most_one_and_at_most_the_standard_rate(
     reference: str, hypothesis: str
@@ -115,16 +103,9 @@ def test_the_two_denominators_of_one_example() -> None:
 def test_compute_functions_take_predictions_first_and_return_fractions() -> None:
     assert compute_wer(["det er"], ["det er koldt her"]) == pytest.approx(0.5)
     assert compute_cer(["ab"], ["abcd"]) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("compute", [compute_wer, compute_cer])
-def test_compute_functions_accept_empty_texts_and_lists_and_refuse_unpaired(
-    compute: Compute,
-) -> None:
-    assert compute(["", ""], ["", ""]) == 0
-    assert compute([""], ["a"]) == 1
-    assert compute([], []) == 0
+    assert compute_wer(["", ""], ["", ""]) == compute_cer([], []) == 0
+    assert compute_wer([""], ["a"]) == 1
     with pytest.raises(ValueError, match="found 1 predictions and 2 references"):
-        compute(["a"], ["a", "b"])
+        compute_wer(["a"], ["a", "b"])
     with pytest.raises(TypeError, match="two lists"):
-        compute("abc", "abd")  # type: ignore[arg-type]
+        compute_cer("abc", "abd")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,21 +27,22 @@ MIXED = [
     prediction("a", "den røde hund", "den røte hund"),
     prediction("b", "den røde hund er", "den røte hunt er løb"),
     prediction("c", "øl", ""),
+    prediction("d", "hest bog", "het bogs"),
 ]
 
 
 def test_frequent_errors_are_counted_by_kind() -> None:
     analysis = analyse_errors(MIXED)
-    assert analysis.substitutions == [Confusion("røde", "røte", 2), Confusion("hund", "hunt", 1)]
+    assert analysis.substitutions == [
+        Confusion("røde", "røte", 2),
+        *(Confusion("bog", "bogs", 1), Confusion("hest", "het", 1), Confusion("hund", "hunt", 1)),
+    ]
     assert analysis.insertions == [Confusion("", "løb", 1)]
     assert analysis.deletions == [Confusion("øl", "", 1)]
-    assert analysis.character_confusions == [Confusion("d", "t", 3)]
-    assert (analysis.rows, analysis.rows_with_errors, analysis.word_errors) == (3, 3, 5)
-
-
-def test_characters_that_are_missing_or_added_have_an_empty_side() -> None:
-    analysis = analyse_errors([prediction("a", "hest bog", "het bogs")])
-    assert analysis.character_confusions == [Confusion("", "s", 1), Confusion("s", "", 1)]
+    assert analysis.character_confusions == [
+        *(Confusion("d", "t", 3), Confusion("", "s", 1), Confusion("s", "", 1))
+    ]
+    assert (analysis.rows, analysis.rows_with_errors, analysis.word_errors) == (4, 4, 7)
 
 
 def _shares(analysis: ErrorAnalysis, profile: str) -> dict[str, CategoryShare]:
@@ -76,18 +75,9 @@ def test_the_worst_utterances_come_first_with_their_words_aligned() -> None:
     assert [utterance.row.id for utterance in worst] == ["c", "d", "b"]
     assert worst[0].word_errors == worst[0].words == 4
     assert [word.tag for word in worst[0].alignment] == ["deletion"] * 4
-    assert worst[0].row.dialect == "Bornholmsk"
-
-
-def test_the_worst_of_many_are_kept() -> None:
-    rows = list(random_rows(500))
-    analysis = analyse_errors(rows)
-    errors = sorted((len(w.alignment), w.word_errors) for w in analysis.worst)
-    assert len(errors) == WORST
-    kept = min(utterance.word_errors for utterance in analysis.worst)
-    left = {row.id for row in rows} - {utterance.row.id for utterance in analysis.worst}
-    others = analyse_errors([row for row in rows if row.id in left]).worst
-    assert kept >= others[0].word_errors
+    rows = [prediction(str(n), "ja", "nej " * n) for n in range(1, 100)]
+    worst = analyse_errors(rows).worst
+    assert [utterance.word_errors for utterance in worst] == list(range(99, 99 - WORST, -1))
 
 
 def test_no_errors_give_empty_tables() -> None:
@@ -166,23 +156,9 @@ def test_compounds_never_add_errors_nor_hide_other_letters(
         assert errors > 0
 
 
-@pytest.mark.parametrize(
-    ("reference", "hypothesis"),
-    [
-        ([f"ord{n}" for n in range(20_000)], [f"tal{n}" for n in range(20_000)]),
-        (["a"] * 20_000, ["aa"] * 20_000),
-        (["a" * 200_000], ["b" * 200_000]),
-    ],
-)
-def test_long_stretches_without_a_hit_take_seconds(
-    reference: list[str], hypothesis: list[str]
-) -> None:
-    begin = time.process_time()
-    assert errors_without_compounds(reference, hypothesis) == len(reference)
-    assert time.process_time() - begin < 10
-
-
-def test_compounds_are_searched_up_to_the_bound_only() -> None:
+def test_compounds_are_searched_in_short_stretches_only() -> None:
+    """The table of a stretch of 20,000 by 20,000 words would take minutes."""
     side = int(LARGEST_TABLE**0.5)
     assert errors_without_compounds(["a"] * side, ["aa"] * side) == side // 2
-    assert errors_without_compounds(["a"] * (side + 1), ["aa"] * (side + 1)) == side + 1
+    for many in (side + 1, 20_000):
+        assert errors_without_compounds(["a"] * many, ["aa"] * many) == many
