@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import flatten, merge, read_yaml, structure, unstructure
+from danish_asr.recipe.loading import flatten, inspect, merge, read_yaml, unstructure
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -29,7 +29,9 @@ STACKS = {
 
 def resolved(*names: str) -> dict[str, object]:
     tree = merge(*(read_yaml(CONFIGS / f"{name}.yaml") for name in names))
-    return dict(flatten(unstructure(structure(AsrConfig, tree, where=str(names)))))
+    config, faults = inspect(AsrConfig, tree)
+    assert not faults
+    return dict(flatten(unstructure(config)))
 
 
 def test_the_configurations_resolve_to_the_golden_file() -> None:

@@ -16,7 +16,6 @@ from danish_asr.recipe.loading import (
     inspect,
     merge,
     read_yaml,
-    structure,
     unstructure,
 )
 from danish_asr.recipe.sections import StorageMode
@@ -31,10 +30,8 @@ def tree_of(key: str, value: object) -> dict[str, Any]:
     return value
 
 
-def faults_of(*trees: dict[str, Any]) -> tuple[str, ...]:
-    with pytest.raises(ConfigError) as caught:
-        structure(AsrConfig, merge(SOUND, *trees), where="test.yaml")
-    return caught.value.faults
+def faults_of(*trees: dict[str, Any]) -> list[str]:
+    return inspect(AsrConfig, merge(SOUND, *trees))[1]
 
 
 def test_an_unknown_key_a_wrong_type_and_a_broken_rule_are_reported_at_once() -> None:
@@ -59,7 +56,6 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("model", 3, "must be a mapping of keys, but is 3"),
         ("model", {"name": None, "family": "wav2vec2_llama"}, "CTC models, not LLM models"),
         ("model.compile", True, "must be false"),
-        ("model.dtype", "float16", "must be float32"),
         ("regime.score_metric", "werr", "must be one of wer, cer, worst_group_wer"),
         ("trainer.mixed_precision.dtype", "float12", "float32, bfloat16 or float16"),
         ("dataset.storage_mode", "DISK", "must be one of MANIFEST, MIXTURE_PARQUET"),
@@ -74,17 +70,11 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         # TRAPS, training: gang.timeout is in minutes; 86400 was meant as the seconds of a day.
         ("gang.timeout", 86_400, "must be at most 1440 (it is in minutes), but is 86400"),
         ("regime.validate_every_n_steps", 0, "must be above 0, but is 0"),
-        ("regime.export_hugging_face", True, "must be false"),
         ("regime.num_steps", None, "must be given for this schedule, but is None"),
         (
             "lr_scheduler",
             {"name": "noam", "config": {"num_warmup_steps": 2.5}},
             "num_warmup_steps must be an integer, but is 2.5",
-        ),
-        (
-            "lr_scheduler",
-            {"name": "polynomial_decay", "config": {"num_warmup_steps": 30_000}},
-            "num_warmup_steps must be below regime.num_steps (20000), but is 30000",
         ),
         ("dataset.train_subset", -1, "must be above 0, but is -1"),
         ("dataset.max_unknown_share", "2%", "must be a number"),
@@ -130,7 +120,7 @@ def test_another_component_starts_from_its_own_defaults() -> None:
 def test_naming_the_default_component_keeps_this_recipes_defaults(section: str) -> None:
     usual = unstructure(AsrConfig())
     named = merge(SOUND, {section: {"name": usual[section]["name"]}})
-    assert unstructure(structure(AsrConfig, named, where=""))[section] == usual[section]
+    assert unstructure(inspect(AsrConfig, named)[0])[section] == usual[section]
 
 
 def test_an_upstream_style_file_keeps_its_meaning(tmp_path: Path) -> None:
@@ -147,7 +137,8 @@ def test_an_upstream_style_file_keeps_its_meaning(tmp_path: Path) -> None:
         "  asr_task_config: {max_num_elements: 7_680_000, example_shuffle_window: 0}\n"
         "trainer: {mixed_precision: {dtype: torch.bfloat16}}\n"
     )
-    config = structure(AsrConfig, read_yaml(file), where="upstream.yaml")
+    config, faults = inspect(AsrConfig, read_yaml(file))
+    assert not faults
     storage = config.dataset.mixture_parquet_storage_config
     assert config.dataset.storage_mode is StorageMode.MIXTURE_PARQUET
     assert config.dataset.asr_task_config.max_num_elements == 7_680_000
@@ -159,7 +150,9 @@ def test_an_upstream_style_file_keeps_its_meaning(tmp_path: Path) -> None:
 
 def test_the_evaluation_accepts_a_training_configuration() -> None:
     tree = merge(SOUND, {"regime": {"num_steps": 7}, "trainer": {"max_grad_norm": 2.0}})
-    assert structure(AsrEvalConfig, tree, where="test.yaml").model.name == "m"
+    config, faults = inspect(AsrEvalConfig, tree)
+    assert not faults
+    assert config.model.name == "m"
 
 
 @pytest.mark.parametrize(

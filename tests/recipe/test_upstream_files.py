@@ -17,128 +17,111 @@ from danish_asr.recipe.loading import (
     inspect,
     merge,
     read_yaml,
-    structure,
     unstructure,
 )
 from danish_asr.schema import STATISTICS_FILE
 from danish_asr.scoring.predictions import read_predictions
-from danish_asr.yaml_text import to_yaml
+from danish_asr.yaml_text import from_yaml, to_yaml
 from tests.recipe.running import evaluate, metrics, train
 
 Tree = dict[str, Any]
 
-STORAGE: Tree = {
-    "dataset_summary_path": "/path/to/your/dataset/language_distribution_0.tsv",
-    "beta_corpus": 0.5,
-    "beta_language": 0.5,
-    "fragment_loading": {"cache": True},
-}
-DATASET: Tree = {
-    "name": "example_dataset",
-    "train_split": "train",
-    "valid_split": "dev",
-    "storage_mode": "MIXTURE_PARQUET",
-    "task_mode": "ASR",
-    "mixture_parquet_storage_config": STORAGE,
-}
-WINDOWS_OF_ONE: Tree = {
-    "batch_shuffle_window": 1,
-    "normalize_audio": True,
-    "example_shuffle_window": 1,
-}
-PLAIN: Tree = {
-    "dataset": {
-        **DATASET,
-        "asr_task_config": {
-            "min_audio_len": 32_000,
-            "max_audio_len": 960_000,
-            "max_num_elements": 960_000,
-            **WINDOWS_OF_ONE,
-        },
-    },
-    "tokenizer": {"name": "omniASR_tokenizer_v1"},
-    "optimizer": {"config": {"lr": 5e-05}},
-    "trainer": {
-        "freeze_encoder_for_n_steps": 0,
-        "mixed_precision": {"dtype": "torch.bfloat16"},
-        "grad_accumulation": {"num_batches": 4},
-    },
-    "regime": {
-        "num_steps": 20_000,
-        "validate_after_n_steps": 0,
-        "validate_every_n_steps": 1000,
-        "checkpoint_every_n_steps": 1000,
-        "publish_metrics_every_n_steps": 200,
-    },
-}
-RECOMMENDED: Tree = {
-    "dataset": {
-        **DATASET,
-        "asr_task_config": {
-            "max_audio_len": 960_000,
-            "max_num_elements": 7_680_000,
-            **WINDOWS_OF_ONE,
-            "example_shuffle_window": 0,
-        },
-    },
-    "tokenizer": {"name": "omniASR_tokenizer_v1"},
-    "optimizer": {"config": {"lr": 1e-05}},
-    "trainer": {
-        "freeze_encoder_for_n_steps": 0,
-        "mixed_precision": {"dtype": "torch.bfloat16"},
-        "grad_accumulation": {"num_batches": 1},
-    },
-    "regime": {
-        "num_steps": 5_000,
-        **{f"{what}_every_n_steps": 500 for what in ("validate", "checkpoint", "publish_metrics")},
-        **{f"{what}_after_n_steps": 500 for what in ("validate", "checkpoint", "publish_metrics")},
-    },
-}
+COMMON: Tree = from_yaml("""
+dataset:
+  name: example_dataset
+  train_split: train
+  valid_split: dev
+  storage_mode: MIXTURE_PARQUET
+  task_mode: ASR
+  mixture_parquet_storage_config:
+    dataset_summary_path: /path/to/your/dataset/language_distribution_0.tsv
+    beta_corpus: 0.5
+    beta_language: 0.5
+    fragment_loading: {cache: True}
+  asr_task_config: {batch_shuffle_window: 1, normalize_audio: True}
+tokenizer: {name: omniASR_tokenizer_v1}
+trainer: {freeze_encoder_for_n_steps: 0, mixed_precision: {dtype: torch.bfloat16}}
+""")
+PLAIN = merge(
+    COMMON,
+    from_yaml("""
+dataset:
+  asr_task_config:
+    min_audio_len: 32_000
+    max_audio_len: 960_000
+    max_num_elements: 960_000
+    example_shuffle_window: 1
+optimizer: {config: {lr: 5e-05}}
+trainer: {grad_accumulation: {num_batches: 4}}
+regime:
+  num_steps: 20_000
+  validate_after_n_steps: 0
+  validate_every_n_steps: 1000
+  checkpoint_every_n_steps: 1000
+  publish_metrics_every_n_steps: 200
+"""),
+)
+RECOMMENDED = merge(
+    COMMON,
+    from_yaml("""
+dataset:
+  asr_task_config:
+    max_audio_len: 960_000
+    max_num_elements: 7_680_000
+    example_shuffle_window: 0
+optimizer: {config: {lr: 1e-05}}
+trainer: {grad_accumulation: {num_batches: 1}}
+regime:
+  num_steps: 5_000
+  validate_every_n_steps: 500
+  checkpoint_every_n_steps: 500
+  publish_metrics_every_n_steps: 500
+  validate_after_n_steps: 500
+  checkpoint_after_n_steps: 500
+  publish_metrics_after_n_steps: 500
+"""),
+)
 NAMED: Tree = {"model": {"name": "omniASR_CTC_300M"}}
 FROM_ENCODER: Tree = {
     "model": {"family": "wav2vec2_asr", "arch": "300m"},
     "pretrained_encoder": {"name": "omniASR_W2V_300M"},
 }
-LLM_SHARDED: Tree = {
-    "data_parallelism": "fsdp",
-    "fsdp": {"granularity": "stack", "version": "v1", "fp32_reduce": False},
-}
+LLM_NAMED: Tree = from_yaml("""
+model: {name: omniASR_LLM_1B}
+trainer:
+  data_parallelism: fsdp
+  fsdp: {granularity: stack, version: v1, fp32_reduce: False}
+""")
+SLOW_START: Tree = {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
 
 TRAINING = {
     "ctc-finetune": NAMED | PLAIN,
     "ctc-finetune-recommendation": NAMED | RECOMMENDED,
-    "ctc-from-encoder": merge(
-        FROM_ENCODER, PLAIN, {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
-    ),
+    "ctc-from-encoder": merge(FROM_ENCODER, PLAIN, SLOW_START),
     "ctc-from-encoder-recommendation": merge(
         FROM_ENCODER, RECOMMENDED, {"regime": {"num_steps": 30_000}}
     ),
 }
-EVALUATION: Tree = {
-    "model": {"name": "omniASR_LLM_300M_v2"},
-    "tokenizer": {"name": "omniASR_tokenizer_written_v2"},
-    "dataset": {
-        "name": "example_dataset",
-        "valid_split": "dev",
-        "storage_mode": "MIXTURE_PARQUET",
-        "task_mode": "ASR",
-        "mixture_parquet_storage_config": {
-            **STORAGE,
-            "fragment_streaming": {
-                "partition_filters": 'pc.is_in(pc.field("corpus"), pa.array(["mls"]))'
-            },
-            "fragment_loading": {"cache": True, "num_parallel_fragments": 2, "nb_prefetch": 2},
-        },
-        "asr_task_config": {
-            "min_audio_len": 32_000,
-            "max_audio_len": 320_000,
-            "max_num_elements": 320_000,
-            **WINDOWS_OF_ONE,
-        },
-    },
-}
+EVALUATION = merge(
+    {"dataset": COMMON["dataset"]},
+    from_yaml("""
+model: {name: omniASR_LLM_300M_v2}
+tokenizer: {name: omniASR_tokenizer_written_v2}
+dataset:
+  _del_: [train_split]
+  mixture_parquet_storage_config:
+    fragment_streaming:
+      partition_filters: pc.is_in(pc.field("corpus"), pa.array(["mls"]))
+    fragment_loading: {cache: True, num_parallel_fragments: 2, nb_prefetch: 2}
+  asr_task_config:
+    min_audio_len: 32_000
+    max_audio_len: 320_000
+    max_num_elements: 320_000
+    example_shuffle_window: 1
+"""),
+)
 LLM = {
-    "llm-finetune": merge(PLAIN, {"model": {"name": "omniASR_LLM_1B"}, "trainer": LLM_SHARDED}),
+    "llm-finetune": merge(PLAIN, LLM_NAMED),
     "llm-from-encoder": merge(PLAIN, FROM_ENCODER, {"model": {"family": "wav2vec2_llama"}}),
 }
 
@@ -158,7 +141,8 @@ def expected(tree: Tree) -> Tree:
 @pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
 def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
     kls, tree = (AsrConfig, TRAINING[name]) if name in TRAINING else (AsrEvalConfig, EVALUATION)
-    config = structure(kls, read_yaml(write(tmp_path, tree)), where=name)
+    config, faults = inspect(kls, read_yaml(write(tmp_path, tree)))
+    assert not faults
     resolved = dict(flatten(unstructure(config)))
     assert {key: resolved[key] for key in expected(tree)} == expected(tree)
 
@@ -166,7 +150,7 @@ def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
 def test_the_keys_mean_what_upstream_documents() -> None:
     """TRAPS, data reading: a window of 0 shuffles everything, max_num_elements is exact."""
     plain, recommended = (
-        structure(AsrConfig, TRAINING[name], where=name).dataset.asr_task_config
+        inspect(AsrConfig, TRAINING[name])[0].dataset.asr_task_config
         for name in ("ctc-finetune", "ctc-finetune-recommendation")
     )
     assert plain.example_shuffle_window == 1

@@ -122,7 +122,7 @@ def needs_bf16(config: AsrConfig) -> bool:
 
 def _dataset_root(config: AsrConfig) -> Path | None:
     """Return the directory of a built dataset; None if it has no card or is a manifest."""
-    card = config.dataset.name and Assets(config).find("", config.dataset.name, "dataset", [])
+    card = config.dataset.name and Assets(config).find("dataset.name", config.dataset.name, [])
     if not card or config.dataset.storage_mode.value != "MIXTURE_PARQUET":
         return None
     version = Path(cast(dict[str, str], card.field("dataset_config").value)["data"])
@@ -133,7 +133,7 @@ def _parameters(config: AsrConfig) -> int | None:
     """Return the number of the model's parameters, from a model without memory."""
     assets, section = Assets(config), config.model
     if section.name:
-        card = assets.find("", section.name, "model", [])
+        card = assets.find("model.name", section.name, [])
         family = card and assets.model_family(card.field("model_family").as_(str))
         model = family.get_model_config(card) if card and family else None
     else:

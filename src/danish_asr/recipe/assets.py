@@ -45,13 +45,13 @@ from danish_asr.recipe.loading import ConfigT, overlay
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
 
-_SUGGESTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "dataset.name": DATASET_FAMILIES,
-    "model.name": (WAV2VEC2_ASR_FAMILY,),
-    "pretrained_encoder.name": (WAV2VEC2_FAMILY,),
-    "tokenizer.name": (CHAR_TOKENIZER_FAMILY,),
+_SUGGESTED: Final[Mapping[str, tuple[str, Collection[str]]]] = {
+    "dataset.name": ("dataset", DATASET_FAMILIES),
+    "model.name": ("model", [WAV2VEC2_ASR_FAMILY]),
+    "pretrained_encoder.name": ("model", [WAV2VEC2_FAMILY]),
+    "tokenizer.name": ("tokenizer", [CHAR_TOKENIZER_FAMILY]),
 }
-"""The families to suggest for a key; fairseq2 ships many others that are of no use here."""
+"""For each key, the kind of asset, and the families to suggest among those that fairseq2 ships."""
 
 
 def register_datasets(container: DependencyContainer) -> None:
@@ -83,25 +83,17 @@ class Assets:
         try:
             self._store = self._container.resolve(AssetStore)
         except AssetMetadataError as error:
-            fault = (
-                f"{error} Correct or rename one of the cards, or remove its directory from "
-                "common.assets.extra_paths and $DANISH_ASR_ASSETS."
-            )
+            fix = "Correct or rename a card, or name fewer directories in"
+            fault = f"{error} {fix} common.assets.extra_paths and $DANISH_ASR_ASSETS."
             raise ConfigError([fault]) from error
 
-    def find(self, key: str, name: str, kind: str, faults: list[str]) -> AssetCard | None:
-        """Return the card of ``name``; if there is none, add a fault that lists the known names.
-
-        Args:
-            key: The dotted key of the configuration that names the asset.
-            name: The name.
-            kind: ``model``, ``dataset`` or ``tokenizer``: the card has a ``<kind>_family``.
-            faults: Takes the fault, if any.
-        """
-        if self._has(kind, name):
+    def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
+        """Return the card that ``key`` names; if there is none, add a fault that lists them."""
+        kind, suggested = _SUGGESTED[key]
+        if self._has(kind, name, DATASET_FAMILIES if kind == "dataset" else ()):
             return self._store.retrieve_card(name)
         names = (each.removesuffix("@") for each in self._store.asset_names if each.endswith("@"))
-        known = sorted(each for each in names if self._has(kind, each, _SUGGESTED.get(key)))
+        known = sorted(each for each in names if self._has(kind, each, suggested))
         places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
         faults.append(
             f"{key}: unknown {kind} '{name}'; available: {', '.join(known) or 'none'}. Besides the "
@@ -110,15 +102,15 @@ class Assets:
         )
         return None
 
-    def _has(self, kind: str, name: str, families: Collection[str] | None = None) -> bool:
+    def _has(self, kind: str, name: str, families: Collection[str]) -> bool:
+        """Whether there is an asset of a kind, and of one of the families if any are given."""
         try:
             card = self._store.maybe_retrieve_card(name)
         except AssetCardError:
             # fairseq2 0.6 itself ships a card whose base card is missing.
             return False
         family = card.maybe_get_field(f"{kind}_family") if card else None
-        allowed = families or (DATASET_FAMILIES if kind == "dataset" else None)
-        return family is not None and (allowed is None or family.value in allowed)
+        return family is not None and (not families or family.value in families)
 
     def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> AsrDataset:
         """Open the dataset of a card, or of a family with its overrides.
@@ -127,7 +119,7 @@ class Assets:
             DatasetError: It cannot be opened.
             ConfigError: ``dataset.config_overrides`` has faults.
         """
-        name = card.field("dataset_family").as_(str) if card else str(section.family)
+        name = card.field("dataset_family").as_(str) if card else section.family
         family = self._container.resolve(DatasetFamily, key=name)
         config = family.get_dataset_config(card) if card else family.config_kls()
         config = overridden(config, section.config_overrides, "dataset")
@@ -147,7 +139,7 @@ class Assets:
             if section.path is not None:
                 return self._size_of_file(section, section.path)
             if section.name is not None:
-                found = self.find("tokenizer.name", section.name, "tokenizer", faults)
+                found = self.find("tokenizer.name", section.name, faults)
                 return self._size_of_card(section.name) if found else None
         except ConfigError as error:
             faults.extend(error.faults)
@@ -179,8 +171,9 @@ class Assets:
         if not path.is_file():
             raise ConfigError([f"tokenizer.path {path} is not a file"])
         if family is None:
-            fault = f"tokenizer.family: unknown family '{section.family}'; try char_tokenizer"
-            raise ConfigError([fault])
+            raise ConfigError(
+                [f"tokenizer.family '{section.family}' is unknown; try char_tokenizer"]
+            )
         config = overridden(family.config_kls(), section.config_overrides, "tokenizer")
         try:
             return family.load_custom_tokenizer(path, config).vocab_info.size
@@ -195,9 +188,11 @@ def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
         ConfigError: They have faults.
     """
     path = f"{section}.config_overrides"
-    if not isinstance(overrides, Mapping | None):
+    if overrides is None:
+        return config
+    if not isinstance(overrides, Mapping):
         raise ConfigError([f"{path} must be a mapping or null, but is {overrides!r}"])
-    result, faults = overlay(config, overrides or {}, path)
+    result, faults = overlay(config, overrides, path)
     if faults:
         raise ConfigError(faults)
     return result

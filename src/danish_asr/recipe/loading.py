@@ -124,18 +124,6 @@ def _join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def structure(kls: type[ConfigT], tree: Mapping[str, Any], *, where: str) -> ConfigT:
-    """Turn a mapping into a checked ``kls``; missing keys take their defaults.
-
-    Raises:
-        ConfigError: Keys are unknown, or values have the wrong type or break a rule.
-    """
-    config, faults = inspect(kls, tree)
-    if faults:
-        raise ConfigError(faults, where=where)
-    return config
-
-
 def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[str]]:
     """Turn a mapping into a ``kls`` and the list of its faults; faulty keys keep their defaults."""
     config, faults = overlay(kls(), tree)

@@ -1,8 +1,7 @@
-"""Checks of a configuration against cards and files, before any model is built.
+"""Checks of a configuration against cards and files, in seconds, before any model is built.
 
 Datasets, tokenizers and models are fairseq2 assets: a name leads to a card. The checks fill in what
-the cards say (the tokenizer, the size of the head) and compare the parts with each other. All of it
-takes seconds; a run that fails after its model is loaded has wasted minutes, on a cluster hours.
+the cards say (the tokenizer, the size of the head) and compare the parts with each other.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.optimizers import optimizer_faults
-from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD, checkpoint_steps
+from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD
 from danish_asr.recipe.sections import StorageMode, names_of_splits
 from danish_asr.schema import CARDS_DIR
 
@@ -44,8 +43,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
         ConfigError: There are faults: a name is unknown, the dataset lacks a split, or model,
             tokenizer and head do not fit together.
     """
-    found = list(faults)
-    config = _name_own_model(config, found)
+    found, config = list(faults), _name_own_model(config)
     try:
         assets = Assets(config)
     except ConfigError as error:
@@ -53,25 +51,26 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     searched = replace(config.common.assets, extra_paths=assets.extra_paths)
     config = replace(config, common=replace(config.common, assets=searched))
     dataset = _check_dataset(assets, config, found)
-    name = config.model.name
-    model = assets.find("model.name", name, "model", found) if name else None
+    section = config.model
+    model = assets.find("model.name", section.name, found) if section.name else None
     _check_encoder(assets, config.pretrained_encoder.name, found)
     if config.tokenizer.path is None:
         tokenizer = config.tokenizer.name or _tokenizer_of(model) or _tokenizer_of(dataset)
         config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer))
     size = assets.vocabulary_size(config.tokenizer, found)
-    if name is not None:
-        if model is not None:
-            _check_trained_head(assets, model, size, found)
-    elif config.model.arch is not None:
-        config = replace(config, model=_with_new_head(assets, config.model, size, found))
+    if model is not None:
+        _check_trained_head(assets, model, size, found)
+    elif section.arch is not None:
+        config = replace(config, model=_with_new_head(assets, section, size, found))
+    elif section.path is not None:
+        found.append(
+            f"model.path {section.path} must be a finished run or one checkpoint of a run "
+            "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch, for example 300m"
+        )
     elif not found:
         found.append(
             "model.name, model.arch or model.path must say which model to train, for example "
             "model.name=omniASR_CTC_300M"
-            if config.model.path is None
-            else f"model.arch must give the architecture of the checkpoint in {config.model.path}, "
-            "for example 300m; only runs of this recipe do not need it"
         )
     if config.optimizer is not None:  # an evaluation has none
         found.extend(optimizer_faults(config.optimizer.name))
@@ -85,13 +84,10 @@ def tokenizer_card(config: AsrConfig) -> AssetCard | None:
     return Assets(config).tokenizer_card(config.tokenizer.name) if config.tokenizer.name else None
 
 
-def _name_own_model(config: AsrConfig, faults: list[str]) -> AsrConfig:
+def _name_own_model(config: AsrConfig) -> AsrConfig:
     """Replace a ``model.path`` that is a finished run or a run's checkpoint by its card's name."""
     path, assets = config.model.path, config.common.assets
     if path is None:
-        return config
-    if not path.exists():
-        faults.append(f"model.path {path} does not exist")
         return config
     step = path.parent if path.name == "model" else path
     if step.parent.name == CHECKPOINTS and (step.parent / MODEL_CARD).is_file():
@@ -101,11 +97,6 @@ def _name_own_model(config: AsrConfig, faults: list[str]) -> AsrConfig:
         name = cards[0].stem
         assets = replace(assets, extra_paths=[*assets.extra_paths, cards[0].parent])
     else:
-        if steps := checkpoint_steps(path):
-            faults.append(
-                f"model.path {path} holds a run that is not finished; continue it with its own "
-                f"command, or name a checkpoint: model.path={path / CHECKPOINTS}/step_{steps[-1]}"
-            )
         return config
     common = replace(config.common, assets=assets)
     return replace(config, model=replace(config.model, path=None, name=name), common=common)
@@ -114,7 +105,7 @@ def _name_own_model(config: AsrConfig, faults: list[str]) -> AsrConfig:
 def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> AssetCard | None:
     section, card = config.dataset, None
     if section.name:
-        card = assets.find("dataset.name", section.name, "dataset", faults)
+        card = assets.find("dataset.name", section.name, faults)
         if card is None:
             return None
     elif section.family not in DATASET_FAMILIES:
@@ -184,9 +175,8 @@ def _split_faults(
 
 
 def _check_encoder(assets: Assets, name: str | None, faults: list[str]) -> None:
-    card = assets.find("pretrained_encoder.name", name, "model", faults) if name else None
-    family = card.field("model_family").as_(str) if card else WAV2VEC2_FAMILY
-    if family != WAV2VEC2_FAMILY:
+    card = assets.find("pretrained_encoder.name", name, faults) if name else None
+    if card and (family := card.field("model_family").as_(str)) != WAV2VEC2_FAMILY:
         faults.append(
             f"pretrained_encoder.name '{name}' is of the family {family}; it must be an encoder, "
             "such as omniASR_W2V_300M. For a complete model use model.name"

@@ -26,13 +26,13 @@ from typing_extensions import override
 from danish_asr.cluster import rank_info
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import find_decoder
-from danish_asr.errors import EXIT_STOPPED
+from danish_asr.errors import EXIT_STOPPED, ConfigError
 from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.freezing import Freezing
-from danish_asr.recipe.loading import inspect, structure, unstructure
+from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers
 from danish_asr.recipe.preflight import resolve, tokenizer_card
 from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
@@ -51,11 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = cli.parse(arguments, "asr", "Train a CTC model on Danish speech.")
     with diagnostics.exit_on_error():
         tree = cli.read_configuration(args)
+        config, faults = inspect(AsrConfig, tree)
         if args.dump_config:
-            config = structure(AsrConfig, tree, where=cli.where(args))
+            if faults:
+                raise ConfigError(faults, where=cli.where(args))
             sys.stdout.write(to_yaml(unstructure(config)))
             return
-        config, faults = inspect(AsrConfig, tree)
         config = resolve(config, where=cli.where(args), faults=faults)
         rank, processes = rank_info(config.common.cluster)
         if rank == 0:
