@@ -11,13 +11,7 @@ import torch
 
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.loading import (
-    flatten,
-    inspect,
-    merge,
-    read_yaml,
-    unstructure,
-)
+from danish_asr.recipe.loading import flatten, inspect, merge, read_yaml, unstructure
 from danish_asr.recipe.sections import StorageMode
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}

@@ -44,7 +44,7 @@ _AT_LEAST_ONE: Final = (
 
 def check_settings(
     task: AsrTaskConfig,
-    storage: MixtureParquetStorageConfig | None,
+    storage: object,
     *,
     training: bool,
     speed_factors: Sequence[float] = (),
@@ -58,7 +58,7 @@ def check_settings(
         ConfigError: At least one setting is impossible.
     """
     faults = [*_task_faults(task)]
-    if storage is not None:
+    if isinstance(storage, MixtureParquetStorageConfig):
         faults += _storage_faults(storage)
     chosen: list[AnyTransform] = []
     if transforms:

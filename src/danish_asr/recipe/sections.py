@@ -83,7 +83,6 @@ class AsrDatasetSection(DatasetSection):
     """The splits to validate on, separated by commas; ``test_<corpus>`` is one corpus."""
 
     storage_mode: StorageMode = StorageMode.MIXTURE_PARQUET
-
     task_mode: TaskMode = TaskMode.ASR
 
     manifest_storage_config: ManifestStorageConfig = field(default_factory=ManifestStorageConfig)
@@ -120,11 +119,10 @@ class AsrDatasetSection(DatasetSection):
         sizes = _positive(self, "train_subset", "valid_subset", "valid_max_num_elements")
         rules = sizes | _one_of(self, "text_profile", PROFILES)
         result = with_broken(rules, super().validate())
-        parquet = self.storage_mode is StorageMode.MIXTURE_PARQUET
         try:
             check_settings(
                 self.asr_task_config,
-                self.mixture_parquet_storage_config if parquet else None,
+                self.storage_config,
                 training=True,
                 speed_factors=self.speed_factors,
                 transforms=self.transforms,
