@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from danish_asr.errors import ConfigError
-from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import flatten, inspect, merge, read_yaml, unstructure
-from danish_asr.recipe.sections import StorageMode
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 
@@ -124,29 +123,17 @@ def test_an_upstream_style_file_keeps_its_meaning(tmp_path: Path) -> None:
         "model: {name: omniASR_CTC_300M}\n"
         "dataset:\n"
         "  name: x\n"
-        "  storage_mode: MIXTURE_PARQUET\n"
-        "  mixture_parquet_storage_config:\n"
-        "    dataset_summary_path: ${dir}/language_distribution_0.tsv\n"
-        "    fragment_loading: {cache: True}\n"
+        "  mixture_parquet_storage_config: {dataset_summary_path: '${dir}/hours.tsv'}\n"
         "  asr_task_config: {max_num_elements: 7_680_000, example_shuffle_window: 0}\n"
         "trainer: {mixed_precision: {dtype: torch.bfloat16}}\n"
     )
     config, faults = inspect(AsrConfig, read_yaml(file))
     assert not faults
     storage = config.dataset.mixture_parquet_storage_config
-    assert config.dataset.storage_mode is StorageMode.MIXTURE_PARQUET
     assert config.dataset.asr_task_config.max_num_elements == 7_680_000
     assert config.dataset.asr_task_config.example_shuffle_window == 0
-    assert storage.dataset_summary_path == f"{tmp_path}/language_distribution_0.tsv"
-    assert storage.fragment_loading.cache is True
+    assert storage.dataset_summary_path == f"{tmp_path}/hours.tsv"
     assert config.trainer.mixed_precision.dtype is torch.bfloat16
-
-
-def test_the_evaluation_accepts_a_training_configuration() -> None:
-    tree = merge(SOUND, {"regime": {"num_steps": 7}, "trainer": {"max_grad_norm": 2.0}})
-    config, faults = inspect(AsrEvalConfig, tree)
-    assert not faults
-    assert config.model.name == "m"
 
 
 @pytest.mark.parametrize(

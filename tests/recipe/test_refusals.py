@@ -55,7 +55,6 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
     ("overrides", "expected"),
     [
         (["dataset.name=nope"], ("dataset.name", "'nope'; available: ")),
-        (["tokenizer.name=nope"], ("tokenizer.name", "'nope'; available: ")),
         (["model={name: nope}"], ("model.name", "'nope'; available: omniASR_CTC_1B")),
         (["model.arch=huge"], ("model.arch", "'huge' of wav2vec2_asr; available: ")),
         (["model={arch: null}"], ("model.name", "model.arch or model.path must say")),
