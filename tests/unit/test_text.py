@@ -82,7 +82,6 @@ def test_in_rye_digits_and_both_spellings_of_a_number_are_equal(number: int) -> 
 
 
 @given(st.text())
-@given(st.text())
 def test_raw_changes_nothing_and_coral_leaves_single_spaces_only(text: str) -> None:
     assert normalize(text, "raw") == text
     normalised = normalize(text, "coral")
