@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from danish_asr.report.compare_files import compare_files
-from danish_asr.report.score_file import score_file
+from danish_asr.report.files import compare_files, score_file
 
 __all__ = ["compare_files", "score_file"]

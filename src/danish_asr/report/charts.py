@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
@@ -27,7 +25,7 @@ _COLOURS: Final = {
     for number, name in enumerate(("ink", "muted", "line", "accent", "second", "paper"))
 }
 _INK, _MUTED, _LINE, _ACCENT, _SECOND, _PAPER = _COLOURS
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
     "font.size": 10,
     "text.color": _INK,
@@ -49,26 +47,29 @@ _WIDTH: Final = 3.9
 """Inches. About the width of a phone, so that the text stays readable there."""
 
 
-def rate_chart(name: str, title: str, groups: Sequence[GroupScore], overall: float) -> str:
+def rate_chart(title: str, groups: Sequence[GroupScore], overall: float) -> str:
     """WER per group as a dot with its interval; a hollow dot where there is no interval."""
-    with _figure(0.75 + 0.46 * len(groups), name) as figure:
+    with mpl.rc_context(_STYLE | {"svg.hashsalt": title}):
+        figure = Figure(figsize=(_WIDTH, 0.75 + 0.46 * len(groups)), layout="constrained")
         axes = figure.add_subplot()
+        xlabel = "WER % (dashed: all rows)"
         for place, group in enumerate(reversed(groups)):
             interval = group.wer.interval
-            paper = _PAPER
+            fill = _PAPER
             if interval:
-                paper = _ACCENT
+                fill = _ACCENT
                 ends = [100 * interval.low, 100 * interval.high]
                 axes.plot(ends, [place] * 2, color=_ACCENT, lw=2.5, solid_capstyle="round")
-            style: dict[str, Any] = {"marker": "o", "ms": 7, "mew": 1.5, "mfc": paper}
-            axes.plot(100 * group.wer.value, place, color=_ACCENT, **style)
+            else:
+                xlabel = "WER % (dashed: all rows;\nhollow: no interval)"
+            dot: dict[str, Any] = {"marker": "o", "ms": 7, "mew": 1.5, "mfc": fill}
+            axes.plot(100 * group.wer.value, place, color=_ACCENT, **dot)
         axes.axvline(100 * overall, **_DASHED)
         labels = [f"{short(group.label, 25)}\n{_amount(group)}" for group in reversed(groups)]
         axes.set_yticks(range(len(groups)), labels, color=_INK, linespacing=1.15)
         axes.set_ylim(-0.6, len(groups) - 0.4)
         axes.set_xlim(left=0)
-        hollow = any(group.wer.interval is None for group in groups)
-        axes.set_xlabel("WER % (dashed: all rows" + (";\nhollow: no interval)" if hollow else ")"))
+        axes.set_xlabel(xlabel)
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=True, axis="x")
         axes.spines["left"].set_visible(False)
@@ -86,63 +87,46 @@ def _amount(group: GroupScore) -> str:
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
 
 
-def curves_chart(name: str, panel: Panel) -> str:
+def curves_chart(panel: Panel) -> str:
     """Curves in one pair of axes, with dashed lines where another job started."""
     along = panel.along
-    with _figure(3.1, name) as figure:
+    description = []
+    with mpl.rc_context(_STYLE | {"svg.hashsalt": panel.title}):
+        figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
         axes = figure.add_subplot()
-        for curve, colour in zip(panel.curves, (_ACCENT, _SECOND, _MUTED), strict=False):
-            marker = "o" if len(curve.steps) < 40 else ""
-            axes.plot(
-                curve.steps, curve.values, color=colour, label=curve.name, marker=marker, ms=3
+        colours = (_ACCENT, _SECOND, _MUTED)
+        for (label, curve), colour in zip(panel.curves.items(), colours, strict=False):
+            marker = "o" if len(curve) < 40 else ""
+            axes.plot(curve.index, curve, color=colour, label=label, marker=marker, ms=3)
+            description.append(
+                f"{label}: {curve.iloc[0]:.4g} at {along} {curve.index[0]:.4g}, lowest "
+                f"{curve.min():.4g}, highest {curve.max():.4g}, {curve.iloc[-1]:.4g} at {along} "
+                f"{curve.index[-1]:.4g}"
             )
         for mark in panel.marks:
             axes.axvline(mark, **_DASHED)
+        if panel.marks:
+            marks = ", ".join(f"{mark:.3g}" for mark in panel.marks)
+            description.append(f"another job at {along} {marks}")
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"{along} (dashed: another job)" if panel.marks else along)
         axes.set_ylabel(panel.unit)
         axes.grid(visible=True, axis="y")
         # Above the axes, because a curve may be anywhere inside.
         figure.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=_INK)
-        description = [
-            f"{curve.name}: {curve.values[0]:.4g} at {along} {curve.steps[0]:.4g}, lowest "
-            f"{min(curve.values):.4g}, highest {max(curve.values):.4g}, {curve.values[-1]:.4g} at "
-            f"{along} {curve.steps[-1]:.4g}"
-            for curve in panel.curves
-        ]
-        if panel.marks:
-            marks = ", ".join(f"{mark:.3g}" for mark in panel.marks)
-            description.append(f"another job at {along} {marks}")
         return _to_svg(figure, panel.title, "; ".join(description))
-
-
-@contextmanager
-def _figure(height: float, name: str) -> Iterator[Figure]:
-    """Yield an empty figure; call `_to_svg` before the block ends.
-
-    ``name`` makes the ids inside the SVG unique on the page, and the same on every run.
-    """
-    style = _STYLE | {"svg.hashsalt": name}
-    with mpl.rc_context(style):  # type: ignore[arg-type] # the stubs list every name of a setting
-        yield Figure(figsize=(_WIDTH, height), layout="constrained")
 
 
 def _to_svg(figure: Figure, title: str, description: str) -> str:
     stream = io.StringIO()
-    with warnings.catch_warnings():
-        # The reader's browser draws the text, with the letters that its fonts have.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    text = stream.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    figure.savefig(stream, format="svg", transparent=True)
+    head, _, body = stream.getvalue().partition("</metadata>")
     # Groups have numbered ids, which would repeat when several figures are on one page.
-    text = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", text)
-    text = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", "system-ui, sans-serif", text)
+    body = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", body)
+    body = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", "system-ui, sans-serif", body)
     for colour, variable in _COLOURS.items():
-        text = text.replace(colour, variable)
+        body = body.replace(colour, variable)
+    (box,) = re.findall(r'viewBox="[^"]+"', head)
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     label = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-    (box,) = re.findall(r'^<svg [^>]*?(viewBox="[\d. ]+")', text)
-    head = f'<svg {box} role="img" xmlns="http://www.w3.org/2000/svg" '
-    head += f'xmlns:xlink="http://www.w3.org/1999/xlink">{label}'
-    return head + text[text.index(">") + 1 :].rstrip()
+    return f'<svg {box} role="img" {spaces}>{label}{body.rstrip()}'

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias
+
+import pandas as pd
 
 from danish_asr.errors import RunError
 
-T = TypeVar("T")
+Curve: TypeAlias = "pd.Series[Any]"
+"""Values; the index holds steps or hours, in order."""
 
-_LOSS: Final = "CTC Loss"
-_METRICS: Final = (
-    ("Loss", "CTC loss", (("training", "train", _LOSS), ("validation", "valid", _LOSS))),
-    (
-        "Error rates in validation",
-        "%",
-        (
-            ("WER", "valid", "Word Error Rate (WER)"),
-            ("CER", "valid", "Character Error Rate (CER)"),
-            ("WER of the worst dialect", "valid", "WER of the worst dialect"),
-        ),
-    ),
-)
-"""For each panel its title, its unit, and for each curve its name, its file and its key."""
+_METRICS: Final = {
+    ("Loss", "CTC loss"): {"training": ("train", "CTC Loss"), "validation": ("valid", "CTC Loss")},
+    ("Error rates in validation", "%"): {
+        "WER": ("valid", "Word Error Rate (WER)"),
+        "CER": ("valid", "Character Error Rate (CER)"),
+        "WER of the worst dialect": ("valid", "WER of the worst dialect"),
+    },
+}
+"""For each panel's title and unit its curves, each with its file and its key."""
 
 _GAP_SECONDS: Final = 600.0
 """A longer pause between two samples is time in the queue, which the curves leave out."""
@@ -39,14 +34,7 @@ _POINTS: Final = 300
 _SHORTEST_SECONDS: Final = 15.0
 """Of a point: more than the trace's interval of 10 s, so that each host has a sample in it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Values over training steps or hours, in order; never empty."""
-
-    name: str
-    steps: tuple[float, ...]
-    values: tuple[float, ...]
+_GPU_COLUMNS: Final = ["utilisation_percent", "memory_mib", "memory_total_mib"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,61 +43,56 @@ class Panel:
 
     title: str
     unit: str
-    curves: tuple[Curve, ...]
+    curves: Mapping[str, Curve]
     along: str = "step"
     marks: tuple[float, ...] = ()
 
 
-def training_panels(run_dir: Path) -> list[Panel]:
-    """Read ``metrics/train.jsonl`` and ``metrics/valid.jsonl``, which fairseq2 writes.
+def read_panels(run_dir: Path) -> list[Panel]:
+    """Read ``metrics/*.jsonl``, which fairseq2 writes, and ``trace/*.jsonl`` of the jobs.
+
+    A curve without values is left out, and so is a panel without curves.
 
     Raises:
-        RunError: ``run_dir`` has no metrics, or a line of them cannot be read.
+        RunError: ``run_dir`` has no metrics, or a line cannot be read.
     """
+    panels = []
+    for panel in (*_training_panels(run_dir), *_usage_panels(run_dir)):
+        curves = {n: known for n, c in panel.curves.items() if len(known := c.dropna())}
+        if curves:
+            panels.append(replace(panel, curves=curves))
+    return panels
+
+
+def _training_panels(run_dir: Path) -> list[Panel]:
     files = {name: run_dir / "metrics" / f"{name}.jsonl" for name in ("train", "valid")}
     if not any(file.is_file() for file in files.values()):
         raise RunError(
             f"{run_dir}: no metrics/train.jsonl or metrics/valid.jsonl; expected the output "
             "directory of a training run"
         )
-    lines = {name: list(_read(file, dict)) for name, file in files.items() if file.is_file()}
-    panels = []
-    for title, unit, wanted in _METRICS:
-        metrics = ((name, _metric(lines.get(file, []), key)) for name, file, key in wanted)
-        curves = [Curve(name, tuple(m), tuple(m.values())) for name, m in metrics if m]
-        if curves:
-            panels.append(Panel(title, unit, tuple(curves)))
-    return panels
+    frames = {name: pd.DataFrame(_read(file)) for name, file in files.items()}
+    return [
+        Panel(title, unit, {n: _metric(frames[file], key) for n, (file, key) in curves.items()})
+        for (title, unit), curves in _METRICS.items()
+    ]
 
 
-def _metric(lines: Iterable[Mapping[str, Any]], key: str) -> dict[float, float]:
+def _metric(lines: pd.DataFrame, key: str) -> Curve:
     # A resumed run may log a step twice; training continued from the later line.
-    values = {
-        line["Step"]: float(line[key])
-        for line in lines
-        if isinstance(line.get("Step"), int)
-        and isinstance(line.get(key), int | float)
-        and math.isfinite(line[key])
-    }
-    return dict(sorted(values.items()))
+    return lines.reindex(columns=["Step", key]).groupby("Step")[key].last()
 
 
-def usage_panels(run_dir: Path) -> list[Panel]:
-    """Read ``trace/*.jsonl``: GPU and memory use over the hours in which jobs ran.
+def _usage_panels(run_dir: Path) -> list[Panel]:
+    """Return GPU and memory use over the hours in which jobs ran.
 
     Jobs that continued each other form one axis without the waiting time between them. Hosts are
-    combined: the mean of all GPUs, the fullest GPU, the sum of the processes' memory. A measure
-    without a value, or a run without a trace, has no panel.
-
-    Raises:
-        RunError: A line cannot be read.
+    combined: the mean of all GPUs, the fullest GPU, the sum of the processes' memory.
     """
     files = sorted((run_dir / "trace").glob("*.jsonl"))
-    samples = [sample for file in files for sample in _read(file, partial(_sample, file.name))]
+    samples = [line | {"job": line["job"] or file.name} for file in files for line in _read(file)]
     if not samples:
         return []
-    import pandas as pd  # noqa: PLC0415 - slow to load, and few pages need it
-
     trace = pd.DataFrame(samples).sort_values("time", kind="stable")
     pause = trace["time"].diff().fillna(0)
     waited = pause > _GAP_SECONDS
@@ -117,48 +100,31 @@ def usage_panels(run_dir: Path) -> list[Panel]:
     starts = seconds[waited | ~trace["job"].duplicated()] / 3600
     width = max(seconds.iloc[-1] / _POINTS, _SHORTEST_SECONDS)
     trace["hour"] = seconds // width * width / 3600
-    gpus = trace.explode(["utilisation", "filled"]).astype({"utilisation": float, "filled": float})
-    by_hour = gpus.groupby("hour")
-    memory = trace.groupby(["hour", "host"])["memory_gib"].max().groupby("hour").sum()
-    measures = (
-        ("GPUs", "%", "computing", by_hour["utilisation"].mean()),
-        ("GPUs", "%", "memory of the fullest", by_hour["filled"].max()),
-        ("Memory of the jobs", "GiB", "all processes", memory),
-    )
-    curves: dict[tuple[str, str], list[Curve]] = defaultdict(list)
-    for title, unit, name, measure in measures:
-        if len(known := measure.dropna()):
-            curves[title, unit].append(Curve(name, tuple(known.index), tuple(known)))
+    gpus = trace.set_index("hour")["gpus"].explode().dropna()
+    use = pd.DataFrame(list(gpus), gpus.index, columns=_GPU_COLUMNS, dtype=float)
+    filled = 100 * use["memory_mib"] / use["memory_total_mib"]
+    computing = use["utilisation_percent"].groupby("hour").mean()
+    fullest = filled.groupby("hour").max()
+    memory = trace.groupby(["hour", "host"])["memory_mib"].max().groupby("hour").sum() / 1024
+    marks = tuple(starts[1:])
     return [
-        Panel(title, unit, tuple(found), along="hour", marks=tuple(starts[1:]))
-        for (title, unit), found in curves.items()
+        Panel(
+            "GPUs", "%", {"computing": computing, "memory of the fullest": fullest}, "hour", marks
+        ),
+        Panel("Memory of the jobs", "GiB", {"all processes": memory}, "hour", marks),
     ]
 
 
-def _sample(file_name: str, line: Mapping[str, Any]) -> dict[str, Any]:
-    gpus = line["gpus"]
-    return {
-        "time": float(line["time"]),
-        "job": str(line["job"] or file_name),
-        "host": str(line["host"]),
-        "memory_gib": float(line["memory_mib"]) / 1024,
-        "utilisation": [_number(gpu["utilisation_percent"]) for gpu in gpus],
-        "filled": [100 * _number(g["memory_mib"]) / _number(g["memory_total_mib"]) for g in gpus],
-    }
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _read(file: Path, parse: Callable[[dict[str, Any]], T]) -> Iterator[T]:
-    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
-        if not line.endswith(b"\n"):
-            return  # The job was killed while it wrote this line.
-        try:
-            yield parse(json.loads(line))
-        except (ValueError, TypeError, KeyError) as error:
-            raise RunError(
-                f"{file}:{number}: cannot be read ({type(error).__name__}: {error}); remove the "
-                "line, or score without --run"
-            ) from None
+def _read(file: Path) -> list[dict[str, Any]]:
+    lines = []
+    text = file.read_bytes() if file.is_file() else b""
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        if line.endswith(b"\n"):  # or the job was killed while it wrote the line
+            try:
+                lines.append(json.loads(line))
+            except ValueError as error:
+                raise RunError(
+                    f"{file}:{number}: cannot be read ({error}); remove the line, or score without "
+                    "--run"
+                ) from None
+    return lines

@@ -1,57 +1,139 @@
-"""The files around a report: ``evaluation.json`` beside the predictions, and the outputs."""
+"""``danish-asr score`` and ``danish-asr compare``: from predictions files to tables and reports."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.files import publish_text
-from danish_asr.scoring.scored_rows import RowsUsed
-
-_ABOUT: Final = ("dataset", "model", "checkpoint")
-"""Keys of ``evaluation.json`` that say what was scored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The number of rows in the evaluated split, if known, and what was evaluated."""
-
-    rows_in_split: int | None
-    about: Mapping[str, str]
+from danish_asr.report.tables import print_comparison, print_scores, say, to_markdown
+from danish_asr.scoring.comparison import Comparison, compare_predictions
+from danish_asr.scoring.error_analysis import analyse_errors
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.scoring.scored_rows import BANDS, RowsUsed
+from danish_asr.scoring.scores import DEFAULT_BY, Scores, score_predictions
+from danish_asr.scoring.settings import Settings
 
 
-def read_evaluation(predictions: Path) -> Evaluation:
-    """Read the ``evaluation.json`` that the evaluation recipe writes beside the predictions.
+def score_file(
+    path: Path,
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    settings: Settings | None = None,
+    run_dir: Path | None = None,
+    dataset: Path | None = None,
+    json_path: Path | None = None,
+    csv_path: Path | None = None,
+    markdown_path: Path | None = None,
+    html_path: Path | None = None,
+    console: Console | None = None,
+) -> Scores:
+    """Score ``path``, print the table of ``by``, and write the reports that have a path.
 
-    Raises:
-        PredictionsError: The file cannot be read.
-    """
-    path = _evaluation_file(predictions)
-    if not path.is_file():
-        return Evaluation(None, {})
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        about = {key: str(document[key]) for key in _ABOUT if document.get(key)}
-        return Evaluation(sum(document["rows_in_split"].values()), about)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise PredictionsError(
-            f'{path}: expected a JSON object with "rows_in_split": {{"<split>": rows}}; '
-            "evaluate again, or remove the file to score without it"
-        ) from None
-
-
-def require_rows_of_split(predictions: Path, rows: RowsUsed) -> None:
-    """Refuse a file with more rows than its split.
+    JSON, CSV and the page also hold the scores by duration and by words per second. ``run_dir``
+    adds the training curves and the GPU and memory use of a run to the page, ``dataset`` the audio
+    of the worst utterances.
 
     Raises:
-        PredictionsError: It has more rows.
+        PredictionsError: The file breaks its contract or has more rows than its split.
+        ConfigError: A column does not exist, or an output would replace an input.
+        RunError: ``run_dir`` is not the directory of a run.
+        DatasetError: ``dataset`` is not a built dataset.
     """
+    console = console or Console()
+    _check_outputs([json_path, csv_path, markdown_path, html_path], [path])
+    with console.status(f"scoring {escape(str(path))}"):
+        scores = score_predictions(
+            read_predictions(path),
+            by=list(dict.fromkeys([*by, *BANDS])),
+            settings=settings,
+            rows_in_split=_rows_in_split(path),
+        )
+        _check_rows(path, scores.rows)
+        requested = scores.only(by)
+        # All texts are made before the first is written: a wrong --dataset leaves no half report.
+        texts: dict[Path, str] = {}
+        if json_path:
+            texts[json_path] = _json(scores.to_dict())
+        if csv_path:
+            texts[csv_path] = scores.to_pandas().to_csv(index=False, lineterminator="\n")
+        if markdown_path:
+            texts[markdown_path] = to_markdown(requested)
+        if html_path:
+            from danish_asr.report import curves, page  # noqa: PLC0415 - slow: matplotlib, pandas
+
+            analysis = analyse_errors(read_predictions(path), settings=scores.settings)
+            worst = {utterance.row.id for utterance in analysis.worst[:10]}
+            texts[html_path] = page.render_page(
+                scores,
+                analysis,
+                about=_evaluation(path),
+                panels=curves.read_panels(run_dir) if run_dir else [],
+                clips=page.audio_clips(dataset, worst, console) if dataset else {},
+            )
+    print_scores(requested, console)
+    _write(texts, console)
+    return scores
+
+
+def compare_files(
+    a: Path,
+    b: Path,
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    settings: Settings | None = None,
+    json_path: Path | None = None,
+    console: Console | None = None,
+) -> Comparison:
+    """Compare two files, print the table, and write JSON if a path is given.
+
+    Raises:
+        PredictionsError: A file breaks its contract, or the two hold different rows.
+        ConfigError: A column does not exist, or the output would replace an input.
+    """
+    console = console or Console()
+    _check_outputs([json_path], [a, b])
+    comparison = compare_predictions(
+        read_predictions(a),
+        read_predictions(b),
+        by=by,
+        settings=settings,
+        names=(str(a), str(b)),
+        rows_in_split=(_rows_in_split(a), _rows_in_split(b)),
+    )
+    for file, rows in zip((a, b), comparison.rows.values(), strict=True):
+        _check_rows(file, rows)
+    say(f"A: {a}\nB: {b}", console)
+    print_comparison(comparison, console)
+    if json_path:
+        document = comparison.to_dict() | {"files": {"a": str(a), "b": str(b)}}
+        _write({json_path: _json(document)}, console)
+    return comparison
+
+
+def _evaluation_file(predictions: Path) -> Path:
+    return predictions.with_name("evaluation.json")
+
+
+def _evaluation(predictions: Path) -> dict[str, Any]:
+    """Read what the evaluation recipe writes beside the predictions, if it is there."""
+    file = _evaluation_file(predictions)
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def _rows_in_split(predictions: Path) -> int | None:
+    rows = _evaluation(predictions).get("rows_in_split")
+    return sum(rows.values()) if rows else None
+
+
+def _check_rows(predictions: Path, rows: RowsUsed) -> None:
     if rows.in_split is not None and rows.in_file > rows.in_split:
         raise PredictionsError(
             f"{predictions}: has {rows.in_file} rows, but the split has {rows.in_split} "
@@ -59,36 +141,24 @@ def require_rows_of_split(predictions: Path, rows: RowsUsed) -> None:
         )
 
 
-def check_outputs(outputs: Sequence[Path | None], predictions: Sequence[Path]) -> None:
-    """Refuse outputs that would replace an input, each other, or something other than a file.
-
-    Raises:
-        ConfigError: With all such outputs.
-    """
-    taken = {file.resolve() for p in predictions for file in (p, _evaluation_file(p))}
-    faults = []
-    for output in filter(None, outputs):
-        place = output.resolve()
-        if place in taken:
-            faults.append(f"{output} is an input or another output; choose another file")
-        elif place.exists() and not place.is_file():
-            faults.append(f"{output} is not a regular file; choose another name")
-        taken.add(place)
+def _check_outputs(outputs: Iterable[Path | None], predictions: Iterable[Path]) -> None:
+    """Refuse outputs that would replace an input or each other."""
+    inputs = {file.resolve() for path in predictions for file in (path, _evaluation_file(path))}
+    uses = Counter([*inputs, *(path.resolve() for path in outputs if path)])
+    faults = [
+        f"{path} is an input or another output; choose another file"
+        for path, count in uses.items()
+        if count > 1
+    ]
     if faults:
         raise ConfigError(faults, where="the command line")
 
 
-def write_outputs(texts: Mapping[Path, str], console: Console) -> None:
-    """Write each text atomically and print the names of the files."""
+def _write(texts: Mapping[Path, str], console: Console) -> None:
     for path, text in texts.items():
         publish_text(path, text)
-        console.print(f"wrote {path}", soft_wrap=True, markup=False, highlight=False)
+        say(f"wrote {path}", console)
 
 
-def to_json(document: Mapping[str, object]) -> str:
-    """Return indented JSON that keeps Danish letters."""
+def _json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-
-
-def _evaluation_file(predictions: Path) -> Path:
-    return predictions.parent / "evaluation.json"

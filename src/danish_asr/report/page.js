@@ -1,24 +1,20 @@
 "use strict";
 
 /* Sorting: a click on a column's button sorts the rows, a second click reverses them. */
-const collator = new Intl.Collator("da", { numeric: true, sensitivity: "base" });
+const { compare } = new Intl.Collator("da", { numeric: true, sensitivity: "base" });
 
-function compare(a, b) {
-  return Number(a) - Number(b) || collator.compare(a, b);
-}
-
-for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => {
-    head.querySelector("button").addEventListener("click", () => {
-      const order = head.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
-      heads.forEach((other) => other.setAttribute("aria-sort", "none"));
-      head.setAttribute("aria-sort", order);
-      const sign = order === "ascending" ? 1 : -1;
-      const text = (row) => row.cells[column].textContent.trim();
-      const rows = [...table.tBodies[0].rows].sort((a, b) => sign * compare(text(a), text(b)));
-      table.tBodies[0].append(...rows);
-    });
+for (const head of document.querySelectorAll("table.sortable th[aria-sort]")) {
+  head.firstChild.addEventListener("click", () => {
+    const order = head.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
+    for (const other of head.parentNode.cells) {
+      other.setAttribute("aria-sort", "none");
+    }
+    head.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const body = head.closest("table").tBodies[0];
+    const text = (row) => row.cells[head.cellIndex].textContent.trim();
+    const byValue = (a, b) => a - b || compare(a, b);
+    body.append(...[...body.rows].sort((a, b) => sign * byValue(text(a), text(b))));
   });
 }
 

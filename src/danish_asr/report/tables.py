@@ -1,20 +1,28 @@
-"""Scores as tables: in the terminal, as CSV and as Markdown for a model card."""
+"""Scores and comparisons as tables: in the terminal, and as Markdown for a model card."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.report import wording
+from danish_asr.scoring.comparison import ComparedGroup, Comparison
 from danish_asr.scoring.scores import GroupScore, Scores
 
 _HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
-_NARROWEST: Final = 11
-"""Columns of a terminal for the names of groups, which fold; numbers do not fold."""
+_COMPARED: Final = (
+    *("\ngroup", "WER %\nA", "WER %\nB", "\nB - A", "95 %\ninterval", "p\n(Holm)"),
+    *("\nrows", "\nspeakers"),
+)
+"""In two lines, so that the table fits into 80 columns."""
+
+_Lines: TypeAlias = dict[str, list[list[str]]]
+"""The cells of each grouping's groups; those of all rows have an empty name."""
 
 
 def print_scores(scores: Scores, console: Console) -> None:
@@ -22,22 +30,28 @@ def print_scores(scores: Scores, console: Console) -> None:
     if scores.rows.partial:
         warn(wording.partial_warning(scores.rows), console)
     say(wording.summary(scores), console)
-    table = Table()
-    table.add_column(_HEADINGS[0], overflow="fold")
-    for name in _HEADINGS[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_row(*map(escape, _cells(scores.overall)))
+    lines = {"": [_cells(scores.overall)]}
+    gaps = []
     for name, grouping in scores.groupings.items():
-        add_section(table, name)
-        for group in grouping.groups:
-            table.add_row(*map(escape, _cells(group)))
-    print_table(table, console)
-    for name, grouping in scores.groupings.items():
+        lines[name] = [_cells(group) for group in grouping.groups]
         if gap := wording.gap_sentence(grouping):
-            say(f"{wording.grouping_title(name)}: {gap}", console)
-    groups = [scores.overall, *(g for part in scores.groupings.values() for g in part.groups)]
-    if any(group.wer.interval is None for group in groups):
-        say(wording.INTERVAL_NOTE, console)
+            gaps.append(f"{wording.grouping_title(name)}: {gap}")
+    _print_table(Table(*_HEADINGS), lines, gaps, console)
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """Print one table of all groups, and what the overall difference means."""
+    for run, rows in comparison.rows.items():
+        if rows.partial:
+            warn(wording.partial_warning(rows, what=f"the predictions of {run.upper()}"), console)
+    say(wording.comparison_summary(comparison), console)
+    lines = {"": [_compared_cells(comparison.overall)]}
+    for name, groups in comparison.groupings.items():
+        lines[name] = [_compared_cells(group) for group in groups]
+    table = Table(
+        *_COMPARED, box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True
+    )
+    _print_table(table, lines, ["", wording.verdict(comparison)], console)
 
 
 def say(text: str, console: Console) -> None:
@@ -50,36 +64,25 @@ def warn(text: str, console: Console) -> None:
     console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True, highlight=False)
 
 
-def add_section(table: Table, name: str) -> None:
-    """Begin the groups of a grouping."""
-    table.add_section()
-    table.add_row(f"[bold]{escape(wording.grouping_title(name))}[/bold]")
-
-
-def print_table(table: Table, console: Console) -> None:
-    """Print a table whose first column may fold, and every other cell whole.
-
-    A pipe or a log gets the full width, a terminal a table folded to its width. If the terminal is
-    still too narrow, lines wrap, where rich by itself would crop numbers.
-    """
-    names, width = table.columns[0], console.width
-    names.max_width = _NARROWEST if console.is_terminal else None
-    needed = console.measure(table, options=console.options.update(max_width=10_000)).maximum
-    names.max_width = None
-    console.width = max(width, needed)
-    console.print(table)
-    console.width = width
-
-
-def to_csv(scores: Scores) -> str:
-    """Return one line per group; rates are fractions.
-
-    A group's name that a spreadsheet would run as a formula gets an apostrophe (CWE-1236).
-    """
-    table = scores.to_pandas()
-    formula = r"^(?=[=+\-@])(?![+-]?\d+(\.\d+)?$)"
-    table["group"] = table["group"].str.replace(formula, "'", regex=True)
-    return table.to_csv(index=False, lineterminator="\n")
+def _print_table(table: Table, lines: _Lines, notes: Iterable[str], console: Console) -> None:
+    """Print the cells of all groups under the name of their grouping, and the notes below."""
+    table.columns[0].overflow = "fold"
+    for column in table.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    for name, groups in lines.items():
+        if name:
+            table.add_section()
+            table.add_row(f"[bold]{escape(wording.grouping_title(name))}[/bold]")
+        for cells in groups:
+            table.add_row(*map(escape, cells))
+    if not console.is_terminal:  # a log has lines of any length
+        unlimited = console.options.update(max_width=10_000)
+        table.width = console.measure(table, options=unlimited).maximum
+    console.print(table, crop=False)
+    for note in notes:
+        say(note, console)
+    if any(wording.NOT_RESOLVABLE in cells for groups in lines.values() for cells in groups):
+        say(wording.INTERVAL_NOTE, console)
 
 
 def to_markdown(scores: Scores) -> str:
@@ -92,7 +95,7 @@ def to_markdown(scores: Scores) -> str:
         title = wording.sentence(wording.grouping_title(name))
         parts += [f"### {_plain(title)}", _markdown_table(grouping.groups)]
         if gap := wording.gap_sentence(grouping):
-            parts.append(_plain(wording.sentence(gap)) + ".")
+            parts.append(_plain(gap) + ".")
     units = "words (WER) or characters (CER)"
     if scores.settings.denominator == "coral":
         units += " of the reference and inserted ones"
@@ -103,10 +106,10 @@ def to_markdown(scores: Scores) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(groups: Sequence[GroupScore]) -> str:
-    lines = [_HEADINGS[:-1], *([_plain(cell) for cell in _cells(group)[:-1]] for group in groups)]
-    rows = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([rows[0], "|---|" + "---:|" * (len(_HEADINGS) - 2), *rows[1:]])
+def _markdown_table(groups: Iterable[GroupScore]) -> str:
+    rows = [_HEADINGS[:-1], *([_plain(cell) for cell in _cells(group)[:-1]] for group in groups)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "|---|" + "---:|" * (len(_HEADINGS) - 2), *lines[1:]])
 
 
 def _plain(text: str) -> str:
@@ -125,4 +128,19 @@ def _cells(group: GroupScore) -> list[str]:
         str(group.rows),
         str(group.speakers),
         str(group.words.reference_length),
+    ]
+
+
+def _compared_cells(group: ComparedGroup) -> list[str]:
+    rate = group.wer
+    p = "" if rate.p_adjusted is None else f"{'<' if rate.p_is_bound else ''}{rate.p_adjusted:.4f}"
+    return [
+        group.label,
+        wording.percent(rate.a),
+        wording.percent(rate.b),
+        wording.percent(rate.difference.value, "+"),
+        wording.bounds(rate.difference.interval, "+"),
+        p,
+        str(group.rows),
+        str(group.speakers),
     ]

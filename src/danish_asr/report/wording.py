@@ -10,27 +10,23 @@ from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
 
+NOT_RESOLVABLE: Final = "not resolvable"
 INTERVAL_NOTE: Final = (
-    f"not resolvable: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with more "
-    f"than {100 * MAX_SHARE:.0f} % of the words"
+    f"{NOT_RESOLVABLE}: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with "
+    f"more than {100 * MAX_SHARE:.0f} % of the words"
 )
 
 
-def percent(rate: float) -> str:
-    """A fraction in percent, without the sign."""
-    return f"{100 * rate:.2f}"
+def percent(rate: float, sign: str = "-") -> str:
+    """A fraction in percent; the sign "+" marks positive differences."""
+    return f"{100 * rate:{sign}.2f}"
 
 
-def points(difference: float) -> str:
-    """A difference of fractions in percentage points, signed."""
-    return f"{100 * difference:+.2f}"
-
-
-def bounds(interval: Interval | None) -> str:
+def bounds(interval: Interval | None, sign: str = "-") -> str:
     """An interval in percent, or that there is none."""
-    if interval:
-        return f"{percent(interval.low)} to {percent(interval.high)}"
-    return "not resolvable"
+    if interval is None:
+        return NOT_RESOLVABLE
+    return f"{percent(interval.low, sign)} to {percent(interval.high, sign)}"
 
 
 def sentence(text: str) -> str:
@@ -50,17 +46,16 @@ def grouping_title(name: str) -> str:
 
 
 def summary(scores: Scores) -> str:
-    """One line that says what the scores are based on."""
+    """What the scores are based on."""
     rows = scores.rows
     return f"{_settings(scores.settings)}, {rows.scored} rows scored{_of_split(rows)}"
 
 
 def comparison_summary(comparison: Comparison) -> str:
-    """One line that says what the differences are based on."""
+    """What the differences are based on."""
     a, b = map(_of_split, comparison.rows.values())
     used = a if a == b else f"; A{a or ': all rows'}; B{b or ': all rows'}"
-    rows = comparison.overall.rows
-    return f"{_settings(comparison.settings)}, {rows} rows paired by id{used}"
+    return f"{_settings(comparison.settings)}, {comparison.overall.rows} rows paired by id{used}"
 
 
 def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:
@@ -71,11 +66,11 @@ def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:
     )
 
 
-def gap_sentence(grouping: Grouping) -> str | None:
-    """How far the worst group is from the best."""
+def gap_sentence(grouping: Grouping) -> str:
+    """How far the worst group is from the best; empty if no two groups differ."""
     gap = grouping.gap
     if gap is None:
-        return None
+        return ""
     return (
         f"WER is highest for {gap.worst}, {percent(gap.difference.value)} points above {gap.best} "
         f"(95 % interval {bounds(gap.difference.interval)})"
@@ -86,7 +81,7 @@ def verdict(comparison: Comparison) -> str:
     """What the overall difference in WER means."""
     difference = comparison.overall.wer.difference
     if difference.interval is None:
-        return f"the difference is not resolvable: {difference.not_resolvable}"
+        return f"the difference is {NOT_RESOLVABLE}: {difference.not_resolvable}"
     if difference.interval.low <= 0 <= difference.interval.high:
         return "no significant difference (the 95 % interval includes 0)"
     return f"{'B' if difference.value < 0 else 'A'} is better (the 95 % interval excludes 0)"

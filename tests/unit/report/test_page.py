@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,11 +15,11 @@ from rich.console import Console
 
 from danish_asr.errors import DatasetError
 from danish_asr.report import score_file
-from danish_asr.report.curves import Curve, Panel
-from danish_asr.report.page import MAX_CLIP_BYTES, audio_urls, render_page
+from danish_asr.report.curves import Panel
+from danish_asr.report.page import MAX_CLIP_BYTES, audio_clips, render_page
 from danish_asr.schema import partition_dir
 from danish_asr.scoring.error_analysis import analyse_errors
-from danish_asr.scoring.predictions import write_predictions
+from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import in_browser, needs_browser
 from tests.score_rows import prediction, random_rows
@@ -37,9 +36,10 @@ def _page() -> str:
         score_predictions(ROWS, by=["dialect", "age_group,gender", "duration"], rows_in_split=500),
         analyse_errors(ROWS),
         panels=[
-            Panel("Loss", "CTC loss", (Curve("training", (1, 2, 3), (9.0, 5.0, 4.0)),)),
-            Panel("GPUs", "%", (Curve("computing", (0.0, 0.5), (90.0, 91.0)),), "hour", (0.25,)),
+            Panel("Loss", "CTC loss", {"training": pd.Series([9.0, 5.0, 4.0], [1, 2, 3])}),
+            Panel("GPUs", "%", {"computing": pd.Series([90.0, 91.0], [0.0, 0.5])}, "hour", (0.25,)),
         ],
+        about={},
         clips={"worst-of-all": "data:audio/flac;base64,ZkxhQw=="},
     )
 
@@ -187,20 +187,21 @@ def test_a_page_without_errors_without_groups_and_without_training_renders(tmp_p
     assert "No utterance has an error." in page.read_text(encoding="utf-8")
 
 
+def _table_page(rows: list[Prediction], by: list[str]) -> str:
+    return render_page(score_predictions(rows, by=by), analyse_errors(rows), about={}, clips={})
+
+
 def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:
     reference, hypothesis = (" ".join(f"{name}{n}" for n in range(5000)) for name in ("ord", "tal"))
-    rows = [
-        prediction("long", reference, hypothesis),
-        prediction("letters", "a" * 50_000, "b" * 50_000),
-    ]
-    page = render_page(score_predictions(rows, by=[]), analyse_errors(rows))
+    letters = prediction("letters", "a" * 50_000, "b" * 50_000)
+    page = _table_page([prediction("long", reference, hypothesis), letters], [])
     assert "… and 4700 more" in page
     assert len(page) < 200_000
 
 
 def test_more_groups_than_fit_into_a_chart_are_only_a_table() -> None:
     rows = [prediction(str(n), "ja", "nej", dialect=f"dialekt {n}") for n in range(100)]
-    page = render_page(score_predictions(rows, by=["dialect", "gender"]), analyse_errors(rows))
+    page = _table_page(rows, ["dialect", "gender"])
     assert page.count("<svg") == 1
     assert page.count('<th scope="row">dialekt') == 100
 
@@ -214,29 +215,19 @@ def _shard(root: Path, split: str, clips: dict[str, bytes | None]) -> Path:
 
 
 def test_clips_are_the_audio_of_the_dataset_from_any_shard(tmp_path: Path) -> None:
-    clips = {"a": b"fLaC one", "b": b"fLaC two", "c": b"fLaC three"}
-    _shard(tmp_path, "dev", {"a": clips["a"], "b": clips["b"]})
-    _shard(tmp_path, "test", {"c": clips["c"], "none": None, "long": bytes(MAX_CLIP_BYTES + 1)})
-    urls = audio_urls(tmp_path, ["c", "a", "not there", "none", "long"])
-    prefix = "data:audio/flac;base64,"
-    assert {name: base64.b64decode(url.removeprefix(prefix)) for name, url in urls.items()} == {
-        name: clips[name] for name in "ac"
-    }
+    _shard(tmp_path, "dev", {"a": b"fLaC one", "b": b"fLaC two"})
+    _shard(tmp_path, "test", {"c": b"fLaC 3", "none": None, "long": bytes(MAX_CLIP_BYTES + 1)})
+    console = Console(record=True, width=200, file=io.StringIO())
+    urls = audio_clips(tmp_path, {"c", "a", "not there", "none", "long"}, console)
+    clips = {name: base64.b64decode(url.partition("base64,")[2]) for name, url in urls.items()}
+    assert clips == {"a": b"fLaC one", "c": b"fLaC 3"}
+    assert "has audio of 2 of the 5 worst utterances" in console.export_text()
 
 
-DAMAGES: dict[str, Callable[[Path], Any]] = {
-    "cut": lambda shard: shard.write_bytes(shard.read_bytes()[:-100]),
-    "no audio": lambda shard: pq.write_table(pa.table({"id": ["a"]}), shard),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_shard_is_named(tmp_path: Path, damage: str) -> None:
-    DAMAGES[damage](_shard(tmp_path, "test", {"a": b"fLaC"}))
-    with pytest.raises(DatasetError, match=r"part-00000.parquet: .*danish-asr verify"):
-        audio_urls(tmp_path, ["a"])
-
-
-def test_a_directory_that_is_not_a_dataset_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_named_and_a_directory_without_shards_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="expected the root of a dataset"):
-        audio_urls(tmp_path, ["a"])
+        audio_clips(tmp_path, {"a"}, Console())
+    shard = _shard(tmp_path, "test", {"a": b"fLaC"})
+    shard.write_bytes(shard.read_bytes()[:-100])
+    with pytest.raises(DatasetError, match=r"part-00000.parquet: .*danish-asr verify"):
+        audio_clips(tmp_path, {"a"}, Console())

@@ -9,16 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from rich.table import Table
 
 from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.report import score_file
-from danish_asr.report.tables import print_table
-from danish_asr.schema import partition_dir
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows, prediction, random_rows
@@ -80,24 +75,6 @@ def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
 
 
-@pytest.mark.parametrize(
-    ("dialect", "cell"),
-    [
-        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("-1+cmd|x", "'-1+cmd|x"),
-        ("-1.5", "-1.5"),
-        ("vest=jysk", "vest=jysk"),
-    ],
-)
-def test_no_name_in_the_csv_is_a_formula(tmp_path: Path, dialect: str, cell: str) -> None:
-    predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
-    write_predictions(predictions, [prediction("a", "ja", "nej", dialect=dialect)])
-    score_file(predictions, by=["dialect"], csv_path=path, console=_console())
-    lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-    assert lines[1]["group"] == cell
-
-
 def test_the_csv_names_for_each_rate_why_it_has_no_interval(tmp_path: Path) -> None:
     predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
     rows = [
@@ -125,23 +102,9 @@ def test_a_partial_file_is_scored_with_a_warning_everywhere(predictions: Path) -
     assert "Model: <strong>m1</strong>" in page.read_text("utf-8")
 
 
-def test_a_whole_file_is_scored_without_a_warning(predictions: Path) -> None:
-    _evaluation(predictions, {"rows_in_split": {"test": 3, "dev": 1}})
-    console = _console()
-    assert not score_file(predictions, console=console).rows.partial
-    assert "warning" not in console.export_text()
-
-
 def test_a_file_with_more_rows_than_its_split_is_refused(predictions: Path) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 3}})
     with pytest.raises(PredictionsError, match="has 4 rows, but the split has 3"):
-        score_file(predictions, console=_console())
-
-
-@pytest.mark.parametrize("evaluation", [{}, [], {"rows_in_split": 4}, {"rows_in_split": {"t": []}}])
-def test_an_unreadable_evaluation_file_is_refused(predictions: Path, evaluation: Any) -> None:
-    _evaluation(predictions, evaluation)
-    with pytest.raises(PredictionsError, match=r'evaluation.json: expected .*"rows_in_split"'):
         score_file(predictions, console=_console())
 
 
@@ -177,7 +140,7 @@ def test_nothing_is_written_if_a_part_of_the_page_is_missing(
     assert not scores.exists()
 
 
-def test_an_output_does_not_replace_an_input_a_directory_or_another_output(
+def test_an_output_does_not_replace_an_input_or_another_output(
     tmp_path: Path, predictions: Path
 ) -> None:
     _evaluation(predictions, {"rows_in_split": {"test": 4}})
@@ -186,23 +149,11 @@ def test_an_output_does_not_replace_an_input_a_directory_or_another_output(
         score_file(
             predictions,
             json_path=tmp_path / "run" / ".." / "evaluation.json",
-            csv_path=tmp_path / "run",
             markdown_path=tmp_path / "report.html",
             html_path=tmp_path / "run" / ".." / "report.html",
         )
-    assert len(caught.value.faults) == 3
+    assert len(caught.value.faults) == 2
     assert not (tmp_path / "report.html").exists()
-
-
-def test_a_dataset_without_the_utterances_is_reported(tmp_path: Path, predictions: Path) -> None:
-    shard = partition_dir(tmp_path, "coral", "test") / "part-00000.parquet"
-    shard.parent.mkdir(parents=True)
-    pq.write_table(pa.table({"id": ["c"], "audio_bytes": [b"fLaC"]}), shard)
-    console = _console()
-    page = tmp_path / "report.html"
-    score_file(predictions, dataset=tmp_path, html_path=page, console=console)
-    assert "has audio of 1 of the 3 worst utterances" in " ".join(console.export_text().split())
-    assert page.read_text(encoding="utf-8").count("<audio") == 1
 
 
 def test_rows_that_a_filter_leaves_out_are_counted(predictions: Path) -> None:
@@ -213,19 +164,3 @@ def test_rows_that_a_filter_leaves_out_are_counted(predictions: Path) -> None:
     score_file(predictions, settings=settings, markdown_path=block, console=console)
     assert "4 rows scored (1 left out: 0.5 s or shorter)" in console.export_text()
     assert "characters (CER) of the reference and inserted ones." in block.read_text("utf-8")
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_numbers_are_whole_at_any_width(width: int, *, is_terminal: bool) -> None:
-    table = Table()
-    table.add_column("group", overflow="fold")
-    table.add_column("number", no_wrap=True)
-    table.add_row("djurslandsk (nord-, syddjurs m. nord- og sydsamsø, anholt)", "1234567890" * 4)
-    console = Console(record=True, file=io.StringIO(), width=width, force_terminal=is_terminal)
-    print_table(table, console)
-    shown = console.export_text()
-    assert "1234567890" * 4 in shown
-    assert console.width == width
-    is_folded = "djurslandsk (nord-, syddjurs" not in shown
-    assert is_folded == (is_terminal and width < 80)
