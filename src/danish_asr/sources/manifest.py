@@ -36,11 +36,9 @@ _TABLES: Final[dict[str, dict[str, Any]]] = {
 }
 SUFFIXES: Final = (".jsonl", ".json", *_TABLES)
 
-_GROUP: Final = 1000
-"""Rows that stay together in a shard if they fit."""
+_GROUP: Final = 1000  # rows that stay together in a shard if they fit
 
-Row = dict[str, Any] | None
-"""Names and values of a row, or None for one that cannot be read."""
+Row = dict[str, Any] | None  # None for a row that cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)

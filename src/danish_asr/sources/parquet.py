@@ -124,16 +124,21 @@ def open_parquet_files(
     options = options or SourceOptions()
 
     def open_all() -> Iterator[tuple[SourceFile, list[str]]]:
-        for path in _find_parquet(location):
+        try:
+            paths = sorted(location.fs.find(location.root))
+        except OSError as error:
+            raise explain_read_error(error, location.root) from error
+        for path in paths:
             name = path.removeprefix(f"{location.root}/")
-            if not name.startswith(folder):
+            if not (name.startswith(folder) and PurePosixPath(name).match("[!.]*.parquet")):
                 continue
             with _open_parquet(location, path) as parquet:
                 names = parquet.schema_arrow.names
                 corpus = corpus_of(names, path)
                 if corpus is None:
                     continue
-                _check_audio(parquet.schema_arrow, columns[corpus]["audio"], path)
+                if (audio := columns[corpus]["audio"]) in names:
+                    _check_audio(path, audio, parquet.schema_arrow.field(audio).type)
                 groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
                 row_groups = tuple(group.num_rows for group in groups)
                 info = location.fs.info(path)
@@ -149,14 +154,6 @@ def open_parquet_files(
 
     files = list_files(where, open_all(), columns, options, "Parquet files")
     return ParquetSource(name=where, files=files, location=location, columns=columns)
-
-
-def _find_parquet(location: Location) -> list[str]:
-    try:
-        paths = location.fs.find(location.root)
-    except OSError as error:
-        raise explain_read_error(error, location.root) from error
-    return sorted(path for path in paths if PurePosixPath(path).match("[!.]*.parquet"))
 
 
 @contextmanager
@@ -201,11 +198,8 @@ def _read_rows(
             row += len(batch)
 
 
-def _check_audio(schema: pa.Schema, audio: str, path: str) -> None:
+def _check_audio(path: str, audio: str, kind: pa.DataType) -> None:
     """Raise `SourceError` if the audio is of a type that cannot be used."""
-    if audio not in schema.names:
-        return
-    kind = schema.field(audio).type
     types = {part.name for part in kind} if pa.types.is_struct(kind) else {str(kind)}
     if types.isdisjoint({"bytes", "path", "binary", "large_binary", "string", "large_string"}):
         raise SourceError(

@@ -40,14 +40,9 @@ from danish_asr.sources.voices import (
 )
 from danish_asr.workers import run_in_processes
 
-SAMPLE_RATE: Final = 48_000
-"""Hz, as in CoRal."""
-
-MARKER_FILE: Final = "synthetic.json"
-"""Seed and size of the corpus in a folder."""
-
-SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}
-"""The subsets, and the share of each in every split."""
+_SAMPLE_RATE: Final = 48_000  # Hz, as in CoRal
+_SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}
+"""The share of each subset in every split."""
 
 _SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}
 """CoRal's names for our splits."""
@@ -79,10 +74,7 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSize:
-    """Utterances of each split, both subsets together.
-
-    The corpus has about as many: each dialect has a whole number of them, and at least some.
-    """
+    """Utterances of each split, both subsets together; about, as each dialect has some."""
 
     train: int = 4000
     dev: int = 160
@@ -119,7 +111,7 @@ def synthesise(
         raise ConfigError(faults, where="the command line")
     find_espeak()
     # Written before the first file, so that two corpora are never mixed.
-    made, marker = json.dumps({"seed": seed, **sizes}), folder / MARKER_FILE
+    made, marker = json.dumps({"seed": seed, **sizes}), folder / "synthetic.json"
     if not marker.is_file():
         publish_first(marker, made + "\n")
     if (found := marker.read_text(encoding="utf-8").strip()) != made:
@@ -135,7 +127,7 @@ def synthesise(
 
 
 def _plan(folder: Path, sizes: Mapping[str, int], seed: int) -> Iterator[_File]:
-    for subset, share in SUBSETS.items():
+    for subset, share in _SUBSETS.items():
         for name, split in _SPLITS.items():
             own_seed = f"{seed}/{subset}/{split}"
             random = Random(own_seed)  # noqa: S311 - not for cryptography
@@ -188,16 +180,12 @@ def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) ->
     text = draw_sentence(random, file.split, conversation=conversation)
     mixed = _record(espeak.speak(speak(text), speaker), speaker, random)
     audio = io.BytesIO()
-    resampled = soxr.resample(mixed, espeak.sample_rate, SAMPLE_RATE, quality="HQ")
-    soundfile.write(audio, resampled, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+    resampled = soxr.resample(mixed, espeak.sample_rate, _SAMPLE_RATE, quality="HQ")
+    soundfile.write(audio, resampled, _SAMPLE_RATE, format="FLAC", subtype="PCM_16")
     name = f"{file.subset}_{file.split}_{number:06d}.flac"
     return ids | {
-        "id_speaker": speaker.id,
+        **speaker.row,
         "text": text,
-        "age": speaker.age,
-        "gender": speaker.gender,
-        "dialect": speaker.sub_dialect,
-        "country_birth": speaker.country_birth,
         "noise_level": f"{-speaker.noise_db:.1f}",
         "noise_type": "synthetic white noise",
         "audio": {"bytes": audio.getvalue(), "path": name},

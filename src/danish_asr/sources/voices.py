@@ -47,18 +47,15 @@ DIALECT_VOICES: Final[Mapping[str, DialectVoice]] = {
 }
 
 AGES: Final = ((18, 24), (25, 49), (50, 80))
-"""Youngest and oldest of each age group."""
-
 _AGE_SHARES: Final = (6.4, 37.2, 56.4)
 _AGE_RATE: Final = (15, 0, -15)
 _AGE_PITCH: Final = (8, 0, -6)
-"""What an age group adds to rate and pitch."""
+"""Of each age group: youngest and oldest, per cent, and what it adds to rate and pitch."""
 
 _GENDER_SHARES: Final = {"female": 70.6, "male": 27.5, "nonbinary": 2.0}
 
 # From espeak-ng's speak_lib.h.
-_OUTPUT_SYNCHRONOUS: Final = 2
-_CHARS_UTF8: Final = 1
+_OUTPUT_SYNCHRONOUS, _CHARS_UTF8 = 2, 1
 _RATE, _PITCH, _RANGE = 1, 3, 4
 _CALLBACK: Final = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
@@ -67,13 +64,9 @@ _CALLBACK: Final = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True, slots=True)
 class SyntheticSpeaker:
-    """A speaker with CoRal's metadata, settings of eSpeak NG and a recording place."""
+    """A speaker with settings of eSpeak NG and a recording place."""
 
-    id: str
-    sub_dialect: str
-    age: int
-    gender: str
-    country_birth: str
+    row: dict[str, Any]  # the speaker's columns in CoRal
     voice: str  # eSpeak's voice and variant, such as da+f2
     rate: int  # words per minute, from 80 to 450
     pitch: int  # from 0 to 99; 50 is the voice's own
@@ -95,11 +88,13 @@ def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) 
     voices = {"female": settings.women, "male": settings.men}.get(gender, every)
     native = dialect != NON_NATIVE
     return SyntheticSpeaker(
-        id=id_,
-        sub_dialect=random.choice(SUB_DIALECTS[dialect if native else "Sjællandsk"]),
-        age=random.randint(*AGES[age_group]),
-        gender=gender,
-        country_birth="DK" if native else random.choice(("NO", "SE")),
+        row={
+            "id_speaker": id_,
+            "dialect": random.choice(SUB_DIALECTS[dialect if native else "Sjællandsk"]),
+            "age": random.randint(*AGES[age_group]),
+            "gender": gender,
+            "country_birth": "DK" if native else random.choice(("NO", "SE")),
+        },
         voice=random.choice(voices),
         rate=settings.rate + _AGE_RATE[age_group] + random.randint(-12, 12),
         pitch=settings.pitch + _AGE_PITCH[age_group] + random.randint(-8, 8),

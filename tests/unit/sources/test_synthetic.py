@@ -161,10 +161,10 @@ def test_a_speaker_has_the_metadata_of_the_dialect(
     seed: int, dialect: str, group: int | None
 ) -> None:
     speaker = draw_speaker(Random(seed), "s", dialect, group)
-    assert map_dialect(speaker.sub_dialect, speaker.country_birth) == dialect
-    assert (speaker.country_birth == "DK") == (dialect != NON_NATIVE)
+    assert map_dialect(speaker.row["dialect"], speaker.row["country_birth"]) == dialect
+    assert (speaker.row["country_birth"] == "DK") == (dialect != NON_NATIVE)
     if group is not None:
-        assert age_group(speaker.age) == ("0-24", "25-49", "50+")[group]
+        assert age_group(speaker.row["age"]) == ("0-24", "25-49", "50+")[group]
     assert 80 <= speaker.rate <= 450
     assert 0 <= speaker.pitch <= 99
     assert 0 <= speaker.pitch_range <= 99
