@@ -93,8 +93,7 @@ def test_two_channels_are_averaged() -> None:
 
 @pytest.mark.parametrize("frames", [1, 2, 160])
 def test_short_audio_is_audio(frames: int) -> None:
-    flac, samples = to_flac(encode(np.full((frames, 1), 0.25), 16_000))
-    assert len(read(flac)) == samples == frames
+    assert len(read(to_flac(encode(np.full((frames, 1), 0.25), 16_000))[0])) == frames
 
 
 def test_a_start_and_a_length_cut_the_utterance_out(tmp_path: Path) -> None:
@@ -118,6 +117,9 @@ def test_a_start_and_a_length_cut_the_utterance_out(tmp_path: Path) -> None:
         (encode(np.array([[0.1], [np.nan]]), 16_000, subtype="FLOAT"), "non-finite samples"),
         (tone(2.5), "longer than 2 s"),
         (Path("/no/such/file.wav"), "audio file missing"),
+        (Path(), "audio file missing"),
+        (Path("a\0b"), "audio file missing"),
+        (Path(__file__, "b.wav"), "audio file missing"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -138,13 +140,6 @@ def test_a_file_that_exists_and_cannot_be_read_stops_the_conversion() -> None:
     """A process's memory exists and cannot be read from its beginning."""
     with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\)"):
         decode(Path("/proc/self/mem"))
-
-
-@pytest.mark.parametrize("name", ["", "a\0b", "a.wav/b.wav"])
-def test_an_impossible_path_is_a_missing_file(tmp_path: Path, name: str) -> None:
-    (tmp_path / "a.wav").write_bytes(tone(0.1))
-    with pytest.raises(AudioError, match=r"^audio file missing$"):
-        decode(tmp_path / name)
 
 
 def unknown_length(flac: bytes) -> bytes:

@@ -21,19 +21,18 @@ def read_all(source: Source) -> list[Utterance]:
     return [row for file in source.files for row in source.read(file, 0, file.rows)]
 
 
-READ_ALOUD_EXTRA: dict[str, dict[str, Any]] = {
-    "v1": {"noise_level": "12.5", "asr_wer": 0.1, "source_url": "x"},
-    "v2": {"noise_level": 12.5, "asr_wer": None, "id_validator": "val_1"},
-    "v3": {"education": "gymnasium", "occupation": "bager", "asr_label": None},
-}
+EXTRA: tuple[dict[str, Any], ...] = (
+    {"noise_level": "12.5", "asr_wer": 0.1, "source_url": "x"},
+    {"noise_level": 12.5, "asr_wer": None, "id_validator": "val_1"},
+    {"education": "gymnasium", "occupation": "bager", "asr_label": None},
+)
 
 
-@pytest.mark.parametrize("extra", READ_ALOUD_EXTRA.values(), ids=READ_ALOUD_EXTRA)
+@pytest.mark.parametrize("extra", EXTRA, ids=["v1", "v2", "v3"])
 def test_read_aloud_of_every_version_is_read(tmp_path: Path, extra: dict[str, Any]) -> None:
     rows = [coral_row(number) | extra for number in range(5)]
     floats = {name: FLOAT for name, value in extra.items() if isinstance(value, float)}
-    path = tmp_path / "read_aloud" / "train-00000-of-00001.parquet"
-    write_with_datasets(path, rows, **floats)
+    write_with_datasets(tmp_path / "a" / "train-00000-of-00001.parquet", rows, **floats)
     source = open_source(str(tmp_path))
     (file,) = source.files
     assert (file.corpus, file.split, file.rows) == ("coral_read_aloud", "train", 5)
@@ -59,25 +58,27 @@ def test_the_id_of_a_conversation_row_is_its_conversation_and_segment(
 
 
 @pytest.mark.parametrize(
-    ("name", "split"),
+    ("split", "names"),
     [
-        ("train-00000-of-00002.parquet", "train"),
-        ("val-00000-of-00001.parquet", "dev"),
-        ("validation-00000-of-00001.parquet", "dev"),
-        ("test.parquet", "test"),
-        ("train/0000.parquet", "train"),
+        ("train", ("train-00000-of-00002.parquet", "train/0000.parquet")),
+        ("dev", ("val-00000-of-00001.parquet", "validation-00000-of-00001.parquet")),
+        ("test", ("test.parquet",)),
     ],
 )
-def test_the_split_is_inferred_from_the_file_name(tmp_path: Path, name: str, split: str) -> None:
-    write_parquet(tmp_path / name, [coral_row(0)])
-    assert open_source(str(tmp_path)).files[0].split == split
+def test_the_split_is_inferred_from_the_file_name(
+    tmp_path: Path, split: str, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        write_parquet(tmp_path / name, [coral_row(0)])
+    assert [file.split for file in open_source(str(tmp_path)).files] == [split] * len(names)
 
 
-@pytest.mark.parametrize("validated", ["rejected", "maybe", "validated", None])
-def test_only_a_rejected_row_is_dropped(tmp_path: Path, validated: str | None) -> None:
-    write_parquet(tmp_path / "train.parquet", [coral_row(0, validated=validated)])
-    (row,) = read_all(open_source(str(tmp_path)))
-    assert row.refused == ("rejected" if validated == "rejected" else None)
+def test_only_a_rejected_row_is_dropped(tmp_path: Path) -> None:
+    values = ("rejected", "maybe", "validated", None)
+    rows = [coral_row(0, validated=value) for value in values]
+    write_parquet(tmp_path / "train.parquet", rows)
+    found = [row.refused for row in read_all(open_source(str(tmp_path)))]
+    assert found == ["rejected", None, None, None]
 
 
 def test_null_values_stay_null(tmp_path: Path) -> None:
