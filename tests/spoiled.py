@@ -31,19 +31,14 @@ MODEL = "cards/tiny_char.model"
 TEST = f"{TRAIN.replace('train', 'test')}/part-00000-of-00001.parquet"
 
 
-def build(root: Path, **test_values: Any) -> Path:
-    """A dataset in order: 8 train rows and one in the ledger, 3 test rows.
-
-    ``test_values`` change the last of them.
-    """
+def build(root: Path) -> Path:
+    """A dataset in order: 8 train rows and one in the ledger, 3 test rows."""
     for split, count in (("train", 9), ("test", 3)):
         rows = [
             coral_row(number, split=split, text=f"{split} sætning nummer {number}", dialect="fynsk")
             for number in range(count)
         ]
-        if split == "test":
-            rows[-1] |= test_values
-        else:
+        if split == "train":
             rows[-1]["text"] = None
         write_parquet(root.parent / "source" / f"{split}.parquet", rows, row_group_size=4)
     source = open_source(str(root.parent / "source"))
@@ -79,12 +74,16 @@ def write_shard(root: Path, table: pa.Table, place: str = FIRST) -> None:
     """Replace a shard, and its checksum in the manifest."""
     pq.write_table(table, root / place)
     digest = hashlib.sha256((root / place).read_bytes()).hexdigest()
-    change_manifest(
-        root,
-        lambda manifest: [
-            shard.update(sha256=digest) for shard in manifest["shards"] if shard["path"] == place
-        ],
-    )
+
+    def change(manifest: dict[str, Any]) -> None:
+        (entry,) = (shard for shard in manifest["shards"] if shard["path"] == place)
+        entry["sha256"] = digest
+
+    change_manifest(root, change)
+
+
+def write_rows(root: Path, rows: list[dict[str, Any]], place: str) -> None:
+    write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA), place)
 
 
 def change_card(root: Path, place: str = CARD, **values: Any) -> None:
@@ -92,35 +91,22 @@ def change_card(root: Path, place: str = CARD, **values: Any) -> None:
     path.write_text(to_yaml(from_yaml(path.read_text()) | values))
 
 
-Spoil = Callable[[Path], None]
+Spoil = Callable[[Path], object]
 
 
-def row(**values: Any) -> Spoil:
-    """Change the second row of the first train shard."""
+def row(place: str = FIRST, **values: Any) -> Spoil:
+    """Change the second row of a shard."""
 
     def spoil(root: Path) -> None:
-        rows = read_rows(root / FIRST)
+        rows = read_rows(root / place)
         rows[1] |= values
-        write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
-
-    return spoil
-
-
-def every_row(**values: Any) -> Spoil:
-    """Change all rows of the first train shard."""
-
-    def spoil(root: Path) -> None:
-        rows = [row | values for row in read_rows(root / FIRST)]
-        write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
+        write_rows(root, rows, place)
 
     return spoil
 
 
 def content(name: str, change: Callable[[bytes], bytes]) -> Spoil:
-    def spoil(root: Path) -> None:
-        (root / name).write_bytes(change((root / name).read_bytes()))
-
-    return spoil
+    return lambda root: (root / name).write_bytes(change((root / name).read_bytes()))
 
 
 def text(name: str, new: str) -> Spoil:
@@ -132,10 +118,7 @@ def remove(name: str) -> Spoil:
 
 
 def copy(name: str, to: str) -> Spoil:
-    def spoil(root: Path) -> None:
-        shutil.copy(root / name, root / to)
-
-    return spoil
+    return lambda root: shutil.copy(root / name, root / to)
 
 
 def manifest(**values: Any) -> Spoil:

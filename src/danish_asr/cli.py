@@ -200,22 +200,19 @@ def convert(
     from danish_asr.sources import SourceOptions
 
     if list_:
-        command.print_readers()
+        command.print_sources()
         return
-    options = ConvertOptions(max_seconds=max_seconds, shard_rows=shard_rows, max_drop=max_drop)
-    command.run_command(
-        command.ConvertCommand(
-            source=source,
-            name=name,
-            out=out,
-            source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
-            options=options,
-            workers=workers,
-            engine=engine,
-            address=address,
-            part=part or shard,
-            finish=finish,
-        )
+    command.convert_command(
+        source,
+        name=name,
+        out=out,
+        source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
+        options=ConvertOptions(max_seconds=max_seconds, shard_rows=shard_rows, max_drop=max_drop),
+        workers=workers,
+        engine=engine,
+        address=address,
+        part=part or shard,
+        finish=finish,
     )
 
 
@@ -229,12 +226,9 @@ def verify(
     workers: _Workers = None,
 ) -> None:
     """Check a built dataset and report all faults."""
-    from danish_asr.cluster.cpus import usable_cpus
     from danish_asr.conversion.command import verify_command
 
-    verify_command(
-        root, sample=sample, workers=workers or usable_cpus(), allow_shared=allow_shared or ()
-    )
+    verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
 
 
 _Overrides = Annotated[list[str] | None, Option(help="key=value for the recipe. May be repeated.")]

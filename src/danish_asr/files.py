@@ -7,6 +7,7 @@ leaves temporary files, never half a file under the final name.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,9 +21,6 @@ PARTIAL_SUFFIX: Final = ".partial"
 _FIXES: Final = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free disk space") | (
     dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get write permission")
 )
-
-_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-"""Errors of file systems without hard links."""
 
 
 @contextmanager
@@ -38,11 +36,6 @@ def publish(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
 
 def publish_text(path: Path, text: str) -> None:
@@ -52,29 +45,25 @@ def publish_text(path: Path, text: str) -> None:
 
 
 def publish_first(path: Path, text: str) -> None:
-    """Write a text file atomically, unless it exists: of many processes, the first one wins.
-
-    Raises:
-        DanishAsrError: The file cannot be written.
-    """
+    """Write a text file atomically, unless it exists: of many processes, the first one wins."""
     with _partial(path) as partial:
         publish_text(partial, text)
-        try:
+        with suppress(OSError):  # it exists, or the file system has no hard links
             path.hardlink_to(partial)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            # Without links the last one wins, among those that start at the same moment.
-            if not path.exists():
-                partial.replace(path)
+        if not path.exists():
+            partial.replace(path)
 
 
 def sweep(root: Path) -> None:
     """Remove temporary files that killed processes left below ``root``."""
     for partial in root.rglob(f".*{PARTIAL_SUFFIX}"):
         partial.unlink(missing_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager

@@ -6,43 +6,40 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from danish_asr.errors import DanishAsrError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_SPAWN: Final = multiprocessing.get_context("spawn")
-"""A forked child would inherit the locks of Arrow's threads in the state they happen to be in."""
-
 
 def run_in_processes(
-    task: Callable[[Item], Result], items: Iterable[Item], workers: int, *, fresh: bool = False
+    task: Callable[[Item], Result], items: Sequence[Item], workers: int, *, fresh: bool = False
 ) -> Iterator[Result]:
     """Yield ``task(item)`` for every item, in the order in which they finish.
 
-    Args:
-        task: Called in a worker; it must pickle.
-        items: Its arguments; drawn one by one, as workers become free.
-        workers: Processes.
-        fresh: Whether every item gets a new process.
+    One worker alone is this process. ``task`` must pickle. With ``fresh``, every item gets a new
+    process.
 
     Raises:
         DanishAsrError: A task raised it, or a worker was killed.
     """
-    waiting = iter(items)
+    workers = min(workers, len(items))
+    if workers == 0 or (workers == 1 and not fresh):
+        yield from map(task, items)
+        return
+    # A forked child would inherit the locks of Arrow's threads in whatever state they are in.
+    spawn = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
-        max(workers, 1),
-        _SPAWN,
-        initializer=_end_with_parent,
-        max_tasks_per_child=1 if fresh else None,
+        workers, spawn, _end_with_parent, max_tasks_per_child=1 if fresh else None
     )
+    waiting = iter(items)
     running: set[Future[Result]] = set()
 
     def submit(count: int) -> None:
@@ -77,9 +74,8 @@ def run_in_processes(
 
 def _end_with_parent() -> None:
     """End this worker when its parent is killed."""
-    threading.Thread(
-        target=_exit_after, args=(multiprocessing.parent_process(),), daemon=True
-    ).start()
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
 
 
 def _exit_after(parent: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -17,10 +16,10 @@ def from_yaml(text: str) -> Any:
     return YAML(typ="safe", pure=True).load(text)
 
 
-def to_yaml(tree: Mapping[str, Any]) -> str:
+def to_yaml(tree: dict[str, Any]) -> str:
     """Return a mapping as YAML, its keys in their order and long lines not folded."""
     yaml = YAML(pure=True)
     yaml.width = 1 << 20
     text = io.StringIO()
-    yaml.dump(dict(tree), text)
+    yaml.dump(tree, text)
     return text.getvalue()

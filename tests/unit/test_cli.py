@@ -52,11 +52,11 @@ def test_compare_prints_a_table(folder: Path) -> None:
 def test_convert_has_the_defaults_of_its_options_and_an_old_name_of_part(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    commands: list[Any] = []
-    monkeypatch.setattr(command, "run_command", commands.append)
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(command, "convert_command", lambda _, **options: found.update(options))
     _run("convert", "in", name, "3/16")
-    assert commands[0].options == ConvertOptions()
-    assert commands[0].part == "3/16"
+    assert found["options"] == ConvertOptions()
+    assert found["part"] == "3/16"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from danish_asr.conversion.char_tokenizer import build_char_tokenizer
 from danish_asr.conversion.command import verify_command
 from danish_asr.conversion.verify import spread, verify
 from danish_asr.errors import DanishAsrError
-from danish_asr.schema import LEDGER_SCHEMA, UTTERANCE_SCHEMA
 from tests.builders import tone
 from tests.spoiled import (
     CARD,
@@ -29,12 +28,10 @@ from tests.spoiled import (
     TRAIN,
     TSV,
     Spoil,
-    build,
     card,
     change_manifest,
     content,
     copy,
-    every_row,
     faults_of,
     manifest,
     read_rows,
@@ -42,6 +39,7 @@ from tests.spoiled import (
     row,
     shard,
     text,
+    write_rows,
     write_shard,
 )
 
@@ -50,7 +48,7 @@ from tests.spoiled import (
 @pytest.mark.parametrize("sample", [None, 0, 2])
 def test_a_converted_dataset_has_no_faults(root: Path, workers: int, sample: int | None) -> None:
     result = verify(root, sample=sample, workers=workers)
-    assert result.faults == ()
+    assert result.faults == []
     assert result.hours == {
         ("train", "Fynsk"): pytest.approx((0.5 * 8 + 0.1 * 13) / 3600),
         ("test", "Fynsk"): pytest.approx((0.5 * 3 + 0.1 * 3) / 3600),
@@ -66,12 +64,6 @@ def columns(change: Callable[[pa.Table], pa.Table]) -> Spoil:
     return lambda root: write_shard(root, change(pq.ParquetFile(root / FIRST).read()))
 
 
-def old_ledger(root: Path) -> None:
-    """The ledger of an earlier version, without a digest, and with a row too many."""
-    change_manifest(root, lambda manifest: manifest.pop("ledger_sha256"))
-    pq.write_table(pa.Table.from_pylist(read_rows(root / LEDGER) * 2, LEDGER_SCHEMA), root / LEDGER)
-
-
 CUT = tone(0.6, rate=16_000, format="FLAC")[:-2000]
 
 FAULTS: list[tuple[Spoil, str]] = [
@@ -82,7 +74,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (copy(FIRST, SECOND), f"{SECOND}: its sha256"),
     (copy(FIRST, f"{TRAIN}/extra.parquet"), "extra.parquet: is not in manifest.json"),
     (copy("manifest.json", f"{TRAIN}/notes.txt"), "notes.txt: is not in manifest.json"),
-    (shard(rows=7), f"{FIRST}: has 4 rows; manifest.json has 7"),
+    (shard(rows=7), f"{LEDGER}: 14 rows written and 1 in the ledger"),
     (columns(lambda table: table.drop_columns(["dialect"])), f"{FIRST}: its columns"),
     (columns(lambda table: table.select(table.column_names[::-1])), f"{FIRST}: its columns"),
     # audio
@@ -92,7 +84,6 @@ FAULTS: list[tuple[Spoil, str]] = [
     (row(audio_bytes=tone(0.6, rate=16_000, channels=2, format="FLAC")), "2 channels; exp"),
     (row(audio_bytes=tone(0.6, rate=16_000)), "WAV PCM_16.*expected FLAC"),
     (row(audio_size=9599), "audio_size is not the number of samples: rec_train_1$"),
-    (every_row(audio_size=1), "rec_train_0, rec_train_1, rec_train_2 and 1 more$"),
     # ids and leaks
     (row(id="rec_train_5"), rf"more than once: rec_train_5 \(in {FIRST} and {SECOND}\)$"),
     (row(id="rec_train_0"), rf"more than once: rec_train_0 \(in {FIRST}\)$"),
@@ -102,19 +93,17 @@ FAULTS: list[tuple[Spoil, str]] = [
     (remove(LEDGER), f"{LEDGER}: is missing"),
     (content(LEDGER, lambda old: old[:-9]), f"{LEDGER}: its sha256"),
     (manifest(source_rows=17), "11 rows written and 1 in the ledger .* 17 rows"),
-    (old_ledger, "11 rows written and 2 in the ledger .* 12 rows"),
     (remove(TSV), f"{TSV}: is missing"),
     (content(TSV, lambda old: old.replace(b"0.001472", b"7")), f"{TSV}: .*0.001472"),
     (content(TSV, lambda old: old + b"\xe6\n"), f"{TSV}: cannot be read"),
     # cards and tokenizer
     (remove(CARD), f"{CARD}: is missing"),
-    (text(CARD, "- name: tiny"), f"{CARD}: expected name tiny, found None"),
+    (text(CARD, "- name: tiny"), rf"{CARD}: expected .*tiny.*, found \["),
     (text(CARD, "{: ["), f"{CARD}: cannot be read"),
-    (text(CARD, "%YAML 1.9\n---\nname: 1"), f"{CARD}: cannot be read"),
     (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),
-    (card(name="huge"), f"{CARD}: expected name tiny, found huge"),
-    (card(TOKENIZER, tokenizer="x.model"), "expected tokenizer tiny_char.model, found x.model"),
-    (text(MODEL, "x"), f"{MODEL}: is not a SentencePiece model"),
+    (card(name="huge"), f"{CARD}: expected .*'tiny'.*found .*'huge'"),
+    (card(TOKENIZER, tokenizer="x.model"), "expected .*tiny_char.model.*, found .*x.model"),
+    (text(MODEL, "x"), f"{MODEL}: cannot be read"),
     (content(MODEL, lambda old: old.replace(b"<pad>", b"<PAD>")), f"{MODEL}: its first symbols"),
     (content(MODEL, lambda _: build_char_tokenizer("abeginst")), f"{MODEL}: lacks symbols .*: 0, "),
 ]
@@ -124,11 +113,6 @@ FAULTS: list[tuple[Spoil, str]] = [
 def test_every_fault_is_found(root: Path, spoil: Spoil, fault: str) -> None:
     spoil(root)
     assert re.search(fault, faults_of(root), re.MULTILINE), faults_of(root)
-
-
-def test_an_earlier_version_without_a_digest_of_the_ledger_has_no_faults(root: Path) -> None:
-    change_manifest(root, lambda manifest: manifest.pop("ledger_sha256"))
-    assert faults_of(root) == ""
 
 
 def test_all_faults_are_in_one_list_with_status_1(
@@ -157,22 +141,20 @@ def test_shared_speakers_and_sentences_can_be_allowed(
     assert "no faults" in output
 
 
-def test_short_sentences_may_be_shared(root: Path) -> None:
+def test_short_sentences_and_an_earlier_version_have_no_faults(root: Path) -> None:
     row(text="Ja tak!")(root)
-    assert verify(build(root.parent / "two" / "ds", text="ja tak")).faults == ()
+    row(TEST, text="ja tak")(root)
+    change_manifest(root, lambda manifest: manifest.pop("ledger_sha256"))
+    assert faults_of(root) == ""
 
 
 def test_a_sample_decodes_as_many_rows_as_it_says(root: Path) -> None:
     for place in (FIRST, SECOND, TEST):
-        rows = [
-            row | {"audio_bytes": row["audio_bytes"][:-2000]} for row in read_rows(root / place)
-        ]
-        write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA), place)
+        write_rows(root, [row | {"audio_size": 1} for row in read_rows(root / place)], place)
     for sample in (0, 1, 5, 11, 99):
-        found = re.findall("(?<=undecodable audio: ).*", faults_of(root, sample=sample))
-        more = [int(count) for line in found for count in re.findall(r"and (\d+) more", line)]
-        named = sum(len(re.findall("rec_", line)) for line in found)
-        assert named + sum(more) == min(sample, 11)
+        found = faults_of(root, sample=sample)
+        more = map(int, re.findall(r"and (\d+) more", found))
+        assert found.count("rec_") + sum(more) == min(sample, 11)
 
 
 @given(st.lists(st.integers(0, 2000)), st.none() | st.integers(0, 10_000))
@@ -187,9 +169,8 @@ def test_a_sample_is_spread_evenly_over_the_shards(rows: list[int], sample: int 
 def test_names_that_are_not_plain_text_are_printed_as_they_are(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row(speaker_id="[/b]\nspe", dialect="[/i]", sub_dialect="[/i]")(root)
-    rows = [row | {"speaker_id": "[/b]\nspe"} for row in read_rows(root / TEST)]
-    write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA), TEST)
+    for place in (FIRST, TEST):
+        row(place, speaker_id="[/b]\nspe", dialect="[/i]")(root)
     verify_command(root, sample=None, workers=1, allow_shared=["speakers"])
     output = capsys.readouterr().out
     assert r"such as '[/b]\nspe'" in output

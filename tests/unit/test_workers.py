@@ -20,7 +20,7 @@ def fail(number: int) -> int:
     return number
 
 
-def blunder(number: int) -> float:
+def divide(number: int) -> float:
     return 1 / (number - 2)
 
 
@@ -35,30 +35,27 @@ def sleep(seconds: float) -> float:
     return seconds
 
 
-def test_every_item_is_worked_on_once() -> None:
-    results = list(run_in_processes(square, range(20), 2))
-    assert sorted(result for result, _ in results) == [number * number for number in range(20)]
-    assert len({process for _, process in results}) <= 2
+@pytest.mark.parametrize(
+    ("count", "workers", "fresh", "most"), [(20, 2, False, 2), (4, 2, True, 4), (0, 2, True, 0)]
+)
+def test_every_item_is_worked_on_once(count: int, workers: int, most: int, *, fresh: bool) -> None:
+    results = list(run_in_processes(square, range(count), workers, fresh=fresh))
+    assert sorted(result for result, _ in results) == [number * number for number in range(count)]
+    processes = {process for _, process in results}
+    assert len(processes) == most if fresh else len(processes) <= most
+    assert os.getpid() not in processes
 
 
-def test_a_fresh_process_takes_each_item() -> None:
-    results = list(run_in_processes(square, range(4), 2, fresh=True))
-    assert len({process for _, process in results}) == 4
+def test_one_worker_needs_no_process() -> None:
+    assert list(run_in_processes(square, [3, 2], 1)) == [(9, os.getpid()), (4, os.getpid())]
 
 
-def test_no_items_need_no_process() -> None:
-    assert list(run_in_processes(square, [], 2)) == []
-
-
-def test_a_users_error_arrives_as_it_was() -> None:
+def test_errors_arrive_as_they_were_and_bugs_with_the_workers_traceback() -> None:
     with pytest.raises(SourceError, match=r"^the third is missing$"):
         list(run_in_processes(fail, range(10), 2))
-
-
-def test_a_bug_arrives_with_the_workers_traceback() -> None:
     with pytest.raises(ZeroDivisionError) as error:
-        list(run_in_processes(blunder, range(10), 2))
-    assert "in blunder" in str(error.value.__cause__)
+        list(run_in_processes(divide, range(10), 2))
+    assert "in divide" in str(error.value.__cause__)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -67,10 +64,9 @@ def test_a_killed_worker_is_reported_and_nothing_hangs(*, fresh: bool) -> None:
         list(run_in_processes(die, range(10), 2, fresh=fresh))
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_stopping_early_does_not_wait_for_running_tasks(*, fresh: bool) -> None:
+def test_stopping_early_does_not_wait_for_running_tasks() -> None:
     begin = time.monotonic()
-    for seconds in run_in_processes(sleep, [0.0, 60.0, 60.0], 2, fresh=fresh):
-        assert seconds == 0.0
-        break
+    results = run_in_processes(sleep, [0.0, 60.0, 60.0], 2)
+    assert next(results) == 0.0
+    del results
     assert time.monotonic() - begin < 30

@@ -1,8 +1,8 @@
 """Make the character tokenizer of a model that is trained from scratch.
 
 fairseq2's family ``char_tokenizer`` is a SentencePiece model. The four special symbols have the
-indices of fairseq and omniASR: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3. CTC's blank is 0:
-``<s>`` can share that index because encoding a text never gives it.
+indices of fairseq and omniASR. CTC's blank is 0: ``<s>`` can share that index because encoding a
+text never gives it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,20 @@ import sentencepiece
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices; the first is also CTC's blank."""
 
-_RESERVED: Final = {"▁", "▅"}
-"""What SentencePiece writes for a space and for an unknown symbol."""
+_RESERVED: Final = {" ", "▁", "▅"}
+"""The space, and what SentencePiece writes for it and for an unknown symbol."""
 
 
 def alphabet_of(characters: Iterable[str]) -> list[str]:
     """The characters that become symbols, sorted; space and non-printing ones do not."""
-    return sorted({char for char in characters if char.isprintable()} - {" "} - _RESERVED)
+    return sorted({char for char in characters if char.isprintable()} - _RESERVED)
 
 
 def build_char_tokenizer(characters: Iterable[str]) -> bytes:
-    """Return a SentencePiece model with one symbol per character, and one for the space.
+    """Return a SentencePiece model with a symbol per character of the training text.
 
     Texts are encoded as they are (no normalisation, no leading space), so that decoding gives the
     text back if single spaces separate its words.
-
-    Args:
-        characters: Those of the training text; `alphabet_of` selects the symbols.
     """
     alphabet = alphabet_of(characters)
     model = io.BytesIO()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.progress import Progress
 
-from danish_asr.conversion.inventory import seconds
+from danish_asr.schema import SAMPLE_RATE
 
 Result = TypeVar("Result")
 
@@ -25,9 +24,8 @@ def watch(
     total: int,
     *,
     done: int = 0,
-    console: Console | None = None,
 ) -> Iterator[Result]:
-    """Pass results on, and report rows and audio as they arrive.
+    """Pass results on, and report rows and audio on standard error as they arrive.
 
     Args:
         verb: What is done, such as "converted".
@@ -35,9 +33,8 @@ def watch(
         measure: Gives rows and samples of a result.
         total: Rows of all results.
         done: Rows of an earlier run; they count as done, and the rates leave them out.
-        console: Where to report; default: standard error.
     """
-    console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     begin = printed = time.monotonic()
     rows = samples = 0
 
@@ -46,20 +43,18 @@ def watch(
         left = f"{elapsed * (total - done - rows) / rows:,.0f} s" if rows else "?"
         return (
             f"{verb} {done + rows:,}/{total:,} rows  {rows / elapsed:,.0f} rows/s  "
-            f"{seconds(samples) / 3600 / elapsed:.2f} audio-hours/s  ETA {left}"
+            f"{samples / SAMPLE_RATE / 3600 / elapsed:.2f} audio-hours/s  ETA {left}"
         )
 
-    # A disabled display would leave an empty line in a log.
-    with Progress(console=console) if console.is_terminal else nullcontext() as display:
-        bar = display.add_task(status(), total=total, completed=done) if display else None
+    with Progress(console=console, disable=not console.is_terminal) as display:
+        bar = display.add_task(status(), total=total, completed=done)
         for result in results:
             more_rows, more_samples = measure(result)
             rows, samples = rows + more_rows, samples + more_samples
-            if display and bar is not None:
-                display.update(bar, completed=done + rows, description=status())
-            elif time.monotonic() - printed >= _INTERVAL:
+            display.update(bar, completed=done + rows, description=status())
+            if not console.is_terminal and time.monotonic() - printed >= _INTERVAL:
                 printed = time.monotonic()
                 console.print(status())
             yield result
-    if not console.is_terminal:
-        console.print(status())
+        if not console.is_terminal:
+            console.print(status())

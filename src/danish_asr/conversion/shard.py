@@ -6,33 +6,32 @@ statistics and the inventory need, so that no finished shard is read again.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-from collections import Counter
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.audio import AudioError, to_flac
-from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.plan import WORK_DIR, RowSlice, ShardTask
-from danish_asr.files import publish, publish_text
+from danish_asr.files import publish, publish_text, sha256_of
 from danish_asr.schema import LEDGER_SCHEMA, ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
 from danish_asr.sources.base import Source, Utterance
 from danish_asr.sources.metadata import DIALECTS
 from danish_asr.text.profiles import normalize
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
-_COMPRESSION: Final = dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"}
+_FORMAT: Final[dict[str, Any]] = {
+    "compression": dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"},
+    "use_dictionary": _REPEATED,
+    "write_statistics": [name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Record:
     """The result of one task.
 
@@ -49,97 +48,43 @@ class Record:
     """
 
     task: int
-    rows: int
-    samples: int
-    size: int
-    sha256: str
-    dropped: list[dict[str, Any]]
-    unmapped: dict[str, int]
-    characters: str
+    rows: int = 0
+    samples: int = 0
+    size: int = 0
+    sha256: str = ""
+    dropped: list[dict[str, Any]] = field(default_factory=list)
+    unmapped: dict[str, int] = field(default_factory=dict)
+    characters: str = ""
 
     def measure(self) -> tuple[int, int]:
         """Source rows and samples."""
         return self.rows + len(self.dropped), self.samples
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConversionContext:
-    """What every worker needs to convert tasks."""
+def convert_task(task: ShardTask, *, source: Source, root: Path, max_seconds: float) -> Record:
+    """Convert one task and publish its shard, then its record.
 
-    source: Source
-    root: Path
-    options: ConvertOptions
-
-    def convert(self, task: ShardTask) -> Record:
-        """Convert one task and publish its shard, then its record.
-
-        Raises:
-            SourceError: A source file cannot be read.
-            DanishAsrError: The output cannot be written, for example because the disk is full.
-        """
-        shard = self.root / task.path
-        with publish(shard) as stream:
-            record = self._write_rows(task, stream)
-        if not record.rows:
-            shard.unlink()  # readers expect rows in a file
-        content = json.dumps(asdict(record), ensure_ascii=False)
-        publish_text(_record_path(self.root, task), content)
-        return record
-
-    def _write_rows(self, task: ShardTask, stream: IO[bytes]) -> Record:
-        dropped: list[dict[str, Any]] = []
-        unmapped: Counter[str] = Counter()
-        with _ShardWriter(stream) as writer:
-            for rows in task.slices:
-                for utterance in self.source.read(rows.file, rows.start, rows.stop):
-                    dialect = utterance.speaker.dialect
-                    if dialect is not None and dialect not in DIALECTS:
-                        unmapped[dialect] += 1
-                    reason = self._add(writer, utterance, rows)
-                    if reason is not None:
-                        values = rows.file.name, utterance.row, utterance.id, dialect, reason
-                        dropped.append(dict(zip(LEDGER_SCHEMA.names, values, strict=True)))
-        return Record(
-            task=task.number,
-            rows=writer.rows,
-            samples=writer.samples,
-            size=writer.sink.size if writer.rows else 0,
-            sha256=writer.sink.digest.hexdigest() if writer.rows else "",
-            dropped=dropped,
-            unmapped=dict(sorted(unmapped.items())),
-            characters="".join(sorted(writer.characters)),
-        )
-
-    def _add(self, writer: _ShardWriter, utterance: Utterance, rows: RowSlice) -> str | None:
-        """Write an utterance, or return the reason why it cannot be written."""
-        if utterance.refused is not None:
-            return utterance.refused
-        if utterance.row in rows.duplicates:
-            return "duplicate id"
-        if utterance.text is None or not utterance.text.strip():
-            return "empty text"
-        if not utterance.audio:
-            return "no audio"
-        try:
-            flac, samples = to_flac(
-                utterance.audio,
-                start=utterance.start,
-                seconds=utterance.seconds,
-                max_seconds=self.options.max_seconds,
-            )
-        except AudioError as error:
-            return str(error)
-        writer.add(
-            {
-                "id": utterance.id,
-                "text": utterance.text,
-                "audio_bytes": flac,
-                "audio_size": samples,
-                "source_id": f"{rows.file.name}:{utterance.row}",
-                **asdict(utterance.speaker),
-            }
-        )
-        return None
+    Raises:
+        SourceError: A source file cannot be read.
+        DanishAsrError: The output cannot be written, for example because the disk is full.
+    """
+    record = Record(task=task.number)
+    characters: set[str] = set()
+    shard = root / task.path
+    with publish(shard) as stream, pq.ParquetWriter(stream, UTTERANCE_SCHEMA, **_FORMAT) as parquet:
+        for rows in _row_groups(_rows(source, task, max_seconds, record)):
+            record.rows += len(rows)
+            for row in rows:
+                record.samples += row["audio_size"]
+                characters.update(row["text"], normalize(row["text"], "coral"))
+            parquet.write_table(pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
+    if record.rows:
+        record.size, record.sha256 = shard.stat().st_size, sha256_of(shard)
+    else:
+        shard.unlink()  # readers expect rows in a file
+    record.characters = "".join(sorted(characters))
+    publish_text(_record_path(root, task), json.dumps(asdict(record), ensure_ascii=False))
+    return record
 
 
 def read_record(root: Path, task: ShardTask) -> Record | None:
@@ -157,74 +102,61 @@ def _record_path(root: Path, task: ShardTask) -> Path:
     return root / WORK_DIR / f"task-{task.number:06d}.json"
 
 
-class _ShardWriter:
-    """Writes the Parquet file of a shard, and digests its bytes on their way.
+def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Group rows: `ROW_GROUP_SIZE` of them, or `ROW_GROUP_BYTES` of audio if that comes first."""
+    group: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += len(row["audio_bytes"])
+        if len(group) == ROW_GROUP_SIZE or size >= ROW_GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
-    A row group has `ROW_GROUP_SIZE` rows, or `ROW_GROUP_BYTES` of audio if that comes first.
-    """
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.rows = self.samples = 0
-        self.characters: set[str] = set()
-        self.sink = _DigestingSink(stream)
-        self._pending: list[dict[str, Any]] = []
-        self._pending_bytes = 0
-        self._parquet = pq.ParquetWriter(
-            pa.PythonFile(self.sink, mode="w"),
-            UTTERANCE_SCHEMA,
-            compression=_COMPRESSION,
-            use_dictionary=_REPEATED,
-            write_statistics=[name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
+def _rows(
+    source: Source, task: ShardTask, max_seconds: float, record: Record
+) -> Iterator[dict[str, Any]]:
+    """The rows of a shard; what is dropped or has an unknown dialect goes to the record."""
+    for part in task.slices:
+        for utterance in source.read(part.file, part.start, part.stop):
+            dialect = utterance.speaker.dialect
+            if dialect is not None and dialect not in DIALECTS:
+                record.unmapped[dialect] = record.unmapped.get(dialect, 0) + 1
+            row = _convert(utterance, part, max_seconds)
+            if isinstance(row, str):
+                values = part.file.name, utterance.row, utterance.id, dialect, row
+                record.dropped.append(dict(zip(LEDGER_SCHEMA.names, values, strict=True)))
+            else:
+                yield row
+
+
+def _convert(utterance: Utterance, part: RowSlice, max_seconds: float) -> dict[str, Any] | str:
+    """An utterance as a row of `UTTERANCE_SCHEMA`, or the reason why it is dropped."""
+    if utterance.refused is not None:
+        return utterance.refused
+    if utterance.row in part.duplicates:
+        return "duplicate id"
+    if utterance.text is None or not utterance.text.strip():
+        return "empty text"
+    if not utterance.audio:
+        return "no audio"
+    try:
+        flac, samples = to_flac(
+            utterance.audio,
+            start=utterance.start,
+            seconds=utterance.seconds,
+            max_seconds=max_seconds,
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._flush()
-            self._parquet.close()
-            return
-        # A writer that is left open writes its footer when it is collected, into a closed file.
-        # An error raised here would hide the one that ended the block.
-        with suppress(Exception):
-            self._parquet.close()
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Add a row of `UTTERANCE_SCHEMA`."""
-        self._pending.append(row)
-        self._pending_bytes += len(row["audio_bytes"])
-        self.rows += 1
-        self.samples += row["audio_size"]
-        self.characters.update(row["text"])
-        self.characters.update(normalize(row["text"], "coral"))
-        if len(self._pending) == ROW_GROUP_SIZE or self._pending_bytes >= ROW_GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._pending:
-            self._parquet.write_table(pa.Table.from_pylist(self._pending, UTTERANCE_SCHEMA))
-            self._pending = []
-            self._pending_bytes = 0
-
-
-class _DigestingSink(io.RawIOBase):
-    """What Arrow writes to; it passes bytes on, and `publish` flushes and closes."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.size = 0
-        self.digest = hashlib.sha256()
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        self.size += len(data)
-        return self._stream.write(data)
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.size
+    except AudioError as error:
+        return str(error)
+    return {
+        "id": utterance.id,
+        "text": utterance.text,
+        "audio_bytes": flac,
+        "audio_size": samples,
+        "source_id": f"{part.file.name}:{utterance.row}",
+        **asdict(utterance.speaker),
+    }

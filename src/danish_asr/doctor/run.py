@@ -13,7 +13,7 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.conversion.inventory import read_inventory
-from danish_asr.conversion.verify_shard import check_shard
+from danish_asr.conversion.verify import check_shard
 from danish_asr.doctor.finding import Finding, error, ok
 from danish_asr.errors import ConfigError, DanishAsrError
 from danish_asr.recipe.assets import Assets
@@ -84,7 +84,7 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
     one_per_split = {Path(shard.path).parent: shard for shard in inventory.shards}
     for shard in one_per_split.values():
         if (root / shard.path).is_file():
-            faults += check_shard(root, shard, DECODED_ROWS).faults
+            faults += check_shard((shard, DECODED_ROWS), root=root).faults
     for fault in faults:
         yield error("dataset", f"{root}: {fault}", fix)
     if not faults:

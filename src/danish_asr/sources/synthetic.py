@@ -121,7 +121,7 @@ def synthesise(
         )
     files = [file for file in _plan(folder, sizes, seed) if not file.path.is_file()]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    for path in run_in_processes(_write_file, files, min(workers, len(files)), fresh=True):
+    for path in run_in_processes(_write_file, files, workers, fresh=True):
         console.print(f"synthesised {path}")
     sweep(folder)
 

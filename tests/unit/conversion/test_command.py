@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from danish_asr.cli import app
+from danish_asr.cli import app, run
 from danish_asr.errors import ConfigError
 from tests.builders import coral_row, write_parquet
 
@@ -60,14 +58,12 @@ def test_all_faults_of_a_command_line_are_listed(options: str, faults: list[str]
         assert re.search(fault, str(error.value))
 
 
-def test_a_wrong_source_is_an_error_without_a_traceback(tmp_path: Path) -> None:
-    program = "from danish_asr.cli import main; main()"
-    result = subprocess.run(
-        [sys.executable, "-c", program, "convert", str(tmp_path / "no"), "--name", "x"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 1
-    assert "found no Parquet files" in result.stderr
-    assert "Traceback" not in result.stderr
+def test_a_wrong_source_is_an_error_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(lambda: invoke("convert", tmp_path / "no", "--name", "x"))
+    assert stop.value.code == 1
+    output = capsys.readouterr().err
+    assert "found no Parquet files" in output
+    assert "Traceback" not in output

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.plan import find_duplicates, plan_conversion
+from danish_asr.conversion.plan import conversion_key, find_duplicates, plan_tasks
+from danish_asr.schema import SPLITS
 from danish_asr.sources import open_source
 from danish_asr.sources.base import Source, SourceFile, Utterance
 from tests.builders import build_source
@@ -31,55 +33,48 @@ class Listed(Source):
         raise NotImplementedError
 
 
-@st.composite
-def sources(draw: st.DrawFn) -> Listed:
-    files = tuple(
-        SourceFile(
-            name=f"{number}.parquet",
-            corpus=draw(st.sampled_from(["a", "b"])),
-            split=draw(st.sampled_from(["train", "dev", "test"])),
-            row_groups=tuple(draw(st.lists(st.integers(0, 12), max_size=4))),
-            fingerprint=str(number),
-        )
-        for number in range(draw(st.integers(1, 5)))
+def listed(files: list[tuple[str, str, list[list[str]]]]) -> Listed:
+    all_ids = {f"{number}.parquet": list(chain(*file[2])) for number, file in enumerate(files)}
+    return Listed(
+        files=tuple(
+            SourceFile(
+                name=name,
+                corpus=corpus,
+                split=split,
+                row_groups=tuple(map(len, row_groups)),
+                fingerprint=name,
+            )
+            for name, (corpus, split, row_groups) in zip(all_ids, files, strict=True)
+        ),
+        all_ids=all_ids,
     )
-    ids = {
-        file.name: draw(
-            st.lists(st.sampled_from("abcdefgh"), min_size=file.rows, max_size=file.rows)
-        )
-        for file in files
-    }
-    return Listed(files=files, all_ids=ids)
 
 
-@given(sources(), st.integers(1, 20))
-def test_every_source_row_is_in_exactly_one_task(source: Listed, shard_rows: int) -> None:
-    plan = plan_conversion(source, ConvertOptions(shard_rows=shard_rows))
+groups = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4)
+file = st.tuples(st.sampled_from("ab"), st.sampled_from(SPLITS), groups)
+sources = st.lists(file, min_size=1, max_size=5).map(listed)
+
+
+@given(sources, st.integers(1, 20))
+def test_tasks_divide_the_rows_into_shards_of_one_partition(source: Listed, limit: int) -> None:
+    tasks = plan_tasks(source, ConvertOptions(shard_rows=limit))
     planned = Counter(
-        (rows.file.name, row)
-        for task in plan.tasks
-        for rows in task.slices
-        for row in range(rows.start, rows.stop)
+        (part.file.name, row)
+        for task in tasks
+        for part in task.slices
+        for row in range(part.start, part.stop)
     )
     assert planned == Counter((file.name, row) for file in source.files for row in range(file.rows))
-    assert plan.rows == sum(file.rows for file in source.files)
-
-
-@given(sources(), st.integers(1, 20))
-def test_a_task_has_rows_of_one_partition_and_not_too_many(source: Listed, limit: int) -> None:
-    for task in plan_conversion(source, ConvertOptions(shard_rows=limit)).tasks:
+    for number, task in enumerate(tasks):
+        assert task.number == number
         assert 0 < task.rows <= limit
-        assert {(p.file.corpus, p.file.split) for p in task.slices} == {(task.corpus, task.split)}
-
-
-@given(sources(), st.integers(1, 20))
-def test_no_two_tasks_have_the_same_shard(source: Listed, shard_rows: int) -> None:
-    tasks = plan_conversion(source, ConvertOptions(shard_rows=shard_rows)).tasks
+        assert {(f"corpus={part.file.corpus}", part.file.split) for part in task.slices} == {
+            (Path(task.path).parts[1], task.split)
+        }
     assert len({task.path for task in tasks}) == len(tasks)
-    assert [task.number for task in tasks] == list(range(len(tasks)))
 
 
-@given(sources())
+@given(sources)
 def test_the_first_row_of_an_id_is_kept_and_all_later_ones_are_duplicates(source: Listed) -> None:
     duplicates = find_duplicates(source)
     seen: set[str] = set()
@@ -93,7 +88,7 @@ def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
     source = open_source(
         str(build_source(tmp_path, train=50, dev=0, test=0, conversation=False, row_group_size=20))
     )
-    (first, second) = plan_conversion(source, ConvertOptions(shard_rows=45)).tasks
+    (first, second) = plan_tasks(source, ConvertOptions(shard_rows=45))
     assert [(rows.start, rows.stop) for rows in first.slices] == [(0, 40)]
     assert [(rows.start, rows.stop) for rows in second.slices] == [(40, 50)]
 
@@ -103,7 +98,7 @@ def test_the_key_depends_on_content_file_times_and_options(tmp_path: Path) -> No
     options = ConvertOptions()
 
     def key(options: ConvertOptions = options) -> str:
-        return plan_conversion(open_source(str(folder)), options).key
+        return conversion_key(open_source(str(folder)), options)
 
     first = key()
     assert key() == first

@@ -1,20 +1,17 @@
-"""Run the tasks of a conversion: in this process, in worker processes or on a Ray cluster.
-
-Each engine yields records as tasks finish, in any order; the bytes do not depend on it.
-"""
+"""Run the tasks of a conversion on a Ray cluster, whose machines share source and output."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from danish_asr.conversion.plan import ShardTask
-from danish_asr.conversion.shard import ConversionContext, Record
 from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError
-from danish_asr.workers import run_in_processes
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _TASKS_PER_CPU: Final = 2
 """Tasks submitted per CPU of a Ray cluster, so that no CPU waits for the next one."""
@@ -22,25 +19,12 @@ _TASKS_PER_CPU: Final = 2
 _CONNECT_SECONDS: Final = 20.0
 
 
-def run_here(
-    context: ConversionContext, tasks: Sequence[ShardTask], *, workers: int
-) -> Iterator[Record]:
-    """Convert tasks on this machine; one worker alone needs no process of its own."""
-    if min(workers, len(tasks)) <= 1:
-        return map(context.convert, tasks)
-    return run_in_processes(context.convert, tasks, min(workers, len(tasks)))
-
-
 def run_on_ray(
-    context: ConversionContext, tasks: Sequence[ShardTask], *, address: str | None, workers: int
-) -> Iterator[Record]:
-    """Convert tasks on a Ray cluster whose machines share source and output.
+    task: Callable[[Item], Result], items: Sequence[Item], *, address: str | None, workers: int
+) -> Iterator[Result]:
+    """Yield ``task(item)`` for every item, in the order in which they finish; ``task`` must pickle.
 
-    Args:
-        context: Source, output and options.
-        tasks: The tasks.
-        address: The cluster; None to start one on this machine.
-        workers: CPUs of the cluster that is started here.
+    Without an address, a cluster with that many workers is started on this machine.
 
     Raises:
         MissingExtraError: Ray is not installed.
@@ -63,14 +47,14 @@ def run_on_ray(
         )
         raise ConfigError([fault], where="the command line") from error
     try:
-        shared = ray.put(context)
-        convert = ray.remote(num_cpus=1)(lambda context, task: context.convert(task))
-        waiting = iter(tasks)
+        shared = ray.put(task)
+        remote = ray.remote(num_cpus=1)(lambda task, item: task(item))
+        waiting = iter(items)
         ahead = _TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
-        running = [convert.remote(shared, task) for task in islice(waiting, ahead)]
+        running = [remote.remote(shared, item) for item in islice(waiting, ahead)]
         while running:
             done, running = ray.wait(running)
-            running += [convert.remote(shared, task) for task in islice(waiting, len(done))]
+            running += [remote.remote(shared, item) for item in islice(waiting, len(done))]
             yield from ray.get(done)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, DanishAsrError):
