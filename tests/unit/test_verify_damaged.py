@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -34,7 +35,7 @@ def faults_but_one(root: Path) -> list[str]:
 
 
 def test_damaged_files_are_named(root: Path) -> None:
-    """Flipped bytes only must not stop the check: a score in the tokenizer's model can differ."""
+    """Flipped bytes need not be found, but must not stop the check with another error."""
     for name in FILES:
         whole = (root / name).read_bytes()
         for content in (b"", b"[]", b"null", b"\xff\xfe", b"PAR1PAR1", whole[:7], whole[:-9]):
@@ -45,7 +46,8 @@ def test_damaged_files_are_named(root: Path) -> None:
             flipped = bytearray(whole)
             flipped[random.randrange(len(whole))] = random.randrange(256)
             (root / name).write_bytes(flipped)
-            faults_but_one(root)
+            with suppress(DatasetError):
+                verify(root)
         (root / name).write_bytes(whole)
         assert faults_but_one(root) == []
 
