@@ -14,34 +14,31 @@ little-endian) and its bytes. Only lengths and headers are read.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from danish_asr.errors import DatasetError
 
 _OPEN_FILES: Final = 128
 _CACHED_GROUPS: Final = 16
 _DIRECT_ENCODINGS: Final = frozenset({"PLAIN", "RLE"})
-
-ReadAt = Callable[[int, int], bytes]
-"""``(begin, size) -> bytes`` of a file."""
-
-_HEADER_GUESS: Final = 256
 _DATA_PAGE: Final = 0
 _DATA_PAGE_V2: Final = 3
-_PLAIN: Final = 0
+
+_ReadAt = Callable[[int, int], bytes]
+"""``(begin, size) -> bytes`` of a file."""
 
 
-class AudioSource(Protocol):
+class AudioSource(ABC):
     """Encoded audio by row number."""
 
     def read(self, row: int) -> bytes:
@@ -50,15 +47,71 @@ class AudioSource(Protocol):
         Raises:
             DatasetError: The bytes cannot be read.
         """
-        ...
+        try:
+            return self._read(row)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise DatasetError(f"{self.describe(row)}: cannot be read ({error})") from error
 
+    @abstractmethod
+    def _read(self, row: int) -> bytes: ...
+
+    @abstractmethod
     def describe(self, row: int) -> str:
         """Where the row's audio is, for messages."""
-        ...
 
+    @abstractmethod
     def take(self, rows: NDArray[np.integer[Any]]) -> AudioSource:
         """A source for these rows, renumbered from 0."""
-        ...
+
+
+class _Descriptor:
+    """A file descriptor that closes when nobody reads from it any more."""
+
+    number = -1
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+class _OpenFiles:
+    """Positioned reads from many files, of which a bounded number is open at a time."""
+
+    def __init__(self) -> None:
+        self._open = lru_cache(_OPEN_FILES)(_Descriptor)
+
+    def read(self, path: Path, begin: int, size: int) -> bytes:
+        """Exactly ``size`` bytes; raises ``ValueError`` if the file ends before."""
+        descriptor = self._open(path)
+        data = os.pread(descriptor.number, size, begin)
+        if len(data) != size:
+            raise ValueError(f"the file ends at byte {begin + len(data)} of {begin + size}")
+        return data
+
+
+class FileAudio(AudioSource):
+    """Audio files, or slices of files: path, first byte and size, -1 for the whole file."""
+
+    def __init__(self, slices: list[tuple[Path, int, int]]) -> None:
+        self._slices = slices
+        self._files = _OpenFiles()
+
+    @override
+    def _read(self, row: int) -> bytes:
+        path, begin, size = self._slices[row]
+        return path.read_bytes() if size < 0 else self._files.read(path, begin, size)
+
+    @override
+    def describe(self, row: int) -> str:
+        path, begin, size = self._slices[row]
+        return str(path) if size < 0 else f"{path}, {size} bytes from {begin}"
+
+    @override
+    def take(self, rows: NDArray[np.integer[Any]]) -> FileAudio:
+        return FileAudio([self._slices[row] for row in rows])
 
 
 class RowGroup(NamedTuple):
@@ -82,13 +135,8 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(metadata: pq.FileMetaData, *, nullable: bool) -> list[tuple[int, int, int, bool]]:
-    """The last four fields of each :class:`RowGroup` of a file, from its footer.
-
-    Args:
-        metadata: The footer.
-        nullable: Whether the audio column's schema allows nulls.
-    """
-    found: list[tuple[int, int, int, bool]] = []
+    """The last four fields of each :class:`RowGroup` of a file, from its footer."""
+    found = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if not number:
@@ -96,196 +144,120 @@ def row_groups(metadata: pq.FileMetaData, *, nullable: bool) -> list[tuple[int, 
             # rows have half a gigabyte of that, which waits for Python's cycle collector.
             names = [group.column(place).path_in_schema for place in range(metadata.num_columns)]
         chunk = group.column(names.index("audio_bytes"))
-        direct = chunk.compression == "UNCOMPRESSED" and _DIRECT_ENCODINGS.issuperset(
-            chunk.encodings
+        direct = (
+            chunk.compression == "UNCOMPRESSED"
+            and _DIRECT_ENCODINGS.issuperset(chunk.encodings)
+            and not (nullable and (chunk.statistics is None or chunk.statistics.null_count))
         )
         begin = chunk.data_page_offset if direct else -1
         found.append((chunk.num_values, begin, chunk.total_compressed_size, nullable))
     return found
 
 
-class ParquetAudio:
+class ParquetAudio(AudioSource):
     """Audio in Parquet shards: row ``r`` is row ``within[r]`` of ``groups[group_of[r]]``."""
 
     def __init__(
         self, groups: list[RowGroup], group_of: NDArray[np.int32], within: NDArray[np.int32]
     ) -> None:
-        self._groups = groups
-        self._group_of = group_of
-        self._within = within
-        self._files = OpenFiles()
-        self._values: dict[int, tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
-        self._decoded: OrderedDict[int, pa.Array] = OrderedDict()
-        self._lock = threading.Lock()
+        self._groups, self._group_of, self._within = groups, group_of, within
+        self._files = _OpenFiles()
+        self._locate = cache(partial(_locate_values, self._files))
+        self._decode = lru_cache(_CACHED_GROUPS)(_decode_values)
 
-    def read(self, row: int) -> bytes:
-        """See :class:`AudioSource`."""
-        group, within = int(self._group_of[row]), int(self._within[row])
-        try:
-            if self._groups[group].begin < 0:
-                return self._decode(group)[within].as_py()  # type: ignore[no-any-return]
-            begins, sizes = self._locate(group)
-            path = self._groups[group].path
-            return self._files.read(path, int(begins[within]), int(sizes[within]))
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise DatasetError(f"{self.describe(row)}: cannot be read ({error})") from error
+    @override
+    def _read(self, row: int) -> bytes:
+        group, within = self._groups[self._group_of[row]], int(self._within[row])
+        if group.begin < 0:
+            return self._decode(group)[within].as_py()  # type: ignore[no-any-return]
+        begins, sizes = self._locate(group)
+        return self._files.read(group.path, int(begins[within]), int(sizes[within]))
 
+    @override
     def describe(self, row: int) -> str:
-        """File, row group and row."""
         group = self._groups[self._group_of[row]]
         return f"{group.path}, row group {group.number}, row {self._within[row]}"
 
+    @override
     def take(self, rows: NDArray[np.integer[Any]]) -> ParquetAudio:
-        """See :class:`AudioSource`."""
         return ParquetAudio(self._groups, self._group_of[rows], self._within[rows])
 
-    def _locate(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Where the group's values are; two threads may find out at once, with the same result."""
-        if number not in self._values:
-            group = self._groups[number]
-            self._values[number] = locate_values(partial(self._files.read, group.path), group)
-        return self._values[number]
 
-    def _decode(self, number: int) -> pa.Array:
-        with self._lock:
-            if number in self._decoded:
-                self._decoded.move_to_end(number)
-                return self._decoded[number]
-        group = self._groups[number]
-        with pq.ParquetFile(group.path) as file:
-            table = file.read_row_group(group.number, ["audio_bytes"], use_threads=False)
-        values = table.column("audio_bytes").combine_chunks()
-        with self._lock:
-            self._decoded[number] = values
-            while len(self._decoded) > _CACHED_GROUPS:
-                self._decoded.popitem(last=False)
-        return values
+def _decode_values(group: RowGroup) -> pa.Array:
+    with pq.ParquetFile(group.path) as file:
+        table = file.read_row_group(group.number, ["audio_bytes"], use_threads=False)
+    return table.column("audio_bytes").combine_chunks()
 
 
-class OpenFiles:
-    """Positioned reads from many files, of which a bounded number is open at a time."""
-
-    def __init__(self) -> None:
-        self._open: OrderedDict[Path, _Descriptor] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def read(self, path: Path, begin: int, size: int) -> bytes:
-        """Exactly ``size`` bytes from ``begin``.
-
-        Raises:
-            OSError: The file cannot be opened or read.
-            ValueError: The file ends before.
-        """
-        with self._lock:
-            descriptor = self._open.pop(path, None) or _Descriptor(path)
-            self._open[path] = descriptor
-            if len(self._open) > _OPEN_FILES:
-                self._open.popitem(last=False)
-        data = os.pread(descriptor.number, size, begin)
-        if len(data) != size:
-            raise ValueError(f"the file ends at byte {begin + len(data)} of {begin + size}")
-        return data
-
-
-class _Descriptor:
-    """A file descriptor that closes when nobody reads from it any more."""
-
-    def __init__(self, path: Path) -> None:
-        self.number = -1
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if self.number >= 0:
-            os.close(self.number)
-
-
-def locate_values(read: ReadAt, group: RowGroup) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _locate_values(
+    files: _OpenFiles, group: RowGroup
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """First byte and size of each value of a plain column chunk that holds no null.
 
     Raises:
-        ValueError: The chunk is not made of plain data pages, or holds nulls.
+        ValueError: The chunk is not made of plain data pages.
     """
+    read = partial(files.read, group.path)
     begins, sizes = np.empty(group.num_rows, np.int64), np.empty(group.num_rows, np.int32)
-    page, end, value = group.begin, group.begin + group.size, 0
+    position, end, value = group.begin, group.begin + group.size, 0
     while value < group.num_rows:
-        if page >= end:
-            raise ValueError(f"the column chunk ends after {value} of {group.num_rows} values")
-        header, length = _page_header(read, page, end)
-        position = page + length
-        page = position + header[3]
-        count, position = _values_of_page(read, header, position, group.nullable)
+        header, position = _page_header(read, position, end)
+        kind, page_end = header[1], position + header[3]
+        if kind == _DATA_PAGE:
+            count = header[5][1]
+            if group.nullable:
+                position += 4 + int.from_bytes(read(position, 4), "little")
+        elif kind == _DATA_PAGE_V2:
+            count = header[8][1]
+            position += header[8][5] + header[8][6]
+        else:
+            raise ValueError(f"expected plain data pages, found a page of type {kind}")
         for number in range(value, value + count):
             sizes[number] = int.from_bytes(read(position, 4), "little")
             begins[number] = position + 4
             position += 4 + int(sizes[number])
-        if position != page:
-            raise ValueError(f"values end at byte {position}, their page at {page}")
+        if position != page_end:
+            raise ValueError(f"values end at byte {position}, their page at {page_end}")
         value += count
     return begins, sizes
 
 
-Header = dict[int, int]
-"""Integer fields of a PageHeader; fields of its data page header are numbered 100 + field (v1) or
-200 + field (v2)."""
-
-
-def _values_of_page(read: ReadAt, header: Header, position: int, nullable: bool) -> tuple[int, int]:
-    """Number of values in a page, and where the first one's length is."""
-    if header[1] == _DATA_PAGE and header[102] == _PLAIN:
-        if nullable:
-            levels = 4 + int.from_bytes(read(position, 4), "little")
-            # Definition levels of a column without nulls are one run of ones (RLE, bit width 1).
-            content = read(position + 4, levels - 4)
-            run, after = _varint(content, 0)
-            if run & 1 or run >> 1 < header[101] or content[after] != 1:
-                raise ValueError("the audio column holds nulls")
-            position += levels
-        return header[101], position
-    if header[1] == _DATA_PAGE_V2 and header[204] == _PLAIN and not header[202]:
-        return header[201], position + header[205] + header[206]
-    raise ValueError(f"expected plain data pages without nulls, found page header {header}")
-
-
-def _page_header(read: ReadAt, begin: int, end: int) -> tuple[Header, int]:
-    guess = _HEADER_GUESS
+def _page_header(read: _ReadAt, begin: int, end: int) -> tuple[dict[int, Any], int]:
+    """The fields of a PageHeader by number, and the position after it."""
+    size = 256  # enough without statistics, which may hold whole values
     while True:
-        data = read(begin, min(guess, end - begin))
+        data = read(begin, min(size, end - begin))
         try:
-            header: Header = {}
-            return header, _struct(data, 0, header, 0)
+            fields, length = _struct(data, 0)
         except IndexError:
-            if len(data) < guess:
+            if size >= end - begin:
                 raise ValueError(f"no page header at byte {begin}") from None
-            guess *= 16
+            size *= 16
+        else:
+            return fields, begin + length
 
 
-def _struct(data: bytes, position: int, fields: Header, base: int) -> int:
-    """Read a Thrift-compact struct into ``fields``; return the position after it."""
+def _struct(data: bytes, position: int) -> tuple[dict[int, Any], int]:
+    """The fields of a Thrift-compact struct by number, and the position after it."""
+    fields: dict[int, Any] = {}
     field = 0
     while data[position]:
-        delta, kind = data[position] >> 4, data[position] & 0x0F
+        delta, kind = divmod(data[position], 16)
+        field += delta
         position += 1
-        if delta:
-            field += delta
-        else:
-            number, position = _varint(data, position)
-            field = (number >> 1) ^ -(number & 1)
         if kind in (1, 2):  # true and false are types of their own
-            fields[base + field] = int(kind == 1)
+            fields[field] = kind == 1
         elif kind in (4, 5, 6):
             number, position = _varint(data, position)
-            fields[base + field] = (number >> 1) ^ -(number & 1)
+            fields[field] = (number >> 1) ^ -(number & 1)
         elif kind == 8:
             number, position = _varint(data, position)
             position += number
         elif kind == 12:
-            # DataPageHeader is field 5, DataPageHeaderV2 field 8; other structs are skipped.
-            inner = {5: 100, 8: 200}.get(field) if base == 0 else None
-            target = fields if inner else {}
-            position = _struct(data, position, target, inner or 0)
+            fields[field], position = _struct(data, position)
         else:
             raise ValueError(f"unexpected Thrift type {kind} in a page header")
-    return position + 1
+    return fields, position + 1
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

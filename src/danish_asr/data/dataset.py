@@ -12,49 +12,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import numpy as np
+import pyarrow as pa
 import torch
 from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
+from danish_asr.data.audio_source import FileAudio
 from danish_asr.data.collate import Collate
 from danish_asr.data.index import Index, read_index
-from danish_asr.data.manifest import manifest_splits, read_manifest
-from danish_asr.data.reader import BatchReader, training_reader
-from danish_asr.data.sampler import BatchLimits, Sharding, evaluation_batches
-from danish_asr.data.settings import NO_EFFECT, check_settings
-from danish_asr.data.shards import chosen_shards, find_shards, split_names
-from danish_asr.data.targets import (
-    FrameCount,
-    Targets,
-    UnknownSymbols,
-    count_unknown,
-    frame_count,
-    shortest_input,
-)
-from danish_asr.data.transforms import EpochLengths, Transform
+from danish_asr.data.reader import BatchReader, evaluation_reader, training_reader
+from danish_asr.data.sampler import Sharding
+from danish_asr.data.settings import check_settings
+from danish_asr.data.shards import Partition, chosen_shards, find_shards, split_names
+from danish_asr.data.targets import FrameCount, Targets, frame_count, shortest_input
+from danish_asr.data.transforms import Transform
 from danish_asr.errors import DatasetError
+from danish_asr.schema import LANGUAGE, METADATA_COLUMNS
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.gang import Gangs
-
-__all__ = [
-    "DATASET_FAMILY",
-    "MANIFEST_FAMILY",
-    "NO_EFFECT",
-    "AsrDataset",
-    "BatchReader",
-    "DanishAsrDataset",
-    "DanishAsrDatasetConfig",
-    "Index",
-    "ManifestDataset",
-    "UnknownSymbols",
-    "count_unknown",
-    "open_dataset",
-    "open_manifest",
-]
 
 DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 MANIFEST_FAMILY: Final = "manifest_asr_dataset"
@@ -70,11 +50,7 @@ class DanishAsrDatasetConfig:
     """A built dataset's ROOT or its ``version=0`` directory, or a directory of manifests."""
 
     def directory(self) -> Path:
-        """Return ``data``; without it, everything below the working directory would be read.
-
-        Raises:
-            DatasetError: It is not given.
-        """
+        """Return ``data``; without it, everything below the working directory would be read."""
         if self.data is None:
             raise DatasetError("dataset_config.data: expected the dataset's directory, found null")
         return self.data
@@ -104,6 +80,7 @@ class AsrDataset(ABC):
 
         Raises:
             DatasetError: No such split (the message names those that exist), or unreadable files.
+            ConfigError: A filter of the section cannot be applied.
         """
 
     def create_reader(
@@ -127,9 +104,7 @@ class AsrDataset(ABC):
         """Read the split in batches; no section is modified.
 
         In training rows are filtered, mixed, shuffled and transformed as the sections say. In
-        evaluation every row comes exactly once over all processes, a row that is longer than
-        ``max_num_elements`` in a batch of its own, whatever the sections say about filters and
-        numbers of batches.
+        evaluation every row comes exactly once over all processes, whatever they say.
 
         Args:
             split: One of :attr:`splits`.
@@ -151,9 +126,8 @@ class AsrDataset(ABC):
             ConfigError: A setting is impossible, with this dataset or at all.
             DatasetError: The dataset lacks the split, breaks its contract, or has too few rows.
         """
-        storage = (
-            storage_config if isinstance(storage_config, MixtureParquetStorageConfig) else None
-        )
+        parquet = isinstance(storage_config, MixtureParquetStorageConfig)
+        storage = storage_config if parquet else None
         chosen = check_settings(
             task_config,
             storage,
@@ -174,34 +148,20 @@ class AsrDataset(ABC):
             pin_memory=gangs.root.device.type == "cuda",
         )
         sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
-        if training:
-            reader = training_reader(
-                collate, sharding, frames, task_config, storage, transforms=chosen, seed=seed
-            )
-            if speed_factors:
-                reader.fingerprint["speed_factors"] = ", ".join(map(str, speed_factors))
-            if transforms:
-                reader.fingerprint["transforms"] = str([dict(entry) for entry in transforms])
-            return reader
-        lengths = collate.index.lengths
-        batches = evaluation_batches(lengths, BatchLimits.of(task_config))
-        digest = collate.index.digest(batches.rows)
-        return BatchReader(
-            collate,
-            lambda _: (batches, EpochLengths(lengths)),
-            sharding,
-            seed=seed,
-            fingerprint={"utterances": len(lengths), "content": digest},
+        if not training:
+            return evaluation_reader(collate, sharding, task_config, seed=seed)
+        reader = training_reader(
+            collate, sharding, frames, task_config, storage, transforms=chosen, seed=seed
         )
+        if speed_factors:
+            reader.fingerprint["speed_factors"] = ", ".join(map(str, speed_factors))
+        if transforms:
+            reader.fingerprint["transforms"] = str([dict(entry) for entry in transforms])
+        return reader
 
 
 class DanishAsrDataset(AsrDataset):
-    """A built dataset, see :mod:`danish_asr.schema`.
-
-    Args:
-        path: ROOT or ``ROOT/version=0``. It is read on use, as the storage section names the key of
-            the path that is the split.
-    """
+    """A built dataset, see :mod:`danish_asr.schema`: ROOT or ``ROOT/version=0``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -217,37 +177,31 @@ class DanishAsrDataset(AsrDataset):
 
         All of them, except for those that ``fragment_streaming.partition_filters`` and
         ``fragment_loading.filters`` leave out; unlike upstream's, these hold for every split.
-
-        Raises:
-            DatasetError: No such split (the message names those that exist), no rows left, or
-                unreadable shards.
-            ConfigError: A filter cannot be applied.
         """
         if not isinstance(storage_config, MixtureParquetStorageConfig):
             storage_config = MixtureParquetStorageConfig()
         shards, every = chosen_shards(self.path, split, storage_config)
+        known = {shard.partition for shard in every}
+        row_filter = storage_config.fragment_loading.filters
         return read_index(
-            shards,
-            split,
-            root=self.path,
-            known_partitions={shard.partition for shard in every},
-            row_filter=storage_config.fragment_loading.filters,
+            shards, split, root=self.path, known_partitions=known, row_filter=row_filter
         )
 
 
 class ManifestDataset(AsrDataset):
-    """A directory of ``<split>.tsv`` and ``<split>.wrd`` (:mod:`danish_asr.data.manifest`).
+    """Upstream's manifests: ``<split>.tsv`` with audio files, ``<split>.wrd`` with texts.
 
-    Args:
-        path: The directory.
-
-    Raises:
-        DatasetError: There is no manifest.
+    The first line of the TSV is the audio's directory; each other line is a path below it, a tab
+    and the number of samples. A path may be ``file:offset:size``, a slice of an uncompressed
+    archive, as fairseq2's ``FileMapper`` reads it. Line n of the ``.wrd`` file is the text of row
+    n. Ids are the paths of the TSV, the corpus is named after the directory, metadata is unknown.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._splits = manifest_splits(path)
+        self._splits = sorted(file.stem for file in path.glob("*.tsv"))
+        if not self._splits:
+            raise DatasetError(f"{path}: no manifest found; expected <split>.tsv and <split>.wrd")
 
     @property
     @override
@@ -256,4 +210,52 @@ class ManifestDataset(AsrDataset):
 
     @override
     def read_index(self, split: str, storage_config: StorageConfig | None = None) -> Index:
-        return read_manifest(self.path, split)
+        if split not in self._splits:
+            known = ", ".join(self._splits)
+            raise DatasetError(f"split '{split}' has no manifest; {self.path} has: {known}")
+        tsv, wrd = self.path / f"{split}.tsv", self.path / f"{split}.wrd"
+        root, *lines = _lines(tsv)
+        if not root or not Path(root).is_dir():
+            raise DatasetError(f"{tsv}:1: expected the directory of the audio, found '{root}'")
+        texts = _lines(wrd)
+        if len(texts) != len(lines):
+            raise DatasetError(
+                f"{wrd}: expected one text per row of {tsv.name} ({len(lines)}), found {len(texts)}"
+            )
+        paths, lengths = [], []
+        for number, line in enumerate(lines, start=2):
+            path, _, length = line.rstrip("\r").partition("\t")
+            if not path or not length.strip().isdecimal():
+                raise DatasetError(f"{tsv}:{number}: expected <path><tab><samples>, found '{line}'")
+            paths.append(path)
+            lengths.append(int(length))
+        columns = {"id": paths, "text": texts} | dict.fromkeys(
+            METADATA_COLUMNS, [None] * len(lines)
+        )
+        partition = Partition(self.path.resolve().name, LANGUAGE)
+        return Index(
+            name=split,
+            split=split,
+            table=pa.table({name: pa.array(each, pa.string()) for name, each in columns.items()}),
+            lengths=np.array(lengths, np.int32),
+            partition_of=np.zeros(len(lines), np.int16),
+            # Each row is a file of its own, so rows may be shuffled one by one.
+            row_group_of=np.arange(len(lines), dtype=np.int32),
+            partitions=(partition,),
+            known_partitions=frozenset([partition]),
+            audio=FileAudio([_slice(Path(root), path) for path in paths]),
+        )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path}: cannot be read ({error})") from error
+
+
+def _slice(root: Path, name: str) -> tuple[Path, int, int]:
+    parts = name.rsplit(":", 2)
+    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+        return root / parts[0], int(parts[1]), int(parts[2])
+    return root / name, 0, -1

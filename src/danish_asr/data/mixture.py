@@ -54,39 +54,61 @@ class Mix:
 
     rows: tuple[MixRow, ...]
 
-    @property
-    def epoch_hours(self) -> float:
-        """Duration of an epoch, repeats counted."""
-        return math.fsum(row.hours * row.repeats for row in self.rows)
-
     def lines(self) -> list[str]:
         """A plain table."""
-        head = f"{'corpus/language':32} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"
-        return [
-            head,
-            *(
-                f"{row.partition!s:32} {row.rows:>10,} {row.hours:>10,.2f} "
-                f"{row.share:>7.1%} {row.repeats:>8.2f}"
-                for row in self.rows
-            ),
-        ]
+        lines = [f"{'corpus/language':32} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
+        for row in self.rows:
+            counts = f"{row.partition!s:32} {row.rows:>10,} {row.hours:>10,.2f}"
+            lines.append(f"{counts} {row.share:>7.1%} {row.repeats:>8.2f}")
+        return lines
+
+
+def make_mix(index: Index, kept: Rows, config: MixtureParquetStorageConfig | None) -> Mix:
+    """The mix of the rows that training uses; without betas every row comes once.
+
+    Raises:
+        DatasetError: The table of hours does not fit the index.
+    """
+    shares = partition_shares(index, config) if config else None
+    rows, hours = _totals(index, kept)
+    present = np.flatnonzero(rows)
+    partitions = [index.partitions[code] for code in present]
+    hours = hours[present]
+    wanted = np.array([shares[each] for each in partitions]) if shares else hours
+    repeats = wanted / hours / (wanted / hours).min()
+    total = math.fsum(hours * repeats)
+    columns = (rows[present], hours, hours * repeats / total, repeats)
+    table = zip(partitions, *(column.tolist() for column in columns), strict=True)
+    return Mix(tuple(MixRow(*row) for row in table))
+
+
+def epoch_entries(index: Index, kept: Rows, mix: Mix, *, seed: int, epoch: int) -> Rows:
+    """The rows of an epoch in ascending order, repeated rows several times.
+
+    A partition with 1.37 repeats shows every row once and 37 % of them, drawn anew in each epoch,
+    a second time.
+    """
+    rng = np.random.default_rng([seed, epoch, 2])
+    times = np.ones(len(kept), np.int64)
+    codes: NDArray[np.int16] = index.partition_of[kept]
+    for row in mix.rows:
+        whole, part = divmod(row.repeats, 1)
+        own = np.flatnonzero(codes == index.partitions.index(row.partition))
+        times[own] = int(whole)
+        times[rng.choice(own, round(part * len(own)), replace=False)] += 1
+    return np.repeat(kept, times)
 
 
 def partition_shares(
     index: Index, config: MixtureParquetStorageConfig
 ) -> dict[Partition, float] | None:
-    """Shares of an epoch's hours by the section's betas; None: as much of each as there is.
-
-    Raises:
-        DatasetError: The table of hours does not fit the index.
-    """
+    """Shares of an epoch's hours by the section's betas; None: as much of each as there is."""
     corpus, language = config.beta_corpus, config.beta_language
     if corpus is None and language is None:
         return None
     if config.dataset_summary_path is None:
-        samples = np.bincount(index.partition_of, index.lengths, minlength=len(index.partitions))
-        pairs = zip(index.partitions, (samples / SAMPLE_RATE / 3600).tolist(), strict=True)
-        hours = {partition: value for partition, value in pairs if value}
+        totals = _totals(index, np.arange(len(index), dtype=np.int32))[1].tolist()
+        hours = {each: value for each, value in zip(index.partitions, totals, strict=True) if value}
     else:
         path = Path(config.dataset_summary_path)
         hours = hours_of(path, needed=index.partitions, known=index.known_partitions)
@@ -95,6 +117,36 @@ def partition_shares(
         beta_corpus=1.0 if corpus is None else corpus,
         beta_language=1.0 if language is None else language,
     )
+
+
+def _totals(index: Index, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Rows and hours of each partition."""
+    codes, size = index.partition_of[rows], len(index.partitions)
+    samples = np.bincount(codes, index.lengths[rows], minlength=size)
+    return np.bincount(codes, minlength=size), samples / SAMPLE_RATE / 3600
+
+
+def weights(
+    hours: Mapping[Partition, float], *, beta_corpus: float, beta_language: float
+) -> dict[Partition, float]:
+    """Share of an epoch's hours per partition; they add up to 1."""
+    by_corpus: dict[str, dict[Partition, float]] = defaultdict(dict)
+    for partition, value in hours.items():
+        by_corpus[partition.corpus][partition] = value
+    totals = {corpus: math.fsum(part.values()) for corpus, part in by_corpus.items()}
+    corpora = _flattened(totals, beta_corpus)
+    return {
+        partition: corpora[corpus] * weight
+        for corpus, part in by_corpus.items()
+        for partition, weight in _flattened(part, beta_language).items()
+    }
+
+
+def _flattened(hours: Mapping[_Key, float], beta: float) -> dict[_Key, float]:
+    total = math.fsum(hours.values())
+    powers = {key: (value / total) ** beta for key, value in hours.items()}
+    norm = math.fsum(powers.values())
+    return {key: value / norm for key, value in powers.items()}
 
 
 def hours_of(
@@ -118,16 +170,23 @@ def hours_of(
         raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error
     hours: dict[Partition, float] = {}
     for number, row in enumerate(rows, start=2):
-        partition, value = _parse(row, f"{path}:{number}")
+        try:
+            partition, value = Partition(row["corpus"], row["language"]), float(row["hours"])
+        except (KeyError, TypeError, ValueError):
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise DatasetError(
+                f"{path}:{number}: expected corpus, language and hours (a number above 0), "
+                f"found {row}"
+            )
         if partition in hours:
             raise DatasetError(
                 f"{path}:{number}: {partition} has a row already; expected one row per corpus and "
                 "language, with training hours only (rows per split would change the weights)"
             )
         hours[partition] = value
-    exist = ", ".join(map(str, sorted(known)))
     if strangers := sorted(set(hours) - set(known)):
-        names = ", ".join(map(str, strangers))
+        names, exist = (", ".join(map(str, each)) for each in (strangers, sorted(known)))
         raise DatasetError(f"{path}: {names} matches no partition of the dataset; it has: {exist}")
     if missing := sorted(set(needed) - set(hours)):
         names = ", ".join(map(str, missing))
@@ -136,82 +195,3 @@ def hours_of(
             "it out on purpose with fragment_streaming.partition_filters"
         )
     return hours
-
-
-def _parse(row: Mapping[str, str | None], where: str) -> tuple[Partition, float]:
-    corpus, language, text = row.get("corpus"), row.get("language"), row.get("hours")
-    if corpus is None or language is None or text is None:
-        raise DatasetError(f"{where}: expected the columns corpus, language and hours")
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise DatasetError(f"{where}: hours must be a number above 0, found '{text}'")
-    return Partition(corpus, language), value
-
-
-def weights(
-    hours: Mapping[Partition, float], *, beta_corpus: float, beta_language: float
-) -> dict[Partition, float]:
-    """Share of an epoch's hours per partition; they add up to 1."""
-    by_corpus: dict[str, dict[Partition, float]] = defaultdict(dict)
-    for partition, value in hours.items():
-        by_corpus[partition.corpus][partition] = value
-    corpora = _flattened(
-        {c: math.fsum(part.values()) for c, part in by_corpus.items()}, beta_corpus
-    )
-    return {
-        partition: corpora[corpus] * weight
-        for corpus, part in by_corpus.items()
-        for partition, weight in _flattened(part, beta_language).items()
-    }
-
-
-def _flattened(hours: Mapping[_Key, float], beta: float) -> dict[_Key, float]:
-    total = math.fsum(hours.values())
-    powers = {key: (value / total) ** beta for key, value in hours.items()}
-    norm = math.fsum(powers.values())
-    return {key: value / norm for key, value in powers.items()}
-
-
-def make_mix(index: Index, kept: Rows, shares: Mapping[Partition, float] | None) -> Mix:
-    """The mix over the rows that training uses; without shares every row comes once."""
-    codes = index.partition_of[kept]
-    count = np.bincount(codes, minlength=len(index.partitions))
-    samples = np.bincount(codes, index.lengths[kept], minlength=len(index.partitions))
-    hours = samples / SAMPLE_RATE / 3600
-    present = [code for code in range(len(index.partitions)) if count[code]]
-    wanted = {code: shares[index.partitions[code]] if shares else hours[code] for code in present}
-    least = min(wanted[code] / hours[code] for code in present)
-    repeats = {code: float(wanted[code] / hours[code] / least) for code in present}
-    total = math.fsum(hours[code] * repeats[code] for code in present)
-    return Mix(
-        tuple(
-            MixRow(
-                partition=index.partitions[code],
-                rows=int(count[code]),
-                hours=float(hours[code]),
-                share=float(hours[code] * repeats[code] / total),
-                repeats=repeats[code],
-            )
-            for code in present
-        )
-    )
-
-
-def epoch_entries(index: Index, kept: Rows, mix: Mix, *, seed: int, epoch: int) -> Rows:
-    """The rows of an epoch in ascending order, repeated rows several times.
-
-    A partition with 1.37 repeats shows every row once and 37 % of them, drawn anew in each epoch,
-    a second time.
-    """
-    rng = np.random.default_rng([seed, epoch, 2])
-    times = np.ones(len(kept), np.int64)
-    codes: NDArray[np.int16] = index.partition_of[kept]
-    for row in mix.rows:
-        whole, part = divmod(row.repeats, 1)
-        own = np.flatnonzero(codes == index.partitions.index(row.partition))
-        times[own] = int(whole)
-        times[rng.choice(own, round(part * len(own)), replace=False)] += 1
-    return np.repeat(kept, times)

@@ -14,9 +14,15 @@ from typing_extensions import override
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.data.collate import Collate
 from danish_asr.data.filters import FilterStatistics, TokenCounts, select_rows
-from danish_asr.data.index import Index
-from danish_asr.data.mixture import Mix, epoch_entries, make_mix, partition_shares
-from danish_asr.data.sampler import Batches, BatchLimits, Rows, Sharding, Step, training_batches
+from danish_asr.data.mixture import Mix, epoch_entries, make_mix
+from danish_asr.data.sampler import (
+    Batches,
+    BatchLimits,
+    Rows,
+    Sharding,
+    evaluation_batches,
+    training_batches,
+)
 from danish_asr.data.targets import FrameCount
 from danish_asr.data.transforms import AnyTransform, EpochLengths
 from danish_asr.errors import ConfigError, DanishAsrError, DatasetError, RunError
@@ -41,7 +47,6 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     Attributes:
         filtered: What training's filters kept and removed; None in evaluation.
         mix: The effective mix of training; None in evaluation.
-        batches: The current epoch's batches.
         before_step: Called before each step is read; it may end the run with an exception.
         fingerprint: What a checkpoint must agree with to be continued, by name.
     """
@@ -57,40 +62,37 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         filtered: FilterStatistics | None = None,
         mix: Mix | None = None,
     ) -> None:
-        self.filtered = filtered
-        self.mix = mix
+        self.filtered, self.mix = filtered, mix
         self.before_step: Callable[[], None] = lambda: None
-        self._collate = collate
-        self._make_epoch = make_epoch
-        self._sharding = sharding
-        self._seed = seed
         self.fingerprint = dict(fingerprint)
+        self._collate, self._make_epoch, self._seed = collate, make_epoch, seed
+        self._sharding = sharding
         self._keep_all = filtered is None
-        self.batches: Batches
-        self._pipeline: Iterator[Any] | None
-        self._steps: list[Step]
         self._begin_epoch(0, 0, [])
         if not self._steps:
             raise DatasetError(
                 f"split '{collate.index.name}' has {len(collate.index)} utterances, of which "
-                f"{len(self.batches.rows)} can be used; that is too few for "
+                f"{len(self._batches.rows)} can be used; that is too few for "
                 f"{sharding.world_size} processes"
             )
 
-    @property
-    def num_rows(self) -> int:
-        """Rows of the split, used or not."""
-        return len(self._collate.index)
+    def _begin_epoch(self, epoch: int, position: int, carried: list[Rows]) -> None:
+        self._pipeline: Iterator[Any] | None = None
+        self._epoch, self._position, self._carried = epoch, position, carried
+        batches, self._lengths = self._make_epoch(epoch)
+        self._batches = batches.after(carried)
+        self._steps = self._sharding.steps(self._batches, position, keep_all=self._keep_all)
+        self._done = 0
 
     @property
     def steps_per_epoch(self) -> int:
         """Steps in the current epoch, for this number of processes and this accumulation."""
-        return len(self._sharding.steps(self.batches, 0, keep_all=self._keep_all))
+        return len(self._sharding.steps(self._batches, 0, keep_all=self._keep_all))
 
     @property
     def padding(self) -> float:
         """Share of the current epoch's padded samples that is padding."""
-        return self.batches.padding(self._lengths.lengths)
+        return self._batches.padding(self._lengths.lengths)
 
     @property
     @override
@@ -125,7 +127,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         if self._keep_all:
             self._begin_epoch(0, 0, [])
             return
-        carried = self._sharding.remainder(self.batches, self._position)
+        carried = self._sharding.remainder(self._batches, self._position)
         if self._lengths.draws:
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
             # might not fit a batch together.
@@ -170,20 +172,12 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         carried = [np.array(batch, np.int32) for batch in state["carried"]]
         self._begin_epoch(state["epoch"], state["position"], carried)
 
-    def _begin_epoch(self, epoch: int, position: int, carried: list[Rows]) -> None:
-        self._pipeline = None
-        self._epoch, self._position, self._carried = epoch, position, carried
-        batches, self._lengths = self._make_epoch(epoch)
-        self.batches = batches.after(carried)
-        self._steps = self._sharding.steps(self.batches, position, keep_all=self._keep_all)
-        self._done = 0
-
     def _open_pipeline(self) -> Iterator[Any]:
         """Decode the remaining batches of this process in the background, in order."""
         spans = [span for step in self._steps[self._done :] for span in step.spans]
         # No reference to the reader itself: a cycle through the native pipeline is never collected,
         # and one that lives until the interpreter ends crashes it.
-        collate, rows, lengths = self._collate, self.batches.rows, self._lengths
+        collate, rows, lengths = self._collate, self._batches.rows, self._lengths
         seed = (self._seed, self._epoch)
 
         def load(number: int) -> Seq2SeqBatch | DanishAsrError:
@@ -200,6 +194,21 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             .and_return()
         )
         return iter(pipeline)
+
+
+def evaluation_reader(
+    collate: Collate, sharding: Sharding, task: AsrTaskConfig, *, seed: int
+) -> BatchReader:
+    """Read every row once, one that is longer than the limit in a batch of its own."""
+    lengths = collate.index.lengths
+    batches = evaluation_batches(lengths, BatchLimits.of(task))
+    return BatchReader(
+        collate,
+        lambda _: (batches, EpochLengths(lengths)),
+        sharding,
+        seed=seed,
+        fingerprint={"utterances": len(lengths), "content": collate.index.digest(batches.rows)},
+    )
 
 
 def training_reader(
@@ -221,57 +230,53 @@ def training_reader(
     index, limits = collate.index, BatchLimits.of(task)
     counts = TokenCounts(index, collate.targets, remove_unknown=task.remove_unknown)
     kept, filtered = select_rows(index, counts, task, frames)
-    _check_room(index, kept, limits)
-    mix = make_mix(index, kept, None if storage is None else partition_shares(index, storage))
-    trained = np.zeros(len(index), np.bool_)
-    trained[kept] = True
-    longest = min(task.max_audio_len, limits.max_samples or task.max_audio_len)
-
-    def fits(lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
-        rows = trained & (lengths >= task.min_audio_len) & (lengths <= longest)
-        return counts.enough(frames(lengths), rows)
-
-    def make_epoch(epoch: int) -> tuple[Batches, EpochLengths]:
-        lengths = EpochLengths.draw(transforms, index.lengths, fits, seed=seed, epoch=epoch)
-        entries = epoch_entries(index, kept, mix, seed=seed, epoch=epoch)
-        batches = training_batches(
-            lengths.lengths, index.row_group_of, entries, task, seed=seed, epoch=epoch
-        )
-        return batches, lengths
-
-    windows = f"example_window={task.example_shuffle_window}, batch_window="
-    return BatchReader(
-        collate,
-        make_epoch,
-        sharding,
-        seed=seed,
-        # Old runs' checkpoints hold the same keys and texts.
-        fingerprint={
-            "utterances": len(kept),
-            "content": index.digest(kept),
-            "seed": seed,
-            "batches": f"BatchRule(max_elements={limits.max_samples}, max_rows={limits.max_rows}, "
-            f"multiple_of={limits.multiple_of})",
-            "shuffling": f"Shuffling({windows}{task.batch_shuffle_window})",
-            "repeats": ", ".join(f"{row.partition} {row.repeats:.6f}" for row in mix.rows),
-            "drop_remainder": task.drop_remainder,
-            "max_num_batches": task.max_num_batches,
-        },
-        filtered=filtered,
-        mix=mix,
-    )
-
-
-def _check_room(index: Index, kept: Rows, limits: BatchLimits) -> None:
     if not len(kept):
         raise DatasetError(
             f"split '{index.name}': the filters leave none of its {len(index)} utterances; look at "
             "min_audio_len, max_audio_len and min_samples_per_char in dataset.asr_task_config"
         )
-    longest, room = int(index.lengths[kept].max()), limits.max_samples
-    if room is not None and longest > room:
+    longest, most = int(index.lengths[kept].max()), limits.max_samples
+    if most is not None and longest > most:
         fault = (
             "dataset.asr_task_config.max_num_elements: expected room for the longest training "
-            f"utterance ({longest} samples), found {room}; raise it, or lower max_audio_len"
+            f"utterance ({longest} samples), found {most}; raise it, or lower max_audio_len"
         )
         raise ConfigError([fault])
+    mix = make_mix(index, kept, storage)
+    trained = np.zeros(len(index), np.bool_)
+    trained[kept] = True
+
+    def fits(lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
+        most = min(task.max_audio_len, limits.max_samples or task.max_audio_len)
+        rows = trained & (lengths >= task.min_audio_len) & (lengths <= most)
+        return counts.enough(frames(lengths), rows)
+
+    def make_epoch(epoch: int) -> tuple[Batches, EpochLengths]:
+        lengths = EpochLengths.draw(transforms, index.lengths, fits, seed=seed, epoch=epoch)
+        entries = epoch_entries(index, kept, mix, seed=seed, epoch=epoch)
+        groups = index.row_group_of
+        batches = training_batches(lengths.lengths, groups, entries, task, seed=seed, epoch=epoch)
+        return batches, lengths
+
+    windows = f"example_window={task.example_shuffle_window}, batch_window="
+    # Old runs' checkpoints hold the same keys and texts.
+    fingerprint = {
+        "utterances": len(kept),
+        "content": index.digest(kept),
+        "seed": seed,
+        "batches": f"BatchRule(max_elements={limits.max_samples}, max_rows={limits.max_rows}, "
+        f"multiple_of={limits.multiple_of})",
+        "shuffling": f"Shuffling({windows}{task.batch_shuffle_window})",
+        "repeats": ", ".join(f"{row.partition} {row.repeats:.6f}" for row in mix.rows),
+        "drop_remainder": task.drop_remainder,
+        "max_num_batches": task.max_num_batches,
+    }
+    return BatchReader(
+        collate,
+        make_epoch,
+        sharding,
+        seed=seed,
+        fingerprint=fingerprint,
+        filtered=filtered,
+        mix=mix,
+    )

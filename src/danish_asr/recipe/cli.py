@@ -17,7 +17,7 @@ from fairseq2.utils.rich import set_error_console
 from rich.console import Console
 
 from danish_asr.cluster import rank_info
-from danish_asr.data.dataset import NO_EFFECT
+from danish_asr.data.settings import NO_EFFECT
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import Tree, flatten, merge, read_yaml, unstructure
 

@@ -16,9 +16,10 @@ from fairseq2.recipe.base import RecipeContext
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from danish_asr.data.dataset import AsrDataset, Index, UnknownSymbols, count_unknown
+from danish_asr.data.dataset import AsrDataset
+from danish_asr.data.index import Index
 from danish_asr.data.reader import BatchReader
-from danish_asr.data.targets import FrameCount, frame_count
+from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown, frame_count
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.sections import names_of_splits

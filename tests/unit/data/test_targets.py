@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from danish_asr.data.dataset import DanishAsrDataset, count_unknown
-from danish_asr.data.targets import WAV2VEC2_LAYERS, Targets, frame_count, shortest_input
+from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.data.targets import (
+    WAV2VEC2_LAYERS,
+    Targets,
+    count_unknown,
+    frame_count,
+    shortest_input,
+)
 from danish_asr.errors import ConfigError
 from tests.shards import char_tokenizer, utterance, write_shard
 
