@@ -131,12 +131,12 @@ def measure_texts(index: Index) -> None:
     from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
     from danish_asr.data.filters import TokenCounts, select_rows  # noqa: PLC0415
-    from danish_asr.data.targets import Targets, count_unknown, frame_count  # noqa: PLC0415
+    from danish_asr.data.targets import FrameCount, Targets, count_unknown  # noqa: PLC0415
 
     tokenizer = make_tokenizer()
     targets = Targets.of(tokenizer, "raw")
     counts = timed("bounds", lambda: TokenCounts(index, targets, remove_unknown=False))
-    kept, _ = timed("filters", lambda: select_rows(index, counts, AsrTaskConfig(), frame_count()))
+    kept, _ = timed("filters", lambda: select_rows(index, counts, AsrTaskConfig(), FrameCount()))
     timed("fingerprint", lambda: index.digest(kept))
     unknown = timed("unknown symbols", lambda: count_unknown(index, tokenizer))
     print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")

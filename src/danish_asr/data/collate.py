@@ -60,13 +60,9 @@ class Collate:
     def __call__(
         self, rows: Rows, epoch_lengths: EpochLengths, *, seed: Sequence[int], first: int
     ) -> Seq2SeqBatch:
-        """Load these rows; the seed and their place in the epoch fix all that is random.
+        """Load rows of the index, of which the first has this place in the epoch.
 
-        Args:
-            rows: Row numbers of the index.
-            epoch_lengths: The lengths of the epoch.
-            seed: The run's and the epoch's.
-            first: Place of the first row in the epoch's batches; the others follow it.
+        The seed (the run's and the epoch's) and that place fix all that is random.
 
         Raises:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's,
@@ -90,13 +86,15 @@ class Collate:
             waveforms = waveforms[:, : lengths[0]].copy()
         targets = [self.targets(t, remove_unknown=self.remove_unknown) for t in example["text"]]
         example["target_size"] = [len(target) for target in targets]
-        nothing = np.array([self.targets.pad])
-        targets = [target if len(target) else nothing for target in targets]
+        target_lengths = [max(1, len(target)) for target in targets]
+        padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
+        for place, target in zip(padded, targets, strict=True):
+            place[: len(target)] = target
         return Seq2SeqBatch(
             self._tensor(waveforms, self.dtype),
             lengths.tolist(),
-            self._tensor(_padded(targets, self.targets.pad), torch.int64),
-            [len(target) for target in targets],
+            self._tensor(padded, torch.int64),
+            target_lengths,
             example=example,
         )
 
@@ -122,9 +120,9 @@ class Collate:
                 if rng is not None and transform.after_normalization == after:
                     changed = transform(out, rng)
                     if changed.shape != out.shape:
+                        name = type(transform).__name__
                         raise ValueError(
-                            f"{type(transform).__name__} returned an array of shape "
-                            f"{changed.shape}, expected {out.shape}"
+                            f"{name} returned shape {changed.shape}, expected {out.shape}"
                         )
                     out[:] = changed
 
@@ -144,14 +142,6 @@ class Collate:
         }
 
 
-def _padded(rows: Sequence[NDArray[np.int64]], value: int) -> NDArray[np.int64]:
-    """Rows side by side, ``(rows, longest)``."""
-    batch = np.full((len(rows), max(map(len, rows))), value)
-    for place, row in zip(batch, rows, strict=True):
-        place[: len(row)] = row
-    return batch
-
-
 _decode_other = AudioDecoder(dtype=torch.float32)
 
 
@@ -163,8 +153,7 @@ def decode(encoded: bytes, out: Waveform) -> None:
         out: ``(samples,)``, contiguous, to be filled.
 
     Raises:
-        ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples;
-            ``out`` may hold anything then.
+        ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples.
     """
     with open_flac(encoded) as flac:
         if flac is not None:

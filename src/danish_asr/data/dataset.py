@@ -27,7 +27,7 @@ from danish_asr.data.reader import BatchReader, evaluation_reader, training_read
 from danish_asr.data.sampler import Sharding
 from danish_asr.data.settings import check_settings
 from danish_asr.data.shards import Partition, chosen_shards, find_shards, split_names
-from danish_asr.data.targets import FrameCount, Targets, frame_count, shortest_input
+from danish_asr.data.targets import FrameCount, Targets
 from danish_asr.data.transforms import Transform
 from danish_asr.errors import DatasetError
 from danish_asr.schema import LANGUAGE, METADATA_COLUMNS
@@ -135,13 +135,13 @@ class AsrDataset(ABC):
             speed_factors=speed_factors,
             transforms=transforms,
         )
-        frames = num_frames or frame_count()
+        frames = num_frames or FrameCount()
         collate = Collate(
             index=self.read_index(split, storage_config) if index is None else index,
             targets=Targets.of(tokenizer, text_profile),
             dtype=dtype,
             normalize=task_config.normalize_audio,
-            shortest=shortest_input(frames),
+            shortest=frames.shortest_input(),
             remove_unknown=training and task_config.remove_unknown,
             truncate=training and task_config.no_padding,
             transforms=[each for each in chosen if isinstance(each, Transform)],

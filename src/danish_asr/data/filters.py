@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,10 @@ class Removed:
     rows: int
     seconds: float
 
+    def __str__(self) -> str:
+        counts = f"{self.rows:>9,} rows {self.seconds / 3600:>9,.2f} h"
+        return f"  {self.reason:52} {self.dialect:16} {counts}"
+
 
 @dataclass(frozen=True, slots=True)
 class FilterStatistics:
@@ -49,16 +53,9 @@ class FilterStatistics:
 
     def lines(self) -> list[str]:
         """A plain table; one line if nothing was removed."""
-        gone = sum(removed.rows for removed in self.removed)
-        hours = self.seconds / 3600
-        return [
-            f"{self.rows:,} utterances ({hours:,.2f} h) for training, {gone:,} filtered out",
-            *(
-                f"  {part.reason:52} {part.dialect:16} {part.rows:>9,} rows "
-                f"{part.seconds / 3600:>9,.2f} h"
-                for part in self.removed
-            ),
-        ]
+        gone, hours = sum(part.rows for part in self.removed), self.seconds / 3600
+        head = f"{self.rows:,} utterances ({hours:,.2f} h) for training, {gone:,} filtered out"
+        return [head, *map(str, self.removed)]
 
 
 class TokenCounts:
@@ -84,11 +81,11 @@ class TokenCounts:
         begin = 0
         for raw in index.table.column("text").chunks:
             rows, texts = slice(begin, begin + len(raw)), targets.normalized(raw)
-            self.characters[rows] = characters = _numpy(pc.utf8_length(texts))
-            self.empty[rows] = _numpy(pc.equal(pc.utf8_trim_whitespace(texts), ""))
-            self.tokens[rows] = _most_tokens(texts, characters)
+            self.characters[rows] = pc.utf8_length(texts)
+            self.empty[rows] = pc.equal(pc.utf8_trim_whitespace(texts), "")
+            self.tokens[rows] = _most_tokens(texts)
             if letters:
-                self.any_known[rows] = _numpy(pc.match_substring_regex(texts, f"[{letters}]"))
+                self.any_known[rows] = pc.match_substring_regex(texts, f"[{letters}]")
             begin += len(raw)
         self.frames = 2 * self.tokens
 
@@ -115,12 +112,6 @@ def select_rows(
     """The rows that training uses, ascending, and statistics of the others.
 
     Lengths are those of the recordings, whatever transforms make of them later.
-
-    Args:
-        index: The split.
-        counts: The tokens of its rows.
-        task: The section with the filters' limits.
-        frames: Frames of the model that is trained.
     """
     lengths, most = index.lengths, task.filter_long_text_threshold
     reasons = {
@@ -144,6 +135,7 @@ def select_rows(
 
 
 def _statistics(index: Index, first: NDArray[np.int64], reasons: Sequence[str]) -> FilterStatistics:
+    """Counts of the rows by the number of their first reason and by dialect."""
     codes, dialects = index.dialects()
     cell, shape = first * len(dialects) + codes, (len(reasons) + 1, len(dialects))
     size = shape[0] * shape[1]
@@ -159,7 +151,7 @@ def _statistics(index: Index, first: NDArray[np.int64], reasons: Sequence[str]) 
     return FilterStatistics(int(rows[-1].sum()), float(seconds[-1].sum()), removed)
 
 
-def _most_tokens(texts: pa.Array, characters: NDArray[Any]) -> NDArray[np.int32]:
+def _most_tokens(texts: pa.Array) -> pa.Array:
     """An upper bound of the tokens of each text, for any tokenizer of characters or larger pieces.
 
     A character gives one token, or as many as NFKC or a fall-back to bytes makes of it. ASCII and
@@ -167,10 +159,6 @@ def _most_tokens(texts: pa.Array, characters: NDArray[Any]) -> NDArray[np.int32]
     bytes, 18 for 3 bytes (U+FDFA), 4 for 4 bytes, that is 9 for each byte beyond the first. Two
     more are for what a tokenizer adds before and after a text.
     """
-    size = _numpy(pc.binary_length(texts))
-    latin = _numpy(pc.match_substring_regex(texts, _LATIN))
-    return np.asarray(np.where(latin, size, characters + 9 * (size - characters)) + 2, np.int32)
-
-
-def _numpy(values: pa.Array) -> NDArray[Any]:
-    return np.asarray(values.to_numpy(zero_copy_only=False))
+    size, characters = pc.binary_length(texts), pc.utf8_length(texts)
+    other = pc.subtract(pc.multiply(size, 9), pc.multiply(characters, 8))
+    return pc.add(pc.if_else(pc.match_substring_regex(texts, _LATIN), size, other), 2)

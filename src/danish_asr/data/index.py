@@ -27,6 +27,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -91,20 +92,16 @@ class Index:
         """A code per row and the names that occur, by code; null is ``unknown``."""
         column = self.table.column("dialect").dictionary_encode()
         chunks = column.unify_dictionaries().chunks
-        names = [*map(str, chunks[0].dictionary.to_pylist()), "unknown"]
-        unknown = len(names) - 1
-        codes = np.concatenate([chunk.indices.fill_null(unknown).to_numpy() for chunk in chunks])
-        present = np.flatnonzero(np.bincount(codes, minlength=len(names)))
-        dense = np.zeros(len(names), np.int32)
-        dense[present] = np.arange(len(present))
-        return dense[codes], [names[code] for code in present]
+        names = chunks[0].dictionary.to_pylist()
+        codes = [chunk.indices.fill_null(len(names)).to_numpy() for chunk in chunks]
+        return np.concatenate(codes), names + ["unknown"] * (column.null_count > 0)
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Index:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""
-        columns = {n: pa.array(self.values(n, rows.tolist()), pa.string()) for n in _TEXT}
+        columns = [pa.array(self.values(name, rows.tolist()), pa.string()) for name in _TEXT]
         return replace(
             self,
-            table=pa.table(columns),
+            table=pa.table(columns, _TEXT),
             lengths=self.lengths[rows],
             partition_of=self.partition_of[rows],
             row_group_of=self.row_group_of[rows],
@@ -116,18 +113,12 @@ class Index:
         digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16)
         digest.update(self.lengths.tobytes())
         for name in ("id", "text"):
-            chunks = self.table.column(name).chunks
-            offsets = [
-                np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :][: len(chunk) + 1]
-                for chunk in chunks
-                if len(chunk)
-            ]
-            for places in offsets:
-                digest.update(np.diff(places).tobytes())
-            for chunk, places in zip(filter(len, chunks), offsets, strict=True):
-                if places[-1] > places[0]:
-                    data = memoryview(chunk.buffers()[2])
-                    digest.update(data[int(places[0]) : int(places[-1])])
+            chunks = [chunk.fill_null("") for chunk in self.table.column(name).chunks]
+            for chunk in chunks:
+                digest.update(pc.binary_length(chunk).to_numpy())
+            for chunk in chunks:
+                whole = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
+                digest.update(pc.binary_join(whole, "")[0].as_buffer())
         return digest.hexdigest()
 
 
@@ -145,15 +136,14 @@ def read_index(
         shards: At least one, all of the same split.
         split: The index's name.
         root: The dataset's ROOT or ``version=0`` directory.
-        known_partitions: All partitions of the dataset.
+        known_partitions: See :class:`Index`.
         row_filter: ``fragment_loading.filters``: keep only the rows that pass.
 
     Raises:
         DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
         ConfigError: The filter cannot be applied.
     """
-    source = _open_or_build(shards, split, root, row_filter)
-    file = pa.ipc.open_file(source)
+    file = pa.ipc.open_file(_open_or_build(shards, split, root, row_filter))
     partitions = tuple(sorted({shard.partition for shard in shards}))
     batches, starts = [], []
     groups: list[RowGroup] = []
@@ -249,11 +239,8 @@ def _read_shard(
             raise DatasetError(
                 f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
             )
-        columns = [
-            name
-            for name in schema.names
-            if name in _TEXT or name == "audio_size" or (row_filter and name != "audio_bytes")
-        ]
+        wanted = set(schema.names) - {"audio_bytes"} if row_filter else {*_TEXT, "audio_size"}
+        columns = [name for name in schema.names if name in wanted]
         # The columns are small pieces between the audio; pre-buffering fetches many at a time,
         # which is what a network file system needs.
         with pq.ParquetFile(shard.path, metadata=footer, pre_buffer=True) as file:
@@ -264,8 +251,7 @@ def _read_shard(
         if nulls := table.column(name).null_count:
             raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
     groups = row_groups(footer, nullable=schema.field("audio_bytes").nullable)
-    sizes = [group[0] for group in groups]
-    table = _with_numbers(shard, table, np.array(sizes, np.int32))
+    table = _with_numbers(shard, table, [group[0] for group in groups])
     if row_filter is not None:
         for name in [key for key in shard.keys if key not in table.column_names]:
             table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
@@ -275,11 +261,10 @@ def _read_shard(
     return batch, groups
 
 
-def _with_numbers(shard: Shard, table: pa.Table, sizes: NDArray[np.int32]) -> pa.Table:
+def _with_numbers(shard: Shard, table: pa.Table, sizes: list[int]) -> pa.Table:
     """Add each row's row group and place in it, and the columns that a foreign dataset lacks."""
-    row_group = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    first = np.cumsum(sizes, dtype=np.int32) - sizes
-    within = np.arange(len(table), dtype=np.int32) - first[row_group]
+    row_group = np.repeat(np.arange(len(sizes)), sizes)
+    within = np.concatenate([np.arange(size) for size in [0, *sizes]])
     table = table.append_column("row_group", pa.array(row_group))
     table = table.append_column("row_in_group", pa.array(within))
     for name in [name for name in _TEXT if name not in table.column_names]:

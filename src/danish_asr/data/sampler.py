@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,13 +135,16 @@ def training_batches(
         row_group_of: Row group of every row of the index.
         entries: The rows of the epoch in ascending order, repeated rows several times.
         task: The section with the limits and windows.
-        seed: The run's seed.
+        seed: The run's.
         epoch: Counts from 0.
     """
     limits, window = BatchLimits.of(task), task.example_shuffle_window
     stream = _stream(row_group_of, entries, window, np.random.default_rng([seed, epoch, 0]))
     count = len(stream)
-    bucket = _bucket_rows(count, limits, window)
+    bucket = max(1, min(count, max(window or count, BUCKETING_ROWS)))
+    if limits.max_samples is None and limits.max_rows:
+        # Batches of a fixed size fill a bucket exactly.
+        bucket = -(-bucket // limits.max_rows) * limits.max_rows
     ends = np.minimum(np.arange(bucket, count + bucket, bucket), count)
     step = np.log(LENGTH_STEP)
     bins = np.ceil(np.log(np.maximum(lengths[stream], 1)) / step).astype(np.int32)
@@ -153,20 +156,12 @@ def training_batches(
     offsets = _cut(np.minimum(edges, lengths[stream].max(initial=1)), ends, limits)
     batches = Batches(stream[order], offsets)
     firsts = np.minimum.reduceat(order, offsets[:-1])
-    if task.drop_remainder and _last_is_short(batches, lengths, limits):
+    last = batches.batch(len(batches) - 1)
+    if task.drop_remainder and len(last) < limits.rows(int(lengths[last].max())):
         firsts = firsts[:-1]
     rng = np.random.default_rng([seed, epoch, 1])
     sequence = _shuffled(np.argsort(firsts), task.batch_shuffle_window, rng)
     return batches.take(sequence[: task.max_num_batches])
-
-
-def _bucket_rows(count: int, limits: BatchLimits, window: int) -> int:
-    """How many rows of the stream are sorted by length together."""
-    rows = max(1, min(count, max(window or count, BUCKETING_ROWS)))
-    if limits.max_samples is None and limits.max_rows:
-        # Batches of a fixed size fill a bucket exactly.
-        rows = -(-rows // limits.max_rows) * limits.max_rows
-    return rows
 
 
 def _stream(
@@ -203,13 +198,7 @@ def _cut(longest: NDArray[Any], ends: NDArray[Any], limits: BatchLimits) -> NDAr
     return np.array(offsets, np.int64)
 
 
-def _last_is_short(batches: Batches, lengths: NDArray[np.int32], limits: BatchLimits) -> bool:
-    last = batches.batch(len(batches) - 1)
-    return len(last) < limits.rows(int(lengths[last].max()))
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What one process reads for one step.
 
     Attributes:
@@ -217,7 +206,7 @@ class Step:
         consumed: Batches that all processes together read in this step.
     """
 
-    spans: tuple[tuple[int, int], ...]
+    spans: list[tuple[int, int]]
     consumed: int
 
 
@@ -267,7 +256,7 @@ class Sharding:
     def _step(self, offsets: NDArray[np.int64], each: int, consumed: int) -> Step:
         """This rank's block of ``each`` of the batches between these offsets."""
         mine = offsets[self.rank * each : (self.rank + 1) * each + 1].tolist()
-        return Step(tuple(pairwise(mine)), consumed)
+        return Step(list(pairwise(mine)), consumed)
 
 
 def _split(offsets: NDArray[np.int64], multiple: int) -> NDArray[np.int64]:

@@ -76,42 +76,33 @@ def find_shards(path: Path, *, split_key: str = "split") -> list[Shard]:
 
 
 def split_names(shards: Iterable[Shard]) -> list[str]:
-    """Every name that :func:`shards_of_split` takes: splits, then ``<split>_<corpus>``."""
+    """Every name that :func:`chosen_shards` takes: splits, then ``<split>_<corpus>``."""
     pairs = {(shard.keys["split"], shard.keys["corpus"]) for shard in shards}
     return [*sorted({split for split, _ in pairs}), *sorted(f"{s}_{c}" for s, c in pairs)]
-
-
-def shards_of_split(shards: list[Shard], split: str) -> list[Shard]:
-    """The shards of ``<split>`` or ``<split>_<corpus>``.
-
-    Raises:
-        DatasetError: There are none; the message lists the names that exist.
-    """
-    name, _, corpus = split.partition("_")
-    chosen = [
-        shard
-        for shard in shards
-        if shard.keys["split"] == name and corpus in ("", shard.keys["corpus"])
-    ]
-    if not chosen:
-        exist = ", ".join(split_names(shards))
-        raise DatasetError(f"split '{split}' has no rows; the dataset has: {exist}")
-    return chosen
 
 
 def chosen_shards(
     path: Path, split: str, config: MixtureParquetStorageConfig
 ) -> tuple[list[Shard], list[Shard]]:
-    """The shards of a split that the partition filter keeps, and all shards of the dataset.
+    """The shards of ``<split>`` or ``<split>_<corpus>``, and all shards of the dataset.
 
-    Reads no file, except for the schema of one shard if there is a filter over rows.
+    The former without those that the partition filter leaves out. Reads no file, except for the
+    schema of one shard if there is a filter over rows.
 
     Raises:
         DatasetError: There is no dataset, or it has no such split, or no shard passes.
         ConfigError: A filter cannot be applied.
     """
     every = find_shards(path, split_key=config.split_column)
-    chosen = shards_of_split(every, split)
+    name, _, corpus = split.partition("_")
+    chosen = [
+        shard
+        for shard in every
+        if shard.keys["split"] == name and corpus in ("", shard.keys["corpus"])
+    ]
+    if not chosen:
+        exist = ", ".join(split_names(every))
+        raise DatasetError(f"split '{split}' has no rows; the dataset has: {exist}")
     text = config.fragment_streaming.partition_filters
     if text is not None:
         where = f"{_SECTION}.fragment_streaming.partition_filters"
@@ -124,28 +115,20 @@ def chosen_shards(
                 "the filter holds for validation and evaluation too"
             )
     if config.fragment_loading.filters is not None:
-        passing_rows(_no_rows(chosen[0]), config.fragment_loading.filters)
+        # Refuse a faulty filter before any shard is read.
+        try:
+            schema = pq.read_schema(chosen[0].path)
+        except (OSError, pa.ArrowException) as error:
+            raise DatasetError(f"{chosen[0].path}: cannot be read as Parquet ({error})") from error
+        columns = [field for field in schema if field.name != "audio_bytes"]
+        keys = [(name, pa.string()) for name in chosen[0].keys if name not in schema.names]
+        passing_rows(pa.schema([*columns, *keys]).empty_table(), config.fragment_loading.filters)
     return chosen, every
 
 
 def passing_rows(table: pa.Table, text: str) -> NDArray[np.bool_]:
-    """Which rows pass ``fragment_loading.filters``.
-
-    Raises:
-        ConfigError: The filter is not an expression over the table's columns.
-    """
+    """Which rows pass ``fragment_loading.filters``; raises ``ConfigError`` if it is faulty."""
     return _mask(table, text, f"{_SECTION}.fragment_loading.filters")
-
-
-def _no_rows(shard: Shard) -> pa.Table:
-    """An empty table with the columns that a filter over rows may name."""
-    try:
-        schema = pq.read_schema(shard.path)
-    except (OSError, pa.ArrowException) as error:
-        raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
-    keys = [pa.field(name, pa.string()) for name in shard.keys if name not in schema.names]
-    columns = [field for field in schema if field.name != "audio_bytes"]
-    return pa.schema([*columns, *keys]).empty_table()
 
 
 def _mask(table: pa.Table, text: str, where: str) -> NDArray[np.bool_]:

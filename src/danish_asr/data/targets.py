@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,36 +22,30 @@ _ROWS_AT_ONCE: Final = 4_096
 _Count = TypeVar("_Count", int, NDArray[np.int32])
 
 
-class FrameCount(Protocol):
-    """Frames that a model makes of a number of samples, or of each of many."""
-
-    def __call__(self, samples: _Count, /) -> _Count:
-        """Samples to frames."""
-        ...
-
-
-WAV2VEC2_LAYERS: Final = ((10, 5), (3, 2), (3, 2), (3, 2), (3, 2), (2, 2), (2, 2))
-"""(kernel, stride) of each convolution: 320 samples per frame, 400 for the first one."""
-
-
-def frame_count(layers: Sequence[tuple[int, int]] = WAV2VEC2_LAYERS) -> FrameCount:
-    """The count for unpadded convolutions with these (kernel, stride) pairs.
+@dataclass(frozen=True)
+class FrameCount:
+    """Frames that unpadded convolutions make of a number of samples, or of each of many.
 
     Formula: ``floor((n - kernel) / stride) + 1`` per layer, and never below 0.
+
+    Attributes:
+        layers: (kernel, stride) of each; wav2vec2's give a frame per 320 samples, the first of 400.
     """
 
-    def count(samples: _Count) -> _Count:
-        for kernel, stride in layers:
+    layers: Sequence[tuple[int, int]] = (
+        (10, 5), (3, 2), (3, 2), (3, 2), (3, 2), (2, 2), (2, 2)
+    )  # fmt: skip
+
+    def __call__(self, samples: _Count) -> _Count:
+        """Samples to frames."""
+        for kernel, stride in self.layers:
             samples = (samples - kernel) // stride + 1
             samples = samples * (samples > 0)
         return samples
 
-    return count
-
-
-def shortest_input(count: FrameCount) -> int:
-    """The fewest samples that give one frame."""
-    return next(samples for samples in range(1, 1 << 31) if count(samples))
+    def shortest_input(self) -> int:
+        """The fewest samples that give one frame."""
+        return next(samples for samples in range(1, 1 << 31) if self(samples))
 
 
 def ctc_frames(tokens: NDArray[np.int64]) -> int:
@@ -79,11 +73,7 @@ class Targets:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, profile: str) -> Targets:
-        """Combine a profile and a tokenizer.
-
-        Raises:
-            ConfigError: There is no such profile.
-        """
+        """Combine a profile and a tokenizer; raises ``ConfigError`` for an unknown profile."""
         info = tokenizer.vocab_info
         return cls(
             normalize=normalizer(profile),
@@ -138,9 +128,6 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
 
     Exact for tokenizers of characters. Counts characters, not tokens: a tokenizer may make one
     unknown token of many characters in a row, which would hide most of them.
-
-    Raises:
-        ConfigError: There is no such text profile.
     """
     targets = Targets.of(tokenizer, text_profile)
     counts = np.zeros(0x110000, np.int64)

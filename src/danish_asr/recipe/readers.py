@@ -19,7 +19,7 @@ from typing_extensions import override
 from danish_asr.data.dataset import AsrDataset
 from danish_asr.data.index import Index
 from danish_asr.data.reader import BatchReader
-from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown, frame_count
+from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.sections import names_of_splits
@@ -31,7 +31,7 @@ def model_frames(context: RecipeContext) -> FrameCount:
     """Frames that the run's model makes of a number of samples."""
     model = cast(Wav2Vec2AsrConfig, context.model.config)
     layers = model.encoder_config.feature_extractor_layer_descs
-    return frame_count([(kernel, stride) for _, kernel, stride in layers])
+    return FrameCount([(kernel, stride) for _, kernel, stride in layers])
 
 
 def training_index(context: RecipeContext, config: AsrConfig) -> Index:

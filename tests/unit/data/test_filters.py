@@ -24,7 +24,7 @@ from danish_asr.data.filters import (
     select_rows,
 )
 from danish_asr.data.index import Index
-from danish_asr.data.targets import Targets, ctc_frames, frame_count
+from danish_asr.data.targets import FrameCount, Targets, ctc_frames
 from tests.shards import char_tokenizer, task, utterance, write_shard
 
 WIDE = {"min_audio_len": 1, "max_audio_len": 10**6, "min_samples_per_char": 0}
@@ -54,7 +54,7 @@ def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], Fi
     """The rows that are kept, and the statistics."""
     config = task(**WIDE | limits)
     counts = TokenCounts(index, targets, remove_unknown=config.remove_unknown)
-    rows, statistics = select_rows(index, counts, config, frame_count())
+    rows, statistics = select_rows(index, counts, config, FrameCount())
     return rows.tolist(), statistics
 
 
@@ -131,7 +131,7 @@ def test_bounding_tokens_first_changes_no_decision(
         tokens = targets(text)
         known = tokens[tokens != targets.unknown]
         needed = ctc_frames(known if remove else tokens)
-        fits = len(tokens) <= 40 and needed <= frame_count()(samples)
+        fits = len(tokens) <= 40 and needed <= FrameCount()(samples)
         return bool(text.strip()) and fits and len(known) > 0
 
     assert kept == [number for number, text in enumerate(texts) if stays(text)]

@@ -8,11 +8,9 @@ import torch
 
 from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.data.targets import (
-    WAV2VEC2_LAYERS,
+    FrameCount,
     Targets,
     count_unknown,
-    frame_count,
-    shortest_input,
 )
 from danish_asr.errors import ConfigError
 from tests.shards import char_tokenizer, utterance, write_shard
@@ -51,21 +49,21 @@ def test_unknown_symbols_are_counted_by_name_and_share(tmp_path: Path) -> None:
 @pytest.mark.parametrize("samples", [1, 399, 400, 401, 719, 720, 16_000, 123_457])
 def test_frames_are_those_of_the_convolutions(samples: int) -> None:
     length = samples
-    for kernel, stride in WAV2VEC2_LAYERS:
+    for kernel, stride in FrameCount().layers:
         if length < kernel:
             length = 0
             break
         wave = torch.zeros(1, 1, length)
         length = torch.nn.functional.conv1d(wave, torch.ones(1, 1, kernel), stride=stride).shape[2]
 
-    assert frame_count()(samples) == length
-    assert frame_count()(np.array([samples], np.int32)).tolist() == [length]
+    assert FrameCount()(samples) == length
+    assert FrameCount()(np.array([samples], np.int32)).tolist() == [length]
 
 
-@pytest.mark.parametrize("layers", [WAV2VEC2_LAYERS, ((10, 5), (3, 2)), ((1, 1),)])
+@pytest.mark.parametrize("layers", [FrameCount().layers, ((10, 5), (3, 2)), ((1, 1),)])
 def test_the_shortest_input_gives_the_first_frame(layers: tuple[tuple[int, int], ...]) -> None:
-    count = frame_count(layers)
+    count = FrameCount(layers)
 
-    shortest = shortest_input(count)
+    shortest = count.shortest_input()
 
     assert (count(shortest), count(shortest - 1)) == (1, 0)
