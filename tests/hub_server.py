@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif match := re.fullmatch(rf"/datasets/{repo}/resolve/{COMMIT}/(.*)", path):
             self._send_range((self.server.folder / match[1]).read_bytes())
         else:
-            self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+            self._send(404, b"{}")
 
     def _tree(self, below: str) -> list[dict[str, Any]]:
         return [

@@ -3,16 +3,16 @@
 ::
 
     DanishAsrError
-    ├── SourceError        a corpus cannot be read: not there, empty, a column is missing
+    ├── SourceError        a corpus cannot be read: missing, empty, a column is missing
     ├── DatasetError       a built dataset is missing, unfinished or breaks its contract
     ├── ConfigError        a configuration has faults; all of them are in ``faults``
-    ├── RunError           an output directory or a checkpoint does not fit what is asked of it
-    ├── RunFailedError     a run that had begun cannot go on
+    ├── RunError           an output directory or a checkpoint does not fit the request
+    ├── RunFailedError     a run that had begun cannot continue
     ├── PredictionsError   a predictions file breaks its contract
     └── MissingExtraError  an optional dependency is needed and not installed
 
-Each message says what was found, what was expected and what mends it. Entry points print the
-message and exit with status 1; a traceback is kept for our own bugs.
+Each message says what was found, what was expected and what to do. Entry points print the
+message and exit with status 1; only our own bugs show a traceback.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ it, because LSF starts a job that ends with 75 again."""
 
 
 class DanishAsrError(Exception):
-    """Base of all errors that the user can mend."""
+    """Base of all errors that the user can fix."""
 
     def __reduce__(self) -> tuple[Callable[..., DanishAsrError], tuple[Any, ...]]:
-        """Pickle what the error is, for it crosses from workers to their parent.
+        """Pickle the attributes: errors cross from workers to their parent.
 
         By default Python calls the class with the message, which is not what ours are made with.
         """
@@ -63,11 +63,7 @@ class DatasetError(DanishAsrError):
 
 
 class ConfigError(DanishAsrError):
-    """A configuration has one or more faults.
-
-    Attributes:
-        faults: One line per fault, each with the dotted key, the rule and the value found.
-    """
+    """A configuration has ``faults``, each with the dotted key, the rule and the value found."""
 
     def __init__(self, faults: Sequence[str], *, where: str = "the configuration") -> None:
         self.faults = tuple(faults)
@@ -76,11 +72,11 @@ class ConfigError(DanishAsrError):
 
 
 class RunError(DanishAsrError):
-    """An output directory or a checkpoint does not fit what is asked of it."""
+    """An output directory or a checkpoint does not fit the request."""
 
 
 class RunFailedError(DanishAsrError):
-    """A run that had begun cannot go on."""
+    """A run that had begun cannot continue."""
 
 
 class PredictionsError(DanishAsrError):

@@ -30,7 +30,6 @@ __all__ = [
     "speaker",
 ]
 
-
 OpenSource = Callable[[str, SourceOptions], Source]
 """Opens the source at a place; raises `SourceError` if it does not exist or is unusable."""
 
