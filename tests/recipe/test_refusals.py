@@ -56,7 +56,7 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
     [
         (["dataset.name=nope"], ("dataset.name", "'nope'; available: ")),
         (["model={name: nope}"], ("model.name", "'nope'; available: omniASR_CTC_1B")),
-        (["model.arch=huge"], ("model.arch", "'huge' of wav2vec2_asr; available: ")),
+        (["model.arch=huge"], ("model.arch", "'huge'; available: ")),
         (["model={arch: null}"], ("model.name", "model.arch or model.path must say")),
         (["model={name: omniASR_LLM_300M}"], ("model.name", "'omniASR_LLM_300M' has no CTC head")),
         (["model={path: /nowhere}"], ("model.path", "/nowhere must be a finished run")),

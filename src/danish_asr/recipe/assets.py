@@ -113,12 +113,7 @@ class Assets:
         return family is not None and (not families or family.value in families)
 
     def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> AsrDataset:
-        """Open the dataset of a card, or of a family with its overrides.
-
-        Raises:
-            DatasetError: It cannot be opened.
-            ConfigError: ``dataset.config_overrides`` has faults.
-        """
+        """Open the dataset of a card, or of a family; raises what makes that impossible."""
         name = card.field("dataset_family").as_(str) if card else section.family
         family = self._container.resolve(DatasetFamily, key=name)
         config = family.get_dataset_config(card) if card else family.config_kls()
@@ -182,11 +177,7 @@ class Assets:
 
 
 def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
-    """Return a configuration changed by the ``config_overrides`` of a section.
-
-    Raises:
-        ConfigError: They have faults.
-    """
+    """Return a configuration changed by a section's overrides; raises their ConfigError."""
     path = f"{section}.config_overrides"
     if overrides is None:
         return config

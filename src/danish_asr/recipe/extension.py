@@ -32,9 +32,7 @@ def register(container: DependencyContainer) -> None:
     for directory in card_directories():
         register_file_assets(container, directory, not_exist_ok=True)
 
-    architecture = ConfigRegistrar(container, Wav2Vec2AsrConfig)
-    architecture("tiny")(tiny)
-
+    ConfigRegistrar(container, Wav2Vec2AsrConfig)("tiny")(tiny)
     support_any_local_path()
 
 
@@ -60,17 +58,12 @@ def tiny() -> Wav2Vec2AsrConfig:
     A frame has 320 samples, as in omniASR's models. The feature extractor has five layers instead
     of seven, which halves the work at the highest rates.
     """
+    layers = [(64, 10, 5), (64, 8, 4), (96, 8, 4), (128, 4, 2), (128, 4, 2)]
     return Wav2Vec2AsrConfig(
         encoder_config=Wav2Vec2EncoderConfig(
             model_dim=144,
             feature_dim=128,
-            feature_extractor_layer_descs=[
-                (64, 10, 5),
-                (64, 8, 4),
-                (96, 8, 4),
-                (128, 4, 2),
-                (128, 4, 2),
-            ],
+            feature_extractor_layer_descs=layers,
             feature_extractor_bias=True,
             feature_extractor_layer_norm_convs=True,
             feature_grad_scale=1.0,

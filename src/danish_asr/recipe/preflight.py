@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import cast
 
 from fairseq2.assets import AssetCard
+from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import ModelSection
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
@@ -37,11 +39,10 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     Args:
         config: The configuration.
         where: What it is called in errors.
-        faults: Faults that are known already; they are reported with what is found here.
+        faults: Faults that are known already; they are reported with those found here.
 
     Raises:
-        ConfigError: There are faults: a name is unknown, the dataset lacks a split, or model,
-            tokenizer and head do not fit together.
+        ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
     """
     found, config = list(faults), _name_own_model(config)
     try:
@@ -214,28 +215,23 @@ def _with_new_head(
     assets: Assets, section: ModelSection, size: int | None, faults: list[str]
 ) -> ModelSection:
     """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's."""
-    family = assets.model_family(section.family or "")
-    if family is None:
-        faults.append(f"model.family: unknown model family '{section.family}'")
-        return section
+    family = cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
     architecture = family.maybe_get_arch_config(section.arch or "")
     if architecture is None:
-        faults.append(
-            f"model.arch: unknown architecture '{section.arch}' of {section.family}; "
-            f"available: {', '.join(sorted(family.get_archs()))}"
-        )
+        known = ", ".join(sorted(family.get_archs()))
+        faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
         return section
     try:
-        model = overridden(architecture, section.config_overrides, "model")
+        overridden(architecture, section.config_overrides, "model")
     except ConfigError as error:
         faults.extend(error.faults)
         return section
+    overrides = cast(Mapping[str, object], section.config_overrides or {})
     if size is None:
         return section
-    overrides = cast(Mapping[str, object], section.config_overrides or {})
-    if _HEAD_SIZE in overrides and getattr(model, _HEAD_SIZE, size) != size:
+    if (given := overrides.get(_HEAD_SIZE, size)) != size:
         faults.append(
-            f"model.config_overrides.{_HEAD_SIZE} must be {size}, the tokenizer's number "
-            f"of symbols, but is {overrides[_HEAD_SIZE]}; leave it out"
+            f"model.config_overrides.{_HEAD_SIZE} must be {size}, the tokenizer's number of "
+            f"symbols, but is {given}; leave it out"
         )
     return replace(section, config_overrides={**overrides, _HEAD_SIZE: size})

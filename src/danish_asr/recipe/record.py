@@ -69,10 +69,7 @@ def _git_state() -> dict[str, Any] | None:
 def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
     """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
 
-    Args:
-        output_dir: The run.
-        tokenizer: The card of its tokenizer. A tokenizer in a local file is copied beside the
-            model's card; one that is downloaded by name is referred to.
+    A tokenizer in a local file is copied beside the card; one that is downloaded is referred to.
     """
     run, step = output_dir.resolve(), best_step(output_dir)
     if step is None:
