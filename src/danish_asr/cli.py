@@ -8,21 +8,18 @@ in which others, such as torch or pyarrow, cannot be imported.
 
 from __future__ import annotations
 
-import inspect
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from typer import Argument, Option
 
+from danish_asr.conversion import ConvertOptions
 from danish_asr.errors import EXIT_FAILED, DanishAsrError
-
-if TYPE_CHECKING:
-    from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.settings import COMPARE_RESAMPLES, DEFAULT_BY, Settings
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Exit status after Ctrl-C, as in shells."""
@@ -36,47 +33,18 @@ app = typer.Typer(
 )
 
 
-class _Default:
-    """A default that is defined elsewhere: a constant, or a parameter of a function or class."""
-
-    def __init__(self, place: str, parameter: str) -> None:
-        self._place, self._parameter = place, parameter
-
-    def __call__(self) -> Any:
-        value = resolve_name(self._place)
-        if self._parameter:
-            value = inspect.signature(value).parameters[self._parameter].default
-        return value
-
-    def __str__(self) -> str:  # what the help shows
-        value = self()
-        return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _option(place: str, parameter: str, text: str, *names: str, **details: Any) -> Any:
-    """An option with the default of ``parameter`` in ``place``."""
-    return Option(*names, default_factory=_Default(place, parameter), help=text, **details)
-
-
-_SETTINGS: Final = "danish_asr.scoring.settings:Settings"
-_COMPARISON: Final = "danish_asr.scoring.comparison:COMPARE_RESAMPLES"
-_GROUPINGS: Final = "danish_asr.scoring.scores:DEFAULT_BY"
-_CONVERSION: Final = "danish_asr.conversion:ConvertOptions"
-_SIZE: Final = "danish_asr.sources.synthetic:SyntheticSize"
-_SYNTHESIS: Final = "danish_asr.sources.synthetic:synthesise"
-_DOCTOR: Final = "danish_asr.doctor:doctor"
+_SCORING: Final = Settings()
+_GROUPINGS: Final = list(DEFAULT_BY)
+_CONVERT: Final = ConvertOptions()
 _DATASET: Final = Path("data/parquet")
 
-_Profile = Annotated[str, _option(_SETTINGS, "profile", "Text profile: raw, coral or rye.")]
+_Profile = Annotated[str, Option(help="Text profile: raw, coral or rye.")]
 _Fillers = Annotated[bool, Option("--remove-fillers", help="Also remove fillers (rye only).")]
-_COLUMNS: Final = "A column, or columns joined by commas, to group by. May be repeated."
-_By = Annotated[list[str], _option(_GROUPINGS, "", _COLUMNS)]
-_Filter = Annotated[str, _option(_SETTINGS, "row_filter", "Rows: all or coral.", "--filter")]
-_DIVISORS: Final = "Divide errors by S+D+H (standard) or S+D+H+I (coral)."
-_Denominator = Annotated[str, _option(_SETTINGS, "denominator", _DIVISORS)]
-_Resamples = Annotated[int, _option(_SETTINGS, "resamples", "Bootstrap resamples.", min=100)]
-_CompareResamples = Annotated[int, _option(_COMPARISON, "", "Bootstrap resamples.", min=100)]
-_Seed = Annotated[int, _option(_SETTINGS, "seed", "Bootstrap seed.", min=0)]
+_By = Annotated[list[str], Option(help="Columns to group by, with commas. May be repeated.")]
+_Filter = Annotated[str, Option("--filter", help="Rows: all or coral.")]
+_Denominator = Annotated[str, Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")]
+_Resamples = Annotated[int, Option(help="Bootstrap resamples.", min=100)]
+_Seed = Annotated[int, Option(help="Bootstrap seed.", min=0)]
 _Workers = Annotated[int | None, Option(help="Processes; default: all CPUs.")]
 
 
@@ -84,13 +52,13 @@ _Workers = Annotated[int | None, Option(help="Processes; default: all CPUs.")]
 def score(
     predictions: Annotated[Path, Argument(help="The predictions.jsonl of an evaluation.")],
     *,
-    profile: _Profile,
+    profile: _Profile = _SCORING.profile,
     remove_fillers: _Fillers = False,
-    by: _By,
-    row_filter: _Filter,
-    denominator: _Denominator,
-    resamples: _Resamples,
-    seed: _Seed,
+    by: _By = _GROUPINGS,
+    row_filter: _Filter = _SCORING.row_filter,
+    denominator: _Denominator = _SCORING.denominator,
+    resamples: _Resamples = _SCORING.resamples,
+    seed: _Seed = _SCORING.seed,
     json: Annotated[Path | None, Option(help="Default: scores.json beside the input.")] = None,
     html: Annotated[Path | None, Option(help="Default: report.html beside the input.")] = None,
     csv: Annotated[Path | None, Option(help="Write a table of all groups.")] = None,
@@ -104,11 +72,11 @@ def score(
     score_file(
         predictions,
         by=by,
-        settings=_settings(
+        settings=Settings(
             profile=profile,
             remove_fillers=remove_fillers,
             row_filter=row_filter,
-            denominator=denominator,
+            denominator=denominator,  # type: ignore[arg-type] # it is checked there
             resamples=resamples,
             seed=seed,
         ),
@@ -126,43 +94,37 @@ def compare(
     a: Annotated[Path, Argument(help="The predictions.jsonl of run A.")],
     b: Annotated[Path, Argument(help="The predictions.jsonl of run B, with the same rows.")],
     *,
-    profile: _Profile,
+    profile: _Profile = _SCORING.profile,
     remove_fillers: _Fillers = False,
-    by: _By,
-    row_filter: _Filter,
-    denominator: _Denominator,
-    resamples: _CompareResamples,
-    seed: _Seed,
+    by: _By = _GROUPINGS,
+    row_filter: _Filter = _SCORING.row_filter,
+    denominator: _Denominator = _SCORING.denominator,
+    resamples: _Resamples = COMPARE_RESAMPLES,
+    seed: _Seed = _SCORING.seed,
     json: Annotated[Path | None, Option(help="Write the comparison as JSON.")] = None,
 ) -> None:
     """Compare two runs on the same rows: differences, intervals and a test over speakers."""
     from danish_asr.report import compare_files
 
-    settings = _settings(
+    settings = Settings(
         profile=profile,
         remove_fillers=remove_fillers,
         row_filter=row_filter,
-        denominator=denominator,
+        denominator=denominator,  # type: ignore[arg-type] # it is checked there
         resamples=resamples,
         seed=seed,
     )
     compare_files(a, b, by=by, settings=settings, json_path=json)
 
 
-def _settings(**options: Any) -> Settings:
-    from danish_asr.scoring.settings import Settings
-
-    return Settings(**options)
-
-
 @app.command()
 def synthesize(
     folder: Annotated[Path, Argument(help="Where the corpus is written.")],
     *,
-    seed: Annotated[int, _option(_SYNTHESIS, "seed", "Random seed.")],
-    train: Annotated[int, _option(_SIZE, "train", "Utterances for training, about.")],
-    dev: Annotated[int, _option(_SIZE, "dev", "Utterances for validation, about.")],
-    test: Annotated[int, _option(_SIZE, "test", "Utterances for testing, about.")],
+    seed: Annotated[int, Option(help="Random seed.")] = 1,
+    train: Annotated[int, Option(help="Utterances for training, about.")] = 4000,
+    dev: Annotated[int, Option(help="Utterances for validation, about.")] = 160,
+    test: Annotated[int, Option(help="Utterances for testing, about.")] = 400,
     workers: _Workers = None,
 ) -> None:
     """Make synthetic Danish speech in the format of CoRal."""
@@ -184,9 +146,9 @@ def convert(
         list[str] | None, Option(help="OURS=THEIRS, such as text=sentence. May be repeated.")
     ] = None,
     split: Annotated[str | None, Option(help="Split; default: inferred from file names.")] = None,
-    max_drop: Annotated[float, _option(_CONVERSION, "max_drop", "Largest share of dropped rows.")],
-    max_seconds: Annotated[float, _option(_CONVERSION, "max_seconds", "Drop longer utterances.")],
-    shard_rows: Annotated[int, _option(_CONVERSION, "shard_rows", "Most source rows per shard.")],
+    max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
+    max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
+    shard_rows: Annotated[int, Option(help="Most source rows per shard.")] = _CONVERT.shard_rows,
     workers: _Workers = None,
     engine: Annotated[str, Option(help="processes or ray.")] = "processes",
     address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
@@ -196,7 +158,7 @@ def convert(
     list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
     """Convert a corpus to a dataset: 16 kHz FLAC in Parquet, rejected rows, inventory and cards."""
-    from danish_asr.conversion import ConvertOptions, command
+    from danish_asr.conversion import command
     from danish_asr.sources import SourceOptions
 
     if list_:
@@ -251,7 +213,7 @@ def doctor(
     *,
     config: _Configs = None,
     run: Annotated[Path | None, Option(help="OUTDIR; default: $ASR_RUN, or here.")] = None,
-    scripts: Annotated[Path, _option(_DOCTOR, "scripts_dir", "Directory of the job scripts.")],
+    scripts: Annotated[Path, Option(help="Directory of the job scripts.")] = Path("lsf"),
     as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,
 ) -> None:
     """Check the setup before queueing a run; exit with status 1 if something would fail."""

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from danish_asr.cli import INTERRUPTED, app, main, run
 from danish_asr.conversion import ConvertOptions, command
-from danish_asr.scoring.comparison import COMPARE_RESAMPLES
 from danish_asr.scoring.predictions import write_predictions
-from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.settings import COMPARE_RESAMPLES, Settings
 from tests.score_rows import four_rows
 
 

@@ -187,7 +187,7 @@ def test_a_sound_configuration_has_no_faults(config: Path, tmp_path: Path) -> No
 def test_the_findings_are_json(config: Path, tmp_path: Path) -> None:
     broken = changed(config, tmp_path / "broken.yaml", "model", arch="huge")
     console = Console(file=io.StringIO())
-    assert not doctor([broken], run=tmp_path, as_json=True, console=console)
+    assert not doctor([broken], run=tmp_path, scripts_dir=ROOT, as_json=True, console=console)
     findings = json.loads(console.file.getvalue())  # type: ignore[attr-defined]
     assert findings[0].keys() == {"check", "level", "found", "fix"}
     (found,) = [f for f in findings if f["level"] == "error" and f["check"] == "configuration"]

@@ -35,7 +35,7 @@ def doctor(
     config: Sequence[Path],
     *,
     run: Path | None = None,
-    scripts_dir: Path = Path("lsf"),
+    scripts_dir: Path,
     as_json: bool = False,
     console: Console | None = None,
 ) -> bool:

@@ -18,8 +18,8 @@ from danish_asr.scoring.comparison import Comparison, compare_predictions
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scored_rows import BANDS, RowsUsed
-from danish_asr.scoring.scores import DEFAULT_BY, Scores, score_predictions
-from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.scores import Scores, score_predictions
+from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 
 def score_file(
@@ -119,7 +119,7 @@ def compare_files(
 
 
 def _evaluation_file(predictions: Path) -> Path:
-    return predictions.with_name("evaluation.json")
+    return predictions.parent / "evaluation.json"
 
 
 def _evaluation(predictions: Path) -> dict[str, Any]:

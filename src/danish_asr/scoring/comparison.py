@@ -26,11 +26,7 @@ from danish_asr.metrics import Counts, ErrorCounts
 from danish_asr.scoring.intervals import Estimate, estimate, p_value, resampled_rates, to_plain
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import FloatArray, GroupSums, RowsUsed, ScoredRows, score_rows
-from danish_asr.scoring.scores import DEFAULT_BY
-from danish_asr.scoring.settings import Settings
-
-COMPARE_RESAMPLES: Final = 10_000
-"""More than for an interval, because p-values depend on the tails."""
+from danish_asr.scoring.settings import COMPARE_RESAMPLES, DEFAULT_BY, Settings
 
 _LISTED: Final = 10
 """How many rows an error message lists."""

@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
 from danish_asr.scoring.intervals import Estimate, estimate_gap, estimate_rates, to_plain
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
-from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DEFAULT_BY: Final = ("dialect", "age_group", "gender")
-"""The groupings that are reported by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

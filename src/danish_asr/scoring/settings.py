@@ -35,6 +35,12 @@ ROW_FILTERS: Final[Mapping[str, Callable[[Prediction], str | None]]] = {
 }
 """Each returns the reason why a row is excluded, or None for a row that is scored."""
 
+DEFAULT_BY: Final = ("dialect", "age_group", "gender")
+"""The groupings that are reported by default."""
+
+COMPARE_RESAMPLES: Final = 10_000
+"""More than for an interval, because p-values depend on the tails."""
+
 _RESAMPLES: Final = range(100, 1_000_001)
 
 

@@ -76,9 +76,9 @@ _TYPES: Final = {
 class SyntheticSize:
     """Utterances of each split, both subsets together; about, as each dialect has some."""
 
-    train: int = 4000
-    dev: int = 160
-    test: int = 400
+    train: int
+    dev: int
+    test: int
 
 
 class _File(NamedTuple):
@@ -91,9 +91,7 @@ class _File(NamedTuple):
     utterances: list[tuple[int, SyntheticSpeaker]]
 
 
-def synthesise(
-    folder: Path, *, size: SyntheticSize | None = None, seed: int = 1, workers: int = 1
-) -> None:
+def synthesise(folder: Path, *, size: SyntheticSize, seed: int, workers: int = 1) -> None:
     """Make the corpus, or the files that are missing: ``<subset>/<split>-00000-of-00001.parquet``.
 
     Neither the number of workers nor their order changes a byte.
@@ -103,7 +101,7 @@ def synthesise(
         ConfigError: Numbers are out of range; all of them are listed.
         MissingExtraError: eSpeak NG is not installed.
     """
-    sizes = asdict(size or SyntheticSize())
+    sizes = asdict(size)
     faults = [f"--{key}: at least 0; found {rows}" for key, rows in sizes.items() if rows < 0]
     if workers < 1:
         faults.append(f"--workers: at least 1; found {workers}")

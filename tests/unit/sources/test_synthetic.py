@@ -109,7 +109,7 @@ def test_another_seed_is_not_mixed_in(corpus: Path) -> None:
 
 def test_all_numbers_out_of_range_are_listed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        synthesise(tmp_path, size=SyntheticSize(train=-5, dev=0, test=-1), workers=-1)
+        synthesise(tmp_path, size=SyntheticSize(train=-5, dev=0, test=-1), seed=1, workers=-1)
     assert error.value.faults == (
         "--train: at least 0; found -5",
         "--test: at least 0; found -1",
@@ -121,7 +121,7 @@ def test_all_numbers_out_of_range_are_listed(tmp_path: Path) -> None:
 def test_espeak_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(MissingExtraError, match="synthetic speech needs the extra 'synthetic'"):
-        synthesise(tmp_path)
+        synthesise(tmp_path, size=SIZE, seed=1)
 
 
 @given(st.integers(), st.sampled_from(SPLITS), st.booleans())
