@@ -84,7 +84,7 @@ def test_equal_runs_and_few_speakers_give_no_p_value() -> None:
 
 def test_different_rows_are_refused_with_file_and_line() -> None:
     a = four_rows()
-    b = [*four_rows()[1:], prediction("z", "ja", "ja")]
+    b = [*a[1:], prediction("z", "ja", "ja")]
     expected = (
         r"different rows \(2 of them\).*:\n"
         r"  a.jsonl:1: id 'a' is not in b.jsonl\n"
@@ -104,9 +104,12 @@ def test_other_references_other_splits_and_no_rows_are_refused() -> None:
         compare_predictions(a, b)
     with pytest.raises(PredictionsError, match="A is of a split of 9 rows, B of a split of 8"):
         compare_predictions(a, a, rows_in_split=(9, 8))
-    short = [prediction("a", "ja", "ja", duration=0.1)]
+    short = [prediction("short", "ja", "ja", duration=0.1)]
+    coral = Settings(row_filter="coral")
     with pytest.raises(PredictionsError, match="no row to compare"):
-        compare_predictions(short, short, settings=Settings(row_filter="coral"))
+        compare_predictions(short, short, settings=coral)
+    with pytest.raises(PredictionsError, match="B:4: id 'd' is not in A"):  # counts left out rows
+        compare_predictions(short + a[:3], a, settings=coral)
 
 
 def test_holm_of_worked_examples() -> None:

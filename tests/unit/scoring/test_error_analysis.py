@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.metrics import ErrorCounts, align_counts, count_errors
+from danish_asr.metrics import align_counts
 from danish_asr.scoring.error_analysis import (
     CATEGORIES,
     LARGEST_TABLE,
@@ -56,15 +56,12 @@ def test_the_errors_are_those_of_the_scores(profile: str) -> None:
     scores = score_predictions(random_rows(400), by=[], settings=settings)
     assert analysis.word_errors == scores.overall.words.errors
     assert analysis.rows == scores.overall.rows
-    errors = {share.errors for share in _shares(analysis, profile).values()}
-    assert errors == {analysis.word_errors}
+    for share in _shares(analysis, profile).values():
+        assert share.errors == analysis.word_errors
 
 
-def test_categories_of_the_raw_text_are_shares_of_its_own_errors() -> None:
-    rows = list(random_rows(200))
-    raw = sum((count_errors(row.reference, row.hypothesis) for row in rows), ErrorCounts())
-    shares = _shares(analyse_errors(rows), "raw")
-    assert {share.errors for share in shares.values()} == {raw.words.errors}
+def test_all_categories_together_have_the_largest_share_of_the_raw_text() -> None:
+    shares = _shares(analyse_errors(random_rows(200)), "raw")
     assert shares["case and punctuation"].share > 0.1
     largest = max(shares.values(), key=lambda share: share.share)
     assert largest.category == "all of these together"
@@ -105,11 +102,8 @@ def test_each_category_removes_its_own_errors_and_no_others(
     plain = align_counts(reference.split(), hypothesis.split()).errors
     remaining = {name: count(reference, hypothesis) for name, count in CATEGORIES.items()}
     assert remaining == dict.fromkeys(CATEGORIES, plain) | {category: 0, ALL: 0}
-
-
-@pytest.mark.parametrize("name", CATEGORIES)
-def test_misrecognised_words_stay_errors(name: str) -> None:
-    assert CATEGORIES[name]("han går hjem", "hun står hjem") == 2
+    for count in CATEGORIES.values():
+        assert count("han går hjem", "hun står hjem") == 2
 
 
 @pytest.mark.parametrize(
