@@ -105,7 +105,7 @@ def test_compute_functions_take_predictions_first_and_return_fractions() -> None
     assert compute_cer(["ab"], ["abcd"]) == pytest.approx(0.5)
     assert compute_wer(["", ""], ["", ""]) == compute_cer([], []) == 0
     assert compute_wer([""], ["a"]) == 1
-    with pytest.raises(ValueError, match="found 1 predictions and 2 references"):
+    with pytest.raises(ValueError, match="2 reference and 1 hypothesis"):
         compute_wer(["a"], ["a", "b"])
     with pytest.raises(TypeError, match="two lists"):
         compute_cer("abc", "abd")

@@ -46,10 +46,8 @@ def spell_numeral(numeral: str) -> str:
 
 def spell_integer(number: int) -> str:
     """Spell a number from 0 to 999,999,999."""
-    if number in (100, 1000):
-        return "hundrede" if number == 100 else "tusind"
-    if number == 0:
-        return BELOW_TWENTY[0]
+    if exception := {0: "nul", 100: "hundrede", 1000: "tusind"}.get(number):
+        return exception
     millions, rest = divmod(number, 1_000_000)
     thousands, units = divmod(rest, 1_000)
     parts: list[str] = []

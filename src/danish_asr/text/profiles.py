@@ -67,10 +67,6 @@ def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
     return _rye_without_fillers
 
 
-def _raw(text: str) -> str:
-    return text
-
-
 def _coral(text: str) -> str:
     """Apply CoRal's steps in CoRal's order; numerals first, because "." and "," go later."""
     text = spell_numerals(text).lower()
@@ -122,7 +118,7 @@ def _cardinal(digits: str) -> str:
     return str(num2words(int(digits), lang="da")) if len(digits) <= _MAX_DIGITS else digits
 
 
-_PROFILES: Final[Mapping[str, Normalizer]] = {"raw": _raw, "coral": _coral, "rye": _rye}
+_PROFILES: Final[Mapping[str, Normalizer]] = {"raw": str, "coral": _coral, "rye": _rye}
 
 PROFILES: Final = tuple(_PROFILES)
 PROFILE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(PROFILES, 1)
