@@ -143,11 +143,7 @@ def build_source(
 
 
 def build_dataset(
-    root: Path,
-    *,
-    name: str = "tiny",
-    options: ConvertOptions | None = None,
-    **source: Any,
+    root: Path, *, name: str = "tiny", options: ConvertOptions | None = None, **source: Any
 ) -> Inventory:
     """Build a small dataset below ``root`` from `build_source`, made with ``source``'s arguments.
 
