@@ -16,9 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.errors import SourceError
 
-_HUB: Final = re.compile(
-    r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<subset>[\w.-]+))?(?:@(?P<revision>[\w./-]+))?"
-)
+_HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +47,10 @@ def locate(where: str) -> Location:
     import huggingface_hub as hub  # noqa: PLC0415
     from huggingface_hub import constants, errors  # noqa: PLC0415
 
-    match = _HUB.fullmatch(where)
+    match = re.fullmatch(_HUB, where)
     if match is None:
         raise SourceError(f"{where}: expected hf:OWNER/NAME[:SUBSET][@REVISION]")
-    repo, subset, revision = match["repo"], match["subset"], match["revision"]
+    repo, subset, revision = match.groups()
     try:
         commit = hub.HfApi().dataset_info(repo, revision=revision).sha
         return Location(fs=hub.HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
