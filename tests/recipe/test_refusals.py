@@ -59,7 +59,7 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
         (["model.arch=huge"], ("model.arch", "'huge'; available: ")),
         (["model={arch: null}"], ("model.name", "model.arch or model.path must say")),
         (["model={name: omniASR_LLM_300M}"], ("model.name", "'omniASR_LLM_300M' has no CTC head")),
-        (["model={path: /nowhere}"], ("model.path", "/nowhere must be a finished run")),
+        (["model={path: /nowhere, arch: tiny}"], ("model.path", "/nowhere must be a finished run")),
         (["model={path: /}"], ("model.path", "another checkpoint needs model.arch")),
         (["model.config_overrides={target_vocab_size: 7}"], ("model.config_overrides", "but is 7")),
         (

@@ -61,13 +61,13 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     size = assets.vocabulary_size(config.tokenizer, found)
     if model is not None:
         _check_trained_head(assets, model, size, found)
-    elif section.arch is not None:
-        config = replace(config, model=_with_new_head(assets, section, size, found))
-    elif section.path is not None:
+    elif section.path is not None and not (section.arch and section.path.exists()):
         found.append(
             f"model.path {section.path} must be a finished run or one checkpoint of a run "
             "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch, for example 300m"
         )
+    elif section.arch is not None:
+        config = replace(config, model=_with_new_head(assets, section, size, found))
     elif not found:
         found.append(
             "model.name, model.arch or model.path must say which model to train, for example "
