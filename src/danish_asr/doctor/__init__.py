@@ -11,13 +11,14 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from danish_asr.doctor import machine
-from danish_asr.doctor.finding import Finding, Level, error, ok, warning
+from danish_asr.doctor.machine import Finding, Level, error, ok, warning
 from danish_asr.errors import ConfigError
 
 COLOURS: Final = {
@@ -60,10 +61,7 @@ def doctor(
                 _print(console, f"        fix: {finding.fix}")
     counts = Counter(finding.level for finding in findings)
     if as_json:
-        rows = [
-            {"check": f.check, "level": f.level.value, "found": f.found, "fix": f.fix}
-            for f in findings
-        ]
+        rows = [asdict(finding) | {"level": finding.level.value} for finding in findings]
         console.out(json.dumps(rows, indent=1, ensure_ascii=False), highlight=False)
     else:
         summary = ", ".join(f"{counts[level]} {level.value}" for level in Level)

@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from importlib import import_module
 from importlib.metadata import metadata
 from pathlib import Path
@@ -20,7 +23,6 @@ from typing import Final
 from packaging.specifiers import SpecifierSet
 
 from danish_asr.cluster.cpus import lsf_slots, usable_cpus
-from danish_asr.doctor.finding import Finding, error, ok, unknown, warning
 
 GIB: Final = 2**30
 
@@ -41,17 +43,42 @@ NATIVE: Final = (
 FIRST_WITH_BF16: Final = (8, 0)
 """Compute capability of the A100; the V100 has 7.0."""
 
-SMALL_HOME: Final = 100 * GIB
-LITTLE_SPACE: Final = 5 * GIB
-"""What the 300M model, its tokenizer and temporary files need."""
-
-CACHES: Final = {"HF_HOME": "huggingface", "FAIRSEQ2_CACHE_DIR": "fairseq2"}
-"""Variables with the place of downloads, and the directory below ``~/.cache`` without them."""
+CACHES: Final = {
+    "HF_HOME": "~/.cache/huggingface",
+    "FAIRSEQ2_CACHE_DIR": "~/.cache/fairseq2",
+    "TMPDIR": tempfile.gettempdir(),
+}
+"""Variables with the place of downloads and temporary files, and the places without them."""
 
 QUOTA_COMMANDS: Final = ("getquota_work3.sh", "getquota_zhome.sh")
 """DTU's commands that print a user's quota."""
 
 _REFUSALS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Level(Enum):
+    """How a finding affects the run."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"  # it cannot be checked from here
+    WARNING = "warning"  # it may slow the run down or break it later
+    ERROR = "error"  # the run would fail
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found, and how to fix it; ``fix`` is empty if nothing is wrong."""
+
+    level: Level
+    check: str
+    found: str
+    fix: str = ""
+
+
+ok = partial(Finding, Level.OK)
+unknown = partial(Finding, Level.UNKNOWN)
+warning = partial(Finding, Level.WARNING)
+error = partial(Finding, Level.ERROR)
 
 
 def check_packages() -> Iterator[Finding]:
@@ -151,13 +178,9 @@ def check_bf16(scripts: Path, environment: Mapping[str, str] = os.environ) -> It
 
 
 def check_disk(run: Path, needed: int) -> Iterator[Finding]:
-    """Check that the checkpoints of a run fit on its file system.
-
-    Args:
-        run: The directory of the run; it need not exist.
-        needed: Bytes that the run will still write.
-    """
-    folder = _existing(run)
+    """Check that ``needed`` bytes of checkpoints fit on the file system of a run's directory."""
+    run = run.expanduser().resolve()
+    folder = next(folder for folder in [run, *run.parents] if folder.is_dir())
     free = shutil.disk_usage(folder).free
     found = f"{needed / GIB:.2f} GiB needed for checkpoints, {free / GIB:.1f} GiB free in {folder}"
     fix = (
@@ -181,36 +204,22 @@ def check_disk(run: Path, needed: int) -> Iterator[Finding]:
         yield unknown("quota", f"{command}:\n{answer.stdout.strip()}", "compare it with the above")
 
 
-def check_caches(
-    environment: Mapping[str, str] = os.environ, home_bytes: int | None = None
-) -> Iterator[Finding]:
-    """Check that downloads do not go to a small home directory.
-
-    On a cluster with LSF the home directory has a quota, whatever the size of its file system.
-    """
-    home = _existing(Path(environment.get("HOME") or Path.home()))
-    usage = shutil.disk_usage(home)
+def check_caches(environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Check that downloads do not go to the home directory of a cluster, which has a quota."""
     on_cluster = bool(environment.get("LSF_ENVDIR") or shutil.which("bsub"))
-    small = on_cluster or (home_bytes or usage.total) < SMALL_HOME
-    places = {name: environment.get(name) or home / ".cache" / d for name, d in CACHES.items()}
-    places["TMPDIR"] = environment.get("TMPDIR") or tempfile.gettempdir()
-    for name, path in places.items():
-        place = Path(path)
-        if not (small and place.expanduser().resolve().is_relative_to(home)):
+    for name, usual in CACHES.items():
+        place = Path(environment.get(name) or usual).expanduser()
+        if on_cluster and place.resolve().is_relative_to(Path.home().resolve()):
+            fix = f"export {name} on scratch; the scripts in lsf/ do so (ASR_CACHE)"
+            yield warning(f"cache {name}", f"{place} is in the home directory", fix)
+        else:
             yield ok(f"cache {name}", str(place))
-            continue
-        found = f"{place} is in the home directory, {usage.free / GIB:.0f} GiB free"
-        full = usage.free < LITTLE_SPACE or reserve(home, LITTLE_SPACE)
-        fix = f"export {name} on scratch; the scripts in lsf/ do so (ASR_CACHE)"
-        yield (error if full else warning)(f"cache {name}", found, fix)
 
 
 def reserve(folder: Path, needed: int) -> str | None:
     """Reserve space for a moment: a quota is not part of the free space that the system reports.
 
-    Returns:
-        Empty if the space can be reserved, the reason if not, and None if this file system cannot
-        reserve space.
+    Returns an empty string, the reason for a refusal, or None if the file system cannot reserve.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -234,8 +243,3 @@ def _driver() -> str | None:
         [command, *query], capture_output=True, text=True, timeout=60, check=False
     )
     return (answer.stdout.split("\n")[0].strip() or None) if answer.returncode == 0 else None
-
-
-def _existing(path: Path) -> Path:
-    path = path.expanduser().resolve()
-    return next(folder for folder in [path, *path.parents] if folder.is_dir())
