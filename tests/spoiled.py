@@ -113,10 +113,6 @@ def text(name: str, new: str) -> Spoil:
     return content(name, lambda _: new.encode())
 
 
-def remove(name: str) -> Spoil:
-    return lambda root: (root / name).unlink()
-
-
 def copy(name: str, to: str) -> Spoil:
     return lambda root: shutil.copy(root / name, root / to)
 

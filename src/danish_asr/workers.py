@@ -74,10 +74,10 @@ def run_in_processes(
 
 def _end_with_parent() -> None:
     """End this worker when its parent is killed."""
-    parent = multiprocessing.parent_process()
-    threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
+    parent: Any = multiprocessing.parent_process()
 
+    def wait_and_exit() -> None:
+        parent.join()
+        os._exit(1)
 
-def _exit_after(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=wait_and_exit, daemon=True).start()

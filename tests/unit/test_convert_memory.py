@@ -38,13 +38,8 @@ print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(
 
 
 def peak_memory(*arguments: Path, program: str = CONVERT) -> int:
-    output = subprocess.run(
-        [sys.executable, "-c", program + REPORT, *map(str, arguments)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return int(output.stdout)
+    command = [sys.executable, "-c", program + REPORT, *map(str, arguments)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def noise(seconds: float, channels: int) -> bytes:

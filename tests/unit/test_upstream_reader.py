@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -58,10 +57,10 @@ def read_texts(root: Path, split: str) -> Counter[str]:
 
 
 def our_texts(root: Path, pattern: str) -> Counter[str]:
-    rows: list[Any] = []
-    for shard in sorted(root.glob(f"version=0/{pattern}/**/*.parquet")):
-        rows += pq.ParquetFile(shard).read(["text"])["text"].to_pylist()
-    return Counter(rows)
+    shards = root.glob(f"version=0/{pattern}/**/*.parquet")
+    return Counter(
+        text for path in shards for text in pq.ParquetFile(path).read()["text"].to_pylist()
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -35,7 +33,6 @@ from tests.spoiled import (
     faults_of,
     manifest,
     read_rows,
-    remove,
     row,
     shard,
     text,
@@ -60,8 +57,8 @@ def bit_flipped(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-def columns(change: Callable[[pa.Table], pa.Table]) -> Spoil:
-    return lambda root: write_shard(root, change(pq.ParquetFile(root / FIRST).read()))
+def without_dialect(root: Path) -> None:
+    write_shard(root, pq.ParquetFile(root / FIRST).read().drop_columns(["dialect"]))
 
 
 CUT = tone(0.6, rate=16_000, format="FLAC")[:-2000]
@@ -69,16 +66,11 @@ CUT = tone(0.6, rate=16_000, format="FLAC")[:-2000]
 FAULTS: list[tuple[Spoil, str]] = [
     # shards
     (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
-    (content(SECOND, lambda old: old[:-100]), f"{SECOND}: its sha256"),
-    (remove(FIRST), f"{FIRST}: is missing"),
-    (copy(FIRST, SECOND), f"{SECOND}: its sha256"),
     (copy(FIRST, f"{TRAIN}/extra.parquet"), "extra.parquet: is not in manifest.json"),
     (copy("manifest.json", f"{TRAIN}/notes.txt"), "notes.txt: is not in manifest.json"),
     (shard(rows=7), f"{LEDGER}: 14 rows written and 1 in the ledger"),
-    (columns(lambda table: table.drop_columns(["dialect"])), f"{FIRST}: its columns"),
-    (columns(lambda table: table.select(table.column_names[::-1])), f"{FIRST}: its columns"),
+    (without_dialect, f"{FIRST}: its columns"),
     # audio
-    (row(audio_bytes=b"fLaC nonsense"), f"{FIRST}: undecodable audio: rec_train_1$"),
     (row(audio_bytes=CUT), f"{FIRST}: undecodable audio: rec_train_1$"),
     (row(audio_bytes=tone(0.6, rate=8000, format="FLAC")), "8000 Hz.*: rec_train_1$"),
     (row(audio_bytes=tone(0.6, rate=16_000, channels=2, format="FLAC")), "2 channels; exp"),
@@ -90,14 +82,10 @@ FAULTS: list[tuple[Spoil, str]] = [
     (row(speaker_id="spe_test_0"), "train and test share 1 speaker, such as 'spe_test_0'"),
     (row(text="TEST sætning: nummer 2!"), "share 1 sentence, such as 'test sætning nummer to'"),
     # ledger and statistics
-    (remove(LEDGER), f"{LEDGER}: is missing"),
-    (content(LEDGER, lambda old: old[:-9]), f"{LEDGER}: its sha256"),
     (manifest(source_rows=17), "11 rows written and 1 in the ledger .* 17 rows"),
-    (remove(TSV), f"{TSV}: is missing"),
     (content(TSV, lambda old: old.replace(b"0.001472", b"7")), f"{TSV}: .*0.001472"),
     (content(TSV, lambda old: old + b"\xe6\n"), f"{TSV}: cannot be read"),
     # cards and tokenizer
-    (remove(CARD), f"{CARD}: is missing"),
     (text(CARD, "- name: tiny"), rf"{CARD}: expected .*tiny.*, found \["),
     (text(CARD, "{: ["), f"{CARD}: cannot be read"),
     (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),

@@ -50,7 +50,7 @@ def convert(
     workers: int = 1,
     engine: Engine | None = None,
 ) -> Inventory:
-    """Convert a source, or continue where an earlier call was stopped.
+    """Convert a source, or continue where an earlier call was stopped; returns the inventory.
 
     Args:
         source: The corpus.
@@ -59,9 +59,6 @@ def convert(
         options: The options.
         workers: Processes on this machine, if no ``engine`` is given.
         engine: Converts the tasks.
-
-    Returns:
-        The inventory of the finished dataset.
 
     Raises:
         SourceError: The source cannot be read, or changed during the conversion.
@@ -153,12 +150,7 @@ class _Conversion:
         rows = sum(task.rows for task in tasks)
         done = rows - sum(task.rows for task in remaining)
         dropped = sum(len(record.dropped) for record in records)
-        convert = partial(
-            convert_task,
-            source=self._source,
-            root=self._out,
-            max_seconds=self._options.max_seconds,
-        )
+        convert = partial(convert_task, source=self._source, root=self._out, options=self._options)
         # The engine is not kept in a variable: it must end with the loop.
         for record in watch(
             "converted", engine(convert, remaining), Record.measure, rows, done=done
@@ -196,11 +188,9 @@ class _Conversion:
             pq.write_table(pa.Table.from_pylist(dropped, LEDGER_SCHEMA), stream)
         inventory = self._inventory(records, name)
         publish_text(out / STATISTICS_FILE, statistics(inventory.shards))
-        characters: set[str] = set()
-        for task, record in zip(self.tasks, records, strict=True):
-            if task.split == "train":
-                characters.update(record.characters)
-        write_cards(out, name, characters)
+        pairs = zip(self.tasks, records, strict=True)
+        train = (record.characters for task, record in pairs if task.split == "train")
+        write_cards(out, name, set[str]().union(*train))
         sweep(out)
         write_inventory(out, inventory)
         shutil.rmtree(out / WORK_DIR)

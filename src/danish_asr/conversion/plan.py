@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,12 +32,8 @@ WORK_DIR: Final = ".convert"
 """Holds the plan and the records of an unfinished conversion, below the dataset's root."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowSlice:
-    """Rows ``start`` to ``stop - 1`` of one source file.
-
-    ``duplicates`` are those whose id occurs in an earlier row of the source.
-    """
+class RowSlice(NamedTuple):
+    """Rows ``start`` to ``stop - 1`` of one source file; ``duplicates`` have an id seen before."""
 
     file: SourceFile
     start: int
@@ -45,7 +41,7 @@ class RowSlice:
     duplicates: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ShardTask:
     """The source rows of one shard, and its path below the dataset's root."""
 
@@ -73,20 +69,12 @@ def plan_tasks(source: Source, options: ConvertOptions) -> list[ShardTask]:
         folder = partition_dir(Path(), corpus, SPLITS[split])
         shards = list(_cut(files, options.shard_rows))
         for part, ranges in enumerate(shards):
-            slices = (
-                RowSlice(
-                    file=file,
-                    start=start,
-                    stop=stop,
-                    duplicates=duplicates[file.name].intersection(range(start, stop)),
-                )
+            slices = tuple(
+                RowSlice(file, start, stop, duplicates[file.name].intersection(range(start, stop)))
                 for file, (start, stop) in ranges.items()
             )
-            path = folder / f"part-{part:05d}-of-{len(shards):05d}.parquet"
-            task = ShardTask(
-                number=len(tasks), split=SPLITS[split], path=path.as_posix(), slices=tuple(slices)
-            )
-            tasks.append(task)
+            path = (folder / f"part-{part:05d}-of-{len(shards):05d}.parquet").as_posix()
+            tasks.append(ShardTask(len(tasks), SPLITS[split], path, slices))
     return tasks
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.audio import AudioError, to_flac
+from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.plan import WORK_DIR, RowSlice, ShardTask
 from danish_asr.files import publish, publish_text, sha256_of
 from danish_asr.schema import LEDGER_SCHEMA, ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
@@ -61,7 +62,7 @@ class Record:
         return self.rows + len(self.dropped), self.samples
 
 
-def convert_task(task: ShardTask, *, source: Source, root: Path, max_seconds: float) -> Record:
+def convert_task(task: ShardTask, *, source: Source, root: Path, options: ConvertOptions) -> Record:
     """Convert one task and publish its shard, then its record.
 
     Raises:
@@ -72,7 +73,7 @@ def convert_task(task: ShardTask, *, source: Source, root: Path, max_seconds: fl
     characters: set[str] = set()
     shard = root / task.path
     with publish(shard) as stream, pq.ParquetWriter(stream, UTTERANCE_SCHEMA, **_FORMAT) as parquet:
-        for rows in _row_groups(_rows(source, task, max_seconds, record)):
+        for rows in _row_groups(_rows(source, task, options.max_seconds, record)):
             record.rows += len(rows)
             for row in rows:
                 record.samples += row["audio_size"]
