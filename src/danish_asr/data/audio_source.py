@@ -34,19 +34,12 @@ _DIRECT_ENCODINGS: Final = frozenset({"PLAIN", "RLE"})
 _DATA_PAGE: Final = 0
 _DATA_PAGE_V2: Final = 3
 
-_ReadAt = Callable[[int, int], bytes]
-"""``(begin, size) -> bytes`` of a file."""
-
 
 class AudioSource(ABC):
     """Encoded audio by row number."""
 
     def read(self, row: int) -> bytes:
-        """The file content (FLAC, WAV, ...) of one row; thread-safe.
-
-        Raises:
-            DatasetError: The bytes cannot be read.
-        """
+        """The file content (FLAC, WAV, ...) of one row; thread-safe."""
         try:
             return self._read(row)
         except (OSError, ValueError, pa.ArrowException) as error:
@@ -115,23 +108,14 @@ class FileAudio(AudioSource):
 
 
 class RowGroup(NamedTuple):
-    """The audio column's chunk in one row group.
-
-    Attributes:
-        path: The file.
-        number: The row group's number in its file.
-        num_rows: Its rows.
-        begin: Byte where the chunk begins in the file, -1 if Arrow has to decode its values.
-        size: Bytes of the chunk.
-        nullable: Whether definition levels come before the values.
-    """
+    """The audio column's chunk in one row group."""
 
     path: Path
     number: int
     num_rows: int
-    begin: int
+    begin: int  # of the chunk in the file; -1 if Arrow has to decode its values
     size: int
-    nullable: bool
+    nullable: bool  # definition levels come before the values
 
 
 def row_groups(metadata: pq.FileMetaData, *, nullable: bool) -> list[tuple[int, int, int, bool]]:
@@ -192,11 +176,7 @@ def _decode_values(group: RowGroup) -> pa.Array:
 def _locate_values(
     files: _OpenFiles, group: RowGroup
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """First byte and size of each value of a plain column chunk that holds no null.
-
-    Raises:
-        ValueError: The chunk is not made of plain data pages.
-    """
+    """First byte and size of each value of a plain column chunk that holds no null."""
     read = partial(files.read, group.path)
     begins, sizes = np.empty(group.num_rows, np.int64), np.empty(group.num_rows, np.int32)
     position, end, value = group.begin, group.begin + group.size, 0
@@ -222,7 +202,9 @@ def _locate_values(
     return begins, sizes
 
 
-def _page_header(read: _ReadAt, begin: int, end: int) -> tuple[dict[int, Any], int]:
+def _page_header(
+    read: Callable[[int, int], bytes], begin: int, end: int
+) -> tuple[dict[int, Any], int]:
     """The fields of a PageHeader by number, and the position after it."""
     size = 256  # enough without statistics, which may hold whole values
     while True:

@@ -37,24 +37,18 @@ class Collate:
     item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples
     of the recording) and ``target_size`` (tokens; 0 for a text that gives none).
 
-    Attributes:
-        normalize: Bring each waveform to mean 0 and variance 1.
-        shortest: Waveforms with fewer samples are padded with zeros up to it, so that the model
-            makes a frame of each; ``audio_size`` stays the true one.
-        remove_unknown: Leave unknown symbols out of the targets.
-        truncate: Cut all waveforms of a batch to its shortest (``no_padding``).
-        transforms: Applied to each waveform in this order; length transforms come with the epoch's
-            :class:`EpochLengths`.
+    Waveforms with fewer samples than ``shortest`` are padded with zeros up to it, so that the model
+    makes a frame of each.
     """
 
     index: Index
     targets: Targets
     dtype: torch.dtype
-    normalize: bool
+    normalize: bool  # each waveform to mean 0 and variance 1
     shortest: int = 1
-    remove_unknown: bool = False
-    truncate: bool = False
-    transforms: Sequence[Transform] = ()
+    remove_unknown: bool = False  # leave unknown symbols out of the targets
+    truncate: bool = False  # cut all waveforms of a batch to its shortest (`no_padding`)
+    transforms: Sequence[Transform] = ()  # length transforms come with the epoch's lengths
     pin_memory: bool = False
 
     def __call__(

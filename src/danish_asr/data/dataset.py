@@ -106,21 +106,10 @@ class AsrDataset(ABC):
         In training rows are filtered, mixed, shuffled and transformed as the sections say. In
         evaluation every row comes exactly once over all processes, whatever they say.
 
-        Args:
-            split: One of :attr:`splits`.
-            tokenizer: Makes the targets.
-            gangs: The data-parallel gang decides which batches this process reads.
-            dtype: Of the waveforms; they are decoded and normalised in float32 before.
-            num_accumulate: Batches per step and process.
-            storage_config: Where rows come from and how corpora are mixed.
-            task_config: Filters, batches, shuffling, SpecAugment.
-            training: Whether the split is trained on.
-            seed: Fixes all that is random.
-            text_profile: Normalisation of the targets' text; ``example["text"]`` stays raw.
-            speed_factors: ``dataset.speed_factors``.
-            transforms: ``dataset.transforms``.
-            num_frames: The model's frames for a number of samples; None: wav2vec2's.
-            index: Rows to read instead of all rows of the split, e.g. ``index.take(...)``.
+        The data-parallel gang decides which batches this process reads, ``num_accumulate`` per
+        step. Waveforms are normalised in float32 and then cast to ``dtype``; ``text_profile``
+        changes the targets, and ``example["text"]`` stays raw. ``num_frames`` counts the model's
+        frames (default: wav2vec2's), ``index`` gives the rows to read instead of all of the split.
 
         Raises:
             ConfigError: A setting is impossible, with this dataset or at all.

@@ -63,11 +63,8 @@ class TokenCounts:
 
     Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. An upper
     bound from the bytes of a text is enough for most rows; :meth:`count` makes others exact.
-
-    Attributes:
-        tokens: At most this many tokens, ``(rows,)`` int32.
-        frames: CTC needs at most this many frames.
-        any_known: Whether a token is known for certain to be no unknown symbol.
+    ``tokens`` and ``frames`` (that CTC needs) are such bounds; where ``any_known`` holds, a token
+    is certainly not the unknown symbol.
     """
 
     def __init__(self, index: Index, targets: Targets, *, remove_unknown: bool) -> None:

@@ -50,28 +50,16 @@ _SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The utterances of a split; row numbers count from 0 in the order of the files.
+    """The utterances of a split; row numbers count from 0 in the order of the files."""
 
-    Attributes:
-        name: The name of the split or subset, e.g. ``test`` or ``test_<corpus>``.
-        split: The split that the rows belong to, e.g. ``test``.
-        table: The columns id, text (as the corpus has it) and the metadata columns, as strings.
-        lengths: Samples at 16 kHz, ``(rows,)`` int32.
-        partition_of: Index into ``partitions``, ``(rows,)`` int16.
-        row_group_of: Row group, numbered through the split, ``(rows,)`` int32.
-        partitions: The partitions that have rows here.
-        known_partitions: All partitions of the dataset, whatever their split.
-        audio: Fetches the encoded audio of a row.
-    """
-
-    name: str
-    split: str
-    table: pa.Table
-    lengths: NDArray[np.int32]
-    partition_of: NDArray[np.int16]
-    row_group_of: NDArray[np.int32]
+    name: str  # of the split or subset: `test` or `test_<corpus>`
+    split: str  # that the rows belong to: `test`
+    table: pa.Table  # id, text (as the corpus has it) and the metadata columns, as strings
+    lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
+    partition_of: NDArray[np.int16]  # index into `partitions`, (rows,)
+    row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
     partitions: tuple[Partition, ...]
-    known_partitions: frozenset[Partition]
+    known_partitions: frozenset[Partition]  # of the dataset, whatever their split
     audio: AudioSource = field(repr=False)
 
     def __len__(self) -> int:
@@ -132,12 +120,8 @@ def read_index(
 ) -> Index:
     """The index of these shards, from its file or, the first time, from the shards.
 
-    Args:
-        shards: At least one, all of the same split.
-        split: The index's name.
-        root: The dataset's ROOT or ``version=0`` directory.
-        known_partitions: See :class:`Index`.
-        row_filter: ``fragment_loading.filters``: keep only the rows that pass.
+    ``root`` is the dataset's ROOT or ``version=0`` directory; only the rows that pass
+    ``row_filter`` (``fragment_loading.filters``) are kept.
 
     Raises:
         DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
@@ -255,7 +239,7 @@ def _read_shard(
     if row_filter is not None:
         for name in [key for key in shard.keys if key not in table.column_names]:
             table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
-        table = table.filter(pa.array(passing_rows(table, row_filter)))
+        table = table.take(passing_rows(table, row_filter))
     combined = table.select(_SCHEMA.names).cast(_SCHEMA).combine_chunks()
     (batch,) = combined.to_batches() or [pa.RecordBatch.from_pylist([], _SCHEMA)]
     return batch, groups

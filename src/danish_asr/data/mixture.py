@@ -32,20 +32,13 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True)
 class MixRow:
-    """One partition's part in an epoch.
-
-    Attributes:
-        rows: Rows that training uses.
-        hours: Duration of these rows.
-        share: Of the epoch's hours; all shares add up to 1.
-        repeats: How often the epoch shows a row, on average; at least 1.
-    """
+    """One partition's part in an epoch."""
 
     partition: Partition
     rows: int
-    hours: float
-    share: float
-    repeats: float
+    hours: float  # of these rows
+    share: float  # of the epoch's hours
+    repeats: float  # how often the epoch shows a row, on average; at least 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +147,9 @@ def hours_of(
 ) -> dict[Partition, float]:
     """Training hours per partition from a ``language_distribution`` TSV.
 
-    Args:
-        path: The file.
-        needed: The partitions that are trained on.
-        known: All partitions of the dataset.
-
     Raises:
-        DatasetError: The file is missing or malformed, it has a partition twice, a row
-            matches none that is known, or one that is needed has no row.
+        DatasetError: The file is missing or malformed, it has a partition twice, a row matches none
+            that is known, or one that is needed, as it is trained on, has no row.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:

@@ -31,17 +31,11 @@ other rows in every epoch; exact sorting would make the same batches again and a
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large a batch may be.
+    """How large a batch may be."""
 
-    Attributes:
-        max_samples: Most samples of a batch, padding included; None: only rows are counted.
-        max_rows: Most rows of a batch; None: as many as fit.
-        multiple_of: A batch with more rows than this holds a multiple of it.
-    """
-
-    max_samples: int | None
+    max_samples: int | None  # with padding; None: only rows are counted
     max_rows: int | None = None
-    multiple_of: int = 1
+    multiple_of: int = 1  # a batch with more rows than this holds a multiple of it
 
     @classmethod
     def of(cls, task: AsrTaskConfig) -> BatchLimits:
@@ -62,12 +56,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Batch ``b`` holds ``rows[offsets[b]:offsets[b + 1]]``.
-
-    Attributes:
-        rows: ``(entries,)``; a row that mixing repeats occurs several times.
-        offsets: ``(batches + 1,)`` int64, rising from 0 to the number of entries.
-    """
+    """Batch ``b`` holds ``rows[offsets[b]:offsets[b + 1]]``; repeated rows occur several times."""
 
     rows: Rows
     offsets: NDArray[np.int64]
@@ -130,13 +119,8 @@ def training_batches(
     row groups. Batches come in the order of their first row in that stream, shuffled within
     ``batch_shuffle_window``. A window of 0 is the whole epoch, 1 is no shuffling.
 
-    Args:
-        lengths: Samples of every row of the index in this epoch.
-        row_group_of: Row group of every row of the index.
-        entries: The rows of the epoch in ascending order, repeated rows several times.
-        task: The section with the limits and windows.
-        seed: The run's.
-        epoch: Counts from 0.
+    ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch; ``entries`` are
+    the epoch's rows in ascending order, repeated rows several times.
     """
     limits, window = BatchLimits.of(task), task.example_shuffle_window
     stream = _stream(row_group_of, entries, window, np.random.default_rng([seed, epoch, 0]))
@@ -199,15 +183,10 @@ def _cut(longest: NDArray[Any], ends: NDArray[Any], limits: BatchLimits) -> NDAr
 
 
 class Step(NamedTuple):
-    """What one process reads for one step.
+    """What one process reads for one step."""
 
-    Attributes:
-        spans: ``(begin, end)`` in ``Batches.rows``, one per batch.
-        consumed: Batches that all processes together read in this step.
-    """
-
-    spans: list[tuple[int, int]]
-    consumed: int
+    spans: list[tuple[int, int]]  # (begin, end) in Batches.rows, one per batch
+    consumed: int  # batches that all processes together read in this step
 
 
 @dataclass(frozen=True, slots=True)

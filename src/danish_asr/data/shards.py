@@ -108,7 +108,7 @@ def chosen_shards(
         where = f"{_SECTION}.fragment_streaming.partition_filters"
         keys = pa.table({name: [s.keys[name] for s in chosen] for name in chosen[0].keys})
         exist = ", ".join(sorted({str(shard.partition) for shard in chosen}))
-        chosen = [chosen[row] for row in np.flatnonzero(_mask(keys, text, where))]
+        chosen = [chosen[row] for row in passing_rows(keys, text, where)]
         if not chosen:
             raise DatasetError(
                 f"{where} ({text}) leaves nothing of split '{split}', which has: {exist}; "
@@ -126,20 +126,18 @@ def chosen_shards(
     return chosen, every
 
 
-def passing_rows(table: pa.Table, text: str) -> NDArray[np.bool_]:
-    """Which rows pass ``fragment_loading.filters``; raises ``ConfigError`` if it is faulty."""
-    return _mask(table, text, f"{_SECTION}.fragment_loading.filters")
+def passing_rows(
+    table: pa.Table, text: str, where: str = f"{_SECTION}.fragment_loading.filters"
+) -> NDArray[np.int64]:
+    """The numbers of the rows that pass a filter; a null passes no comparison.
 
-
-def _mask(table: pa.Table, text: str, where: str) -> NDArray[np.bool_]:
-    """Which rows pass; a null passes no comparison."""
+    Raises:
+        ConfigError: The filter is not an expression over the table's columns.
+    """
     try:
         expression = process_filter(text)
         rows = table.append_column("__row", pa.array(np.arange(len(table))))
-        passed = rows.filter(expression).column("__row").to_numpy()
+        return np.asarray(rows.filter(expression).column("__row").to_numpy())
     except Exception as error:  # the setting is Python source, which may raise anything
         message = f"{where}: expected an expression over {', '.join(table.column_names)}; found "
         raise ConfigError([f"{message}{text!r} ({error})"]) from error
-    mask = np.zeros(len(table), np.bool_)
-    mask[passed] = True
-    return mask

@@ -55,21 +55,13 @@ def ctc_frames(tokens: NDArray[np.int64]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """A text normalisation profile followed by a tokenizer; thread-safe.
-
-    Attributes:
-        normalize: Raw text to the text that is trained on.
-        encode: That text to token indices, ``(tokens,)`` int64.
-        pad: Index that pads targets to the longest of a batch.
-        unknown: Index of the unknown symbol; None if the tokenizer has none.
-        raw: Whether ``normalize`` leaves texts as they are.
-    """
+    """A text normalisation profile followed by a tokenizer; thread-safe."""
 
     normalize: Callable[[str], str]
-    encode: Callable[[str], Tensor]
+    encode: Callable[[str], Tensor]  # normalised text to (tokens,) int64
     pad: int
-    unknown: int | None
-    raw: bool
+    unknown: int | None  # index of the unknown symbol, if the tokenizer has one
+    raw: bool  # `normalize` leaves texts as they are
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, profile: str) -> Targets:
@@ -105,17 +97,11 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSymbols:
-    """How much of a split's text the tokenizer cannot write.
-
-    Attributes:
-        characters: Characters of all texts.
-        unknown: How many of them the tokenizer maps to its unknown symbol.
-        symbols: These characters and their counts, the most frequent first.
-    """
+    """How much of a split's text the tokenizer cannot write."""
 
     characters: int
     unknown: int
-    symbols: tuple[tuple[str, int], ...]
+    symbols: tuple[tuple[str, int], ...]  # the unknown characters, the most frequent first
 
     @property
     def share(self) -> float:

@@ -1,10 +1,8 @@
 """Transforms of training waveforms: speed perturbation, SpecAugment and those that users add.
 
-``dataset.transforms`` chooses and orders them; docs/extending.md shows how to add one. Evaluation
-never applies any. All that is random follows from seed and epoch: a :class:`LengthTransform` draws
-once per row of the index, before batches are made; a :class:`Transform` draws from a generator that
-is seeded with the place of the utterance in the epoch. Hence a resumed run repeats nothing and
-misses nothing, with any number of processes.
+docs/extending.md shows how to add one. All that is random follows from seed and epoch: a
+:class:`LengthTransform` draws once per row of the index, before batches are made; a
+:class:`Transform` draws from a generator that is seeded with the utterance's place in the epoch.
 """
 
 from __future__ import annotations
@@ -53,12 +51,7 @@ class Transform(ABC):
 
     @abstractmethod
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
-        """Return a waveform of the same length; the input may be changed in place.
-
-        Args:
-            waveform: Of one utterance.
-            rng: The only source of randomness, seeded for this utterance and epoch.
-        """
+        """Return a waveform of the same length; the input may be changed in place."""
 
 
 class LengthTransform(ABC):
@@ -178,12 +171,7 @@ TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {"speed": Speed, "spec_augmen
 
 
 def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransform]:
-    """The transforms that ``dataset.transforms`` lists, in its order.
-
-    Raises:
-        ConfigError: A name is unknown or cannot be imported, or a parameter is impossible; all
-            faults at once.
-    """
+    """The transforms that ``dataset.transforms`` lists; refuses faults, all of them at once."""
     made, faults = [], []
     for number, entry in enumerate(entries):
         values = dict(entry)
@@ -256,18 +244,11 @@ class EpochLengths:
         return cls(lengths, tuple(draws))
 
     def change(self, waveform: Waveform, row: int) -> Waveform:
-        """Apply the length transforms that act on a row.
-
-        Raises:
-            ValueError: What comes out has not the length that the transform stated.
-        """
+        """Apply the length transforms that act on a row."""
         for transform, values, acts in self.draws:
             if acts[row]:
                 waveform = transform(waveform, values[row])
-        if len(waveform) != self.lengths[row]:
+        if len(waveform) != (stated := self.lengths[row]):
             names = ", ".join(type(transform).__name__ for transform, _, _ in self.draws)
-            raise ValueError(
-                f"{names} returned {len(waveform)} samples, expected {self.lengths[row]} as "
-                "stated by `lengths`"
-            )
+            raise ValueError(f"{names} returned {len(waveform)} samples, `lengths` stated {stated}")
         return waveform
