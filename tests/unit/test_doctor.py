@@ -66,7 +66,7 @@ def examine(*config: Path, run: Path, scripts: Path = ROOT / "lsf") -> tuple[boo
 def test_this_environment_is_sound() -> None:
     findings = list(machine.check_packages())
     assert faults(findings) == []
-    assert [f.check for f in findings if f.level is Level.OK] == ["python", "packages", "libraries"]
+    assert [f.check for f in findings if f.level is Level.OK] == ["packages", "libraries"]
 
 
 def test_conflicting_packages_and_broken_libraries_are_errors(

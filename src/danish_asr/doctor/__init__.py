@@ -21,12 +21,7 @@ from danish_asr.doctor import machine
 from danish_asr.doctor.machine import Finding, Level, error, ok, warning
 from danish_asr.errors import ConfigError
 
-COLOURS: Final = {
-    Level.OK: "green",
-    Level.UNKNOWN: "blue",
-    Level.WARNING: "yellow",
-    Level.ERROR: "red",
-}
+COLOURS: Final = dict(zip(Level, ("green", "blue", "yellow", "red"), strict=True))
 
 USUAL_BYTES: Final = 15 * machine.GIB
 """Disk space of a run whose model is not known: four checkpoints of 300M parameters."""
@@ -42,13 +37,9 @@ def doctor(
 ) -> bool:
     """Check, print the findings, and return whether the run would work.
 
-    Args:
-        config: Files of the training configuration, each merged over the ones before; none to check
-            the machine only.
-        run: Directory of the run; None for ``$ASR_RUN`` or the working directory.
-        scripts_dir: The scripts that are submitted to LSF.
-        as_json: Print a JSON list of findings instead of lines.
-        console: Where to print.
+    Each file of ``config`` is merged over the ones before; without one, only the machine is
+    checked. ``run`` is by default ``$ASR_RUN`` or the working directory. ``scripts_dir`` holds the
+    scripts that are submitted to LSF.
     """
     console = console or Console()
     findings = []

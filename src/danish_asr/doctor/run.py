@@ -34,14 +34,9 @@ DECODED_ROWS: Final = 5
 def read_config(
     files: Sequence[Path], environment: Mapping[str, str] = os.environ
 ) -> tuple[AsrConfig, list[str], str]:
-    """Read a training configuration as lsf/train.sh passes it to the recipe.
+    """Return a configuration, with defaults for faulty values, its faults and its name.
 
-    The script passes the dataset of lsf/site.env, so ``ASR_DATASET`` and ``ASR_DATA`` are used here
-    if both are set.
-
-    Returns:
-        The configuration, with the default in place of a faulty value; its faults; its name for
-        messages.
+    As in lsf/train.sh, the dataset is that of ``ASR_DATASET`` and ``ASR_DATA`` if both are set.
 
     Raises:
         ConfigError: A file cannot be read or is not a YAML mapping.
@@ -94,8 +89,7 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
 def checkpoint_bytes(config: AsrConfig, run: Path) -> int | None:
     """Return how much a run will still write for checkpoints; None if its model is not known.
 
-    Counts weights and optimizer state of the checkpoints that the regime keeps, and of the one that
-    is being written, minus those that exist.
+    These are the checkpoints that the regime keeps, and one being written, minus those that exist.
     """
     parameters = _parameters(config)
     if parameters is None:
