@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.conversion import ConvertOptions, plan
+from danish_asr.conversion import shard as shard_module
 from danish_asr.conversion.convert import convert, convert_part, finish
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.errors import DanishAsrError, DatasetError
@@ -129,6 +130,24 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
     assert manifest.unmapped_dialects == {"færøsk": 1}
     assert pq.read_schema(tmp_path / "ds" / "ledger.parquet").equals(LEDGER_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("limit", "sizes"), [(1 << 30, [100, 30]), (1, [1] * 130)], ids=["rows", "bytes"]
+)
+def test_a_row_group_ends_with_its_rows_or_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(shard_module, "ROW_GROUP_BYTES", limit)
+    rows = [coral_row(number, audio=tone(0.1)) for number in range(130)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    run(tmp_path / "in", tmp_path / "ds", options=ConvertOptions())
+    (path,) = shards(tmp_path / "ds")
+    with pq.ParquetFile(path) as parquet:
+        footer = parquet.metadata
+        found = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        assert parquet.read(["id"])["id"].to_pylist() == [row["id_recording"] for row in rows]
+    assert found == sizes
 
 
 def test_a_duplicate_is_found_across_files_splits_and_subsets(tmp_path: Path) -> None:

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import os
 import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,7 +18,7 @@ from danish_asr.cli import run
 from danish_asr.conversion.char_tokenizer import build_char_tokenizer
 from danish_asr.conversion.command import verify_command
 from danish_asr.conversion.verify import spread, verify
-from danish_asr.errors import DanishAsrError
+from danish_asr.errors import DanishAsrError, DatasetError
 from tests.builders import tone
 from tests.spoiled import (
     CARD,
@@ -26,6 +31,7 @@ from tests.spoiled import (
     TRAIN,
     TSV,
     Spoil,
+    build,
     card,
     change_manifest,
     content,
@@ -63,6 +69,7 @@ def without_dialect(root: Path) -> None:
 
 CUT = tone(0.6, rate=16_000, format="FLAC")[:-2000]
 
+FILES = (FIRST, TEST, LEDGER, TSV, "manifest.json", CARD, TOKENIZER, MODEL)
 FAULTS: list[tuple[Spoil, str]] = [
     # shards
     (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
@@ -106,7 +113,7 @@ def test_every_fault_is_found(root: Path, spoil: Spoil, fault: str) -> None:
 def test_all_faults_are_in_one_list_with_status_1(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = [FIRST, SECOND, TEST, LEDGER, TSV, CARD, TOKENIZER, MODEL]
+    files = [SECOND, *(name for name in FILES if name != "manifest.json")]
     for name in files:
         (root / name).write_bytes(b"\xff\x00")
     with pytest.raises(SystemExit) as stop:
@@ -179,3 +186,66 @@ def test_what_cannot_be_verified_is_refused(
 ) -> None:
     with pytest.raises(DanishAsrError, match=message):
         verify_command(tmp_path, **{"sample": None, "workers": 1, "allow_shared": ()} | options)
+
+
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset that lacks a shard: whatever else is damaged, that must still be reported."""
+    root = build(tmp_path_factory.mktemp("damaged") / "ds")
+    (root / SECOND).unlink()
+    return root
+
+
+def faults_but_one(root: Path) -> list[str]:
+    try:
+        faults = list(verify(root).faults)
+    except DatasetError as error:
+        return [f"manifest.json: {error}"] if "manifest.json" in str(error) else []
+    faults.remove(f"{SECOND}: is missing")
+    assert all(fault.isprintable() for fault in faults)
+    return faults
+
+
+def test_damaged_files_are_named(lacking: Path) -> None:
+    """Flipped bytes need not be found, but must not stop the check with another error."""
+    for name in FILES:
+        whole = (lacking / name).read_bytes()
+        for wrong in (b"", b"[]", b"null", b"\xff\xfe", b"PAR1PAR1", whole[:7], whole[:-9]):
+            (lacking / name).write_bytes(wrong)
+            assert any(fault.startswith(f"{name}: ") for fault in faults_but_one(lacking)), wrong
+        random = Random(name)
+        for _ in range(5):
+            flipped = bytearray(whole)
+            flipped[random.randrange(len(whole))] = random.randrange(256)
+            (lacking / name).write_bytes(flipped)
+            with suppress(DatasetError):
+                verify(lacking)
+        (lacking / name).write_bytes(whole)
+        assert faults_but_one(lacking) == []
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace_by_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def forbid(path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    path.chmod(0)
+
+
+@pytest.mark.parametrize("damage", [remove, replace_by_directory, forbid])
+def test_files_that_cannot_be_opened_are_named(
+    lacking: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    spoiled = tmp_path / "copy"
+    for name in FILES:
+        shutil.copytree(lacking, spoiled)
+        damage(spoiled / name)
+        assert any(fault.startswith(f"{name}: ") for fault in faults_but_one(spoiled))
+        shutil.rmtree(spoiled)
