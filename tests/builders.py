@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,19 +126,15 @@ def build_source(
     row_group_size: int = 100,
 ) -> Path:
     """Write a small corpus in CoRal's shape, with that many rows per split and subset."""
-    for split, rows in (("train", train), ("val", dev), ("test", test)):
-        write_parquet(
-            folder / "read_aloud" / f"{split}-00000-of-00001.parquet",
-            [coral_row(number, split=split) for number in range(rows)],
-            row_group_size=row_group_size,
-        )
-        if conversation:
-            write_parquet(
-                folder / "conversation" / f"{split}-00000-of-00001.parquet",
-                [conversation_row(number, split=split) for number in range(rows)],
-                CONVERSATION_SCHEMA,
-                row_group_size=row_group_size,
-            )
+    subsets: list[tuple[str, Callable[..., dict[str, Any]], pa.Schema]] = [
+        ("read_aloud", coral_row, READ_ALOUD_SCHEMA),
+        ("conversation", conversation_row, CONVERSATION_SCHEMA),
+    ]
+    for subset, row, schema in subsets[: 1 + conversation]:
+        for split, count in (("train", train), ("val", dev), ("test", test)):
+            path = folder / subset / f"{split}-00000-of-00001.parquet"
+            rows = [row(number, split=split) for number in range(count)]
+            write_parquet(path, rows, schema, row_group_size=row_group_size)
     return folder
 
 

@@ -35,10 +35,8 @@ def embedded(folder: Path) -> Open:
 
 def external_to_parquet(folder: Path) -> Open:
     """Paths in a Parquet file."""
-    rows = [
-        coral_row(number, audio_struct={"bytes": None, "path": f"{number}.wav"})
-        for number in range(ROWS)
-    ]
+    paths = [{"bytes": None, "path": f"{number}.wav"} for number in range(ROWS)]
+    rows = [coral_row(number, audio_struct=path) for number, path in enumerate(paths)]
     write_parquet(folder / "train.parquet", rows, row_group_size=4)
     write_audio(folder)
     return lambda: open_source(str(folder))
