@@ -119,20 +119,30 @@ class AsrConfig:
         endless = isinstance(values, NoamLRConfig | MyleLRConfig | None) or bool(
             getattr(values, "cycle_len", None)
         )
+        warmup, steps = getattr(values, "num_warmup_steps", None), self.regime.num_steps
+        rate = getattr(getattr(self.optimizer, "config", None), "lr", 1)
         rules = {
             f"`model.family` must be {WAV2VEC2_ASR_FAMILY} (CTC models, not LLM models)": (
                 self.model.name is not None or self.model.family == WAV2VEC2_ASR_FAMILY
             ),
             "`model.compile` must be false (not for CTC models)": not self.model.compile,
+            "`model.dtype` must be float32 (trainer.mixed_precision sets what is computed in)": (
+                self.model.dtype is not torch.float16
+            ),
+            "`optimizer.config.lr` must be above 0": rate > 0,
+            "`lr_scheduler.config.num_warmup_steps` must be below regime.num_steps": (
+                not warmup or not steps or endless or warmup < steps
+            ),
+            "`regime.export_hugging_face` must be false (not for CTC models)": (
+                not self.regime.export_hugging_face
+            ),
             "`gang.tensor_parallel_size` must be 1 (the layers of CTC models are not split)": (
                 self.gang.tensor_parallel_size <= 1
             ),
             f"`gang.timeout` must be at most {_MINUTES_PER_DAY} (it is in minutes)": (
                 self.gang.timeout <= _MINUTES_PER_DAY
             ),
-            "`regime.num_steps` must be given for this schedule": (
-                endless or self.regime.num_steps is not None
-            ),
+            "`regime.num_steps` must be given for this schedule": (endless or steps is not None),
         }
         return with_broken(rules, ValidationResult())
 

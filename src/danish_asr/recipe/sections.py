@@ -118,6 +118,7 @@ class AsrDatasetSection(DatasetSection):
         """Check the numbers, the text profile, and what upstream's sections allow."""
         sizes = _positive(self, "train_subset", "valid_subset", "valid_max_num_elements")
         rules = sizes | _one_of(self, "text_profile", PROFILES)
+        rules["`max_unknown_share` must be 0 to 1"] = 0 <= self.max_unknown_share <= 1
         result = with_broken(rules, super().validate())
         try:
             check_settings(
