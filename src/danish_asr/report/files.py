@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.files import publish_text
-from danish_asr.report.tables import print_comparison, print_scores, say, to_markdown
+from danish_asr.report.tables import print_comparison, print_scores, say, to_csv, to_markdown
 from danish_asr.scoring.comparison import Comparison, compare_predictions
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.predictions import read_predictions
@@ -63,7 +63,7 @@ def score_file(
         if json_path:
             texts[json_path] = _json(scores.to_dict())
         if csv_path:
-            texts[csv_path] = scores.to_pandas().to_csv(index=False, lineterminator="\n")
+            texts[csv_path] = to_csv(scores)
         if markdown_path:
             texts[markdown_path] = to_markdown(requested)
         if html_path:

@@ -1,4 +1,4 @@
-"""Scores and comparisons as tables: in the terminal, and as Markdown for a model card."""
+"""Scores and comparisons as tables: in the terminal, as CSV and as Markdown for a model card."""
 
 from __future__ import annotations
 
@@ -83,6 +83,17 @@ def _print_table(table: Table, lines: _Lines, notes: Iterable[str], console: Con
         say(note, console)
     if any(wording.NOT_RESOLVABLE in cells for groups in lines.values() for cells in groups):
         say(wording.INTERVAL_NOTE, console)
+
+
+def to_csv(scores: Scores) -> str:
+    """Return one line per group; rates are fractions.
+
+    A group's name that a spreadsheet would run as a formula gets an apostrophe (CWE-1236).
+    """
+    table = scores.to_pandas()
+    formula = r"^(?=[=+\-@])(?![+-]?\d+(\.\d+)?$)"
+    table["group"] = table["group"].str.replace(formula, "'", regex=True)
+    return table.to_csv(index=False, lineterminator="\n")
 
 
 def to_markdown(scores: Scores) -> str:

@@ -75,6 +75,17 @@ def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
 
 
+@pytest.mark.parametrize(
+    ("dialect", "cell"), [("@SUM(A1)", "'@SUM(A1)"), ("-1+cmd|x", "'-1+cmd|x"), ("-1.5", "-1.5")]
+)
+def test_no_name_in_the_csv_is_a_formula(tmp_path: Path, dialect: str, cell: str) -> None:
+    predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
+    write_predictions(predictions, [prediction("a", "ja", "nej", dialect=dialect)])
+    score_file(predictions, by=["dialect"], csv_path=path, console=_console())
+    lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    assert lines[1]["group"] == cell
+
+
 def test_the_csv_names_for_each_rate_why_it_has_no_interval(tmp_path: Path) -> None:
     predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
     rows = [
