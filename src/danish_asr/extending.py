@@ -14,13 +14,8 @@ EntryT = TypeVar("EntryT")
 def find_named(name: str, table: Mapping[str, EntryT], key: str) -> EntryT:
     """Return ``table[name]``, or the object that ``package.module:name`` names.
 
-    Args:
-        name: What the configuration says.
-        table: The entries that this package has.
-        key: The key of the configuration, for the message.
-
     Raises:
-        ConfigError: It is neither; the message lists the known names.
+        ConfigError: It is neither; the message has ``key`` and the known names.
     """
     if name in table:
         return table[name]
@@ -35,5 +30,4 @@ def find_named(name: str, table: Mapping[str, EntryT], key: str) -> EntryT:
             f"importable code, but is {name!r} ({error})"
         )
         raise ConfigError([fault]) from error
-    entry: EntryT = found
-    return entry
+    return found  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from danish_asr.recipe.evaluation import main as eval_main
@@ -36,41 +36,31 @@ def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) 
     ]
 
 
+def _status(main: Callable[[list[str]], None], arguments: list[str]) -> int:
+    try:
+        main(arguments)
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    return 0
+
+
 def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Train in this process; returns the exit status."""
-    try:
-        train_main(arguments(run, dataset, *overrides, config=config))
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    return 0
+    return _status(train_main, arguments(run, dataset, *overrides, config=config))
 
 
-def evaluate(
-    monkeypatch: pytest.MonkeyPatch,
-    run: Path,
-    dataset: Path,
-    *overrides: str,
-    config: Path = CONFIG,
-) -> int:
+def evaluate(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Evaluate in this process; returns the exit status."""
-    monkeypatch.setattr(sys, "argv", ["eval", *arguments(run, dataset, *overrides, config=config)])
-    try:
-        eval_main()
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    return 0
+    return _status(eval_main, arguments(run, dataset, *overrides, config=config))
 
 
 def start(module: str, args: Sequence[str], *, processes: int = 1) -> subprocess.Popen[str]:
     """Start a recipe in processes of its own; more than one talk over gloo."""
-    launcher = ["-m", module]
-    if processes > 1:
-        launcher = [
-            *("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)),
-            *("-m", module),
-        ]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    if processes == 1:
+        launcher = []
     return subprocess.Popen(
-        [sys.executable, *launcher, *args],
+        [sys.executable, *launcher, "-m", module, *args],
         env={**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -79,6 +69,27 @@ def start(module: str, args: Sequence[str], *, processes: int = 1) -> subprocess
         # Nobody reads while a test waits for something else.
         pipesize=1 << 20,
     )
+
+
+def finish(process: subprocess.Popen[str], status: int = 0) -> str:
+    """Wait for the end of processes that must have this status; returns what they printed."""
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == status, output
+    return output
+
+
+def train_with_two(run: Path, dataset: Path, *overrides: str) -> str:
+    """Train in two processes; returns what they printed."""
+    return finish(start(RECIPE, arguments(run, dataset, *overrides), processes=2))
+
+
+def copy_until(step: int, finished: Path, run: Path) -> Path:
+    """Copy a run as if it had been killed after the checkpoint of this step."""
+    shutil.copytree(finished, run)
+    for folder in (run / "checkpoints").glob("step_*"):
+        if int(folder.name.removeprefix("step_")) > step:
+            shutil.rmtree(folder)
+    return run
 
 
 def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
@@ -98,6 +109,20 @@ def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
     file = run / "checkpoints" / f"step_{step}" / "model" / "pp_00" / "tp_00" / "sdp_00.pt"
     state: dict[str, torch.Tensor] = torch.load(file, weights_only=True)
     return state
+
+
+def same_weights(one: Path, other: Path, step: int = 4) -> bool:
+    """Whether two runs saved the same weights at a step, bit for bit."""
+    left, right = weights(one, step), weights(other, step)
+    return left.keys() == right.keys() and all(
+        torch.equal(left[name], right[name]) for name in left
+    )
+
+
+def changed(run: Path, one: int, other: int) -> set[str]:
+    """The parameters that differ between two checkpoints."""
+    first, last = weights(run, one), weights(run, other)
+    return {name for name in first if not torch.equal(first[name], last[name])}
 
 
 def optimizer_state(run: Path, step: int) -> dict[int, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -51,13 +50,12 @@ def test_a_finished_runs_directory_is_a_model_path(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
     """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
-    run = tmp_path / "run"
     own = [f"model={{path: {finished_run}}}", "regime.num_steps=2"]
-    assert train(run, dataset, *own) == 0
-    assert (
-        weights(run, 2)["final_proj.weight"].shape
-        == weights(finished_run, 2)["final_proj.weight"].shape
+    assert train(tmp_path / "run", dataset, *own) == 0
+    ours, theirs = (
+        weights(run, 2)["final_proj.weight"] for run in (tmp_path / "run", finished_run)
     )
+    assert ours.shape == theirs.shape
 
 
 def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
@@ -83,9 +81,9 @@ def test_an_unfinished_run_is_refused_as_a_model_path(
 
 
 def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
-    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
-    assert evaluate(monkeypatch, finished_run, dataset) == 0
+    assert evaluate(finished_run, dataset) == 0
     file = finished_run / "eval" / "best" / "test" / "predictions.jsonl"
     found = {p.id: p.hypothesis for p in read_predictions(file)}
     index = DanishAsrDataset(dataset).read_index("test")
@@ -105,22 +103,12 @@ def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
 
 
 def test_a_runs_own_configuration_continues_and_evaluates_it(
-    tmp_path: Path,
-    dataset: Path,
-    finished_run: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
     own = run / "config.yaml"
     assert train(run, dataset, config=own) == 0
-    assert evaluate(monkeypatch, run, dataset, config=own) == 0
+    assert evaluate(run, dataset, config=own) == 0
     assert (run / "eval" / "best" / "test" / "predictions.jsonl").is_file()
     assert "no effect here" not in capsys.readouterr().err
-
-
-def test_a_run_records_its_environment(finished_run: Path) -> None:
-    (start,) = json.loads((finished_run / "environment.json").read_text())
-    assert start["packages"]["torch"].startswith("2.8.0")
-    assert set(start) >= {"danish_asr", "command", "python", "platform", "gpus", "git"}

@@ -33,26 +33,22 @@ def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
     assert len(own) == 2
     folder = run / "eval" / "best" / "test"
 
-    assert evaluate(monkeypatch, run, dataset) == 0
+    assert evaluate(run, dataset) == 0
     greedy = hypotheses(folder)
-    assert evaluate(monkeypatch, run, dataset, *own) == 0
+    assert evaluate(run, dataset, *own) == 0
     confident = hypotheses(folder / "my_decoders.ConfidentDecoder")
     assert hypotheses(folder) == greedy
     assert confident.keys() == greedy.keys()
     assert confident != greedy
-    assert evaluate(monkeypatch, run, dataset, own[0], "decoder.config.threshold=0") == 0
+    assert evaluate(run, dataset, own[0], "decoder.config.threshold=0") == 0
     assert hypotheses(folder / "my_decoders.ConfidentDecoder") == greedy
 
 
 @pytest.mark.parametrize("name", ["greedier", "no.such.module:Decoder", "danish_asr:Decoder", ":"])
 def test_a_decoder_that_cannot_be_imported_is_refused(
-    name: str,
-    dataset: Path,
-    finished_run: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate(monkeypatch, finished_run, dataset, f"decoder.name='{name}'") == 2
+    assert evaluate(finished_run, dataset, f"decoder.name='{name}'") == 2
     error = capsys.readouterr().err
     assert "decoder.name must be one of greedy" in error
     assert "Traceback" not in error

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fairseq2.error import OperationalError
+from fairseq2.recipe.error import MinimumLossScaleReachedError
 from torch.cuda import OutOfMemoryError
 
 from danish_asr.errors import RunFailedError
@@ -41,6 +42,24 @@ def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> 
 def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None:
     """TRAPS, training: a full quota ends the job without a message."""
     assert "disk or quota is full" in fail(error, cause)
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("common.cluster=cray", "cray is not a known cluster"),
+        ("common.cluster=slurm", "not running on a slurm cluster"),
+    ],
+)
+def test_what_fairseq2_refuses_is_one_line(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], override: str, found: str
+) -> None:
+    assert train(tmp_path / "run", dataset, override) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert f"{found}. (common.cluster: auto, none or slurm)" in error
+    with pytest.raises(RunFailedError, match="minimum at step 7"), explained():
+        raise MinimumLossScaleReachedError(7)
 
 
 def test_a_bug_keeps_its_traceback() -> None:

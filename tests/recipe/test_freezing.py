@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.recipe.running import (
-    RECIPE,
-    arguments,
+    changed,
+    copy_until,
     losses,
     optimizer_state,
-    start,
+    same_weights,
     train,
+    train_with_two,
     weights,
 )
 
@@ -27,6 +26,7 @@ STAGED = (
     *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
     "regime.keep_last_n_checkpoints=4",
 )
+TWICE = "trainer.grad_accumulation.num_batches=2"
 HEAD = ("final_proj.",)
 TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 
@@ -35,38 +35,22 @@ TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 def staged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
     """Two of three layers never learn; in the first two steps of four only the head does."""
     run = tmp_path_factory.mktemp("runs") / "staged"
-    assert train(run, dataset, *STAGED, "trainer.grad_accumulation.num_batches=2") == 0
+    assert train(run, dataset, *STAGED, TWICE) == 0
     return run
 
 
-def changed_between(run: Path, one: int, other: int) -> set[str]:
-    """The parameters that changed at all."""
-    first, last = weights(run, one), weights(run, other)
-    return {name for name in first if not torch.equal(first[name], last[name])}
-
-
-def below(run: Path, *prefixes: str) -> set[str]:
+def below(run: Path, prefixes: tuple[str, ...]) -> set[str]:
     """The parameters whose names begin so."""
     return {name for name in weights(run, 4) if name.startswith(prefixes)}
 
 
 def test_first_the_head_learns_then_the_layers_above_the_frozen_ones(staged: Path) -> None:
-    assert changed_between(staged, 1, 2) == below(staged, *HEAD)
-    assert changed_between(staged, 2, 4) == below(staged, *TOP)
-
-
-def test_the_optimizer_keeps_nothing_of_what_never_learns(staged: Path) -> None:
     names = list(weights(staged, 4))
-    assert {names[number] for number in optimizer_state(staged, 2)} == below(staged, *HEAD)
-    assert {names[number] for number in optimizer_state(staged, 4)} == below(staged, *TOP)
-
-
-def test_with_all_layers_frozen_the_head_and_the_final_norm_learn(
-    tmp_path: Path, dataset: Path
-) -> None:
-    run = tmp_path / "run"
-    assert train(run, dataset, MODEL, "trainer.freeze_encoder_layers=3") == 0
-    assert changed_between(run, 2, 4) == below(run, "final_proj.", "encoder.layer_norm.")
+    for first, last, learning in ((1, 2, HEAD), (2, 4, TOP)):
+        assert changed(staged, first, last) == below(staged, learning)
+        # The optimizer keeps nothing of what never learns.
+        kept = {names[number] for number in optimizer_state(staged, last)}
+        assert kept == below(staged, learning)
 
 
 @pytest.mark.parametrize(
@@ -84,31 +68,21 @@ def test_two_processes_freeze_what_one_does(
 ) -> None:
     """TRAPS, training: freezing after DDP wrapped the model, without find_unused_parameters."""
     run = tmp_path / "run"
-    process = start(RECIPE, arguments(run, dataset, *STAGED, *overrides), processes=2)
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output
+    train_with_two(run, dataset, *STAGED, *overrides)
     assert losses(run) == pytest.approx(losses(staged), rel=1e-5)
     assert optimizer_state(run, 4).keys() == optimizer_state(staged, 4).keys()
 
 
 def test_ddp_waits_for_no_gradient_of_what_never_learns(tmp_path: Path, dataset: Path) -> None:
-    """TRAPS, training: freezing after DDP wrapped the model, without find_unused_parameters."""
     run = tmp_path / "run"
-    command = arguments(run, dataset, MODEL, "trainer.freeze_encoder_layers=2")
-    process = start(RECIPE, command, processes=2)
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output
-    assert changed_between(run, 2, 4) == below(run, *TOP)
+    train_with_two(run, dataset, MODEL, "trainer.freeze_encoder_layers=3")
+    assert changed(run, 2, 4) == below(run, ("final_proj.", "encoder.layer_norm."))
 
 
 def test_a_run_continues_bit_for_bit_on_either_side_of_the_frozen_steps(
     tmp_path: Path, dataset: Path, staged: Path
 ) -> None:
     for last in (1, 3):
-        run = tmp_path / f"from_{last}"
-        shutil.copytree(staged, run)
-        for step in range(last + 1, 5):
-            shutil.rmtree(run / "checkpoints" / f"step_{step}")
-        assert train(run, dataset, *STAGED, "trainer.grad_accumulation.num_batches=2") == 0
-        continued, undisturbed = weights(run, 4), weights(staged, 4)
-        assert all(torch.equal(continued[name], undisturbed[name]) for name in undisturbed)
+        run = copy_until(last, staged, tmp_path / f"from_{last}")
+        assert train(run, dataset, *STAGED, TWICE) == 0
+        assert same_weights(run, staged)

@@ -142,11 +142,10 @@ def test_two_cards_of_one_name_are_refused(
 def test_an_evaluation_is_refused_in_one_pass_too(
     tmp_path: Path,
     dataset: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wrong = ["evaluator.split=exam", "evaluator.amp=maybe", "dataset.text_profile=x"]
-    assert evaluate(monkeypatch, tmp_path / "empty", dataset, *wrong) == 2
+    assert evaluate(tmp_path / "empty", dataset, *wrong) == 2
     assert [fault.split()[0].rstrip(":") for fault in faults(capsys)][:4] == [
         "evaluator.checkpoint",
         "evaluator.amp",

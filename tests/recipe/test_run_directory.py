@@ -49,25 +49,14 @@ def test_metrics_after_the_last_checkpoint_are_dropped(tmp_path: Path) -> None:
     assert file.read_text() == row(1) + row(2)
 
 
-def test_a_line_that_a_kill_cut_is_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", ['{"Step": 2, "Wo', '{"Step": 2}', "\0\0\n", '{"Stop": 1}\n'])
+def test_a_line_that_a_kill_cut_is_dropped(tmp_path: Path, cut: str) -> None:
     run = make_run(tmp_path, full=2)
-    files = [record(run, kind, row(1), '{"Step": 2, "Wo') for kind in ("train", "valid")]
+    files = [record(run, kind, row(1), cut) for kind in ("train", "valid")]
     assert validation_scores(run, "wer") == [-9.0]
     assert [row["Step"] for row in validations(run)] == [1]
     tidy(run)
     assert [file.read_text() for file in files] == [row(1), row(1)]
-
-
-@pytest.mark.parametrize("broken", ["{oops\n", "[1]\n", '{"Stop": 1}\n', '{"Step": "one"}\n', "\n"])
-def test_a_line_that_is_not_a_metric_is_reported_with_its_number(
-    tmp_path: Path, broken: str
-) -> None:
-    run = make_run(tmp_path, full=2)
-    file = record(run, "valid", row(1), broken)
-    with pytest.raises(RunError, match=f"{file.name}:2"):
-        tidy(run)
-    with pytest.raises(RunError, match=f"{file.name}:2"):
-        validation_scores(run, "wer")
 
 
 def test_curves_hold_each_step_once(tmp_path: Path) -> None:
@@ -89,28 +78,15 @@ def test_curves_hold_each_step_once(tmp_path: Path) -> None:
     assert [event.step for event in curves.Scalars("loss")] == [1, 2, 3, 4]
 
 
-def test_half_a_checkpoint_is_removed(tmp_path: Path) -> None:
-    run = make_run(tmp_path, full=2)
-    half = run / "checkpoints" / "step_137.tmp" / "model"
-    half.mkdir(parents=True)
-    tidy(run)
-    assert not half.parent.exists()
-    assert checkpoint_steps(run) == [2]
-
-
-def test_a_run_does_not_continue_from_a_checkpoint_of_the_model_only(tmp_path: Path) -> None:
+def test_a_run_continues_only_from_a_whole_checkpoint(tmp_path: Path) -> None:
     run = make_run(tmp_path, full=2, model_only=4)
     file = record(run, "train", row(1), row(3))
-    assert checkpoint_steps(run) == [2, 4]
-    assert resumable_steps(run) == [2]
+    half = run / "checkpoints" / "step_137.tmp" / "model"
+    half.mkdir(parents=True)
+    assert (checkpoint_steps(run), resumable_steps(run)) == ([2, 4], [2])
     tidy(run)
+    assert not half.parent.exists()
     assert file.read_text() == row(1)
-
-
-def test_a_directory_without_a_run_is_left_alone(tmp_path: Path) -> None:
-    tidy(tmp_path / "new")
-    assert not list(tmp_path.iterdir())
-    assert validation_scores(tmp_path, "wer") == []
 
 
 def test_a_key_that_an_older_version_lacks_is_compared_with_its_default(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
     ]
     file = write(tmp_path, EVALUATION)
     run = tmp_path / "run"
-    assert evaluate(monkeypatch, run, dataset, *own, config=file) == 0
+    assert evaluate(run, dataset, *own, config=file) == 0
     predictions = list(read_predictions(run / "eval" / "finished" / "dev" / "predictions.jsonl"))
     assert {p.corpus for p in predictions} == {corpus}
     assert len(predictions) == 6

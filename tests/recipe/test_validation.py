@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
-from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.metrics import compute_wer
-from danish_asr.recipe.readers import stratified
 from danish_asr.recipe.validation import ALL, ErrorRates, publish, table
 from tests.recipe.running import metrics, train
 
@@ -99,18 +96,6 @@ def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) 
     assert {"wer/dev_coral_read_aloud", "wer/dev_coral_conversation"} <= row.keys()
     score = float((run / "checkpoints" / "scores" / "step_2.txt").read_text())
     assert score == pytest.approx(-row["Word Error Rate (WER)"])
-
-
-@pytest.mark.parametrize("size", [1, 3, 11, 100])
-def test_a_subset_is_fixed_and_leaves_no_dialect_out(dataset: Path, size: int) -> None:
-    index = DanishAsrDataset(dataset).read_index("dev")
-    codes, names = index.dialects()
-    rows = stratified(index, size)
-    assert len(set(rows.tolist())) == len(rows) <= len(index)
-    assert rows.tolist() == stratified(index, size).tolist()
-    there = Counter(codes[rows].tolist())
-    assert set(there) == set(codes.tolist())
-    assert all(names[code] for code in there)
 
 
 def test_a_subset_is_validated_and_scored_by_the_metric_that_is_named(

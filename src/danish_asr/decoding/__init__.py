@@ -21,9 +21,5 @@ and with the keys of ``decoder.config``."""
 
 
 def find_decoder(name: str) -> Callable[..., Decoder]:
-    """Return what creates the decoder ``name``.
-
-    Raises:
-        ConfigError: There is none; the message lists the known names.
-    """
+    """Return what creates the decoder ``name``; raises ConfigError if there is none."""
     return find_named(name, DECODERS, "decoder.name")

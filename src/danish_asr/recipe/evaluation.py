@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.logging import log
@@ -72,21 +72,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             evaluate(AsrEvalRecipe(selection.step), config, selection.output_dir)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What will be scored.
-
-    Attributes:
-        config: The configuration; its ``model.name`` is what will be scored.
-        output_dir: Where the results go: one directory per checkpoint, split and decoder.
-        step: The training step of the checkpoint; None for ``model.name`` as it is.
-        faults: What is wrong with the configuration.
-    """
+class Selection(NamedTuple):
+    """What will be scored, and the faults of the configuration."""
 
     config: AsrEvalConfig
+    """Its ``model.name`` is what will be scored."""
+
     output_dir: Path
+    """Where the results go: one directory per checkpoint, split and decoder."""
+
     step: int | None
-    faults: tuple[str, ...]
+    """The training step of the checkpoint; None for ``model.name`` as it is."""
+
+    faults: list[str]
 
 
 def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
@@ -125,7 +123,7 @@ def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
     output_dir = run_dir / "eval" / scored / str(split)
     if config.decoder.name != GREEDY:
         output_dir /= config.decoder.name.replace(":", ".")
-    return Selection(config, output_dir, step, (*missing, *faults))
+    return Selection(config, output_dir, step, [*missing, *faults])
 
 
 def _step(run_dir: Path, checkpoint: str) -> int:
@@ -136,16 +134,15 @@ def _step(run_dir: Path, checkpoint: str) -> int:
             f"{run_dir} holds no checkpoint to score. Train into it first, name the directory of a "
             f"run, or set evaluator.checkpoint={NO_CHECKPOINT} to score model.name as it is."
         )
-    if checkpoint == "best":
-        if not checkpoint_scores(run_dir):
-            raise RunError(
-                f"no checkpoint of {run_dir} was validated, so none is the best; "
-                "set evaluator.checkpoint=last to score the newest."
-            )
-        return best_step(run_dir) or steps[-1]
-    named = {"last": steps[-1], **{f"step_{step}": step for step in steps}}
+    named = {"best": best_step(run_dir) or steps[-1], "last": steps[-1]}
+    named |= {f"step_{step}": step for step in steps}
+    if checkpoint == "best" and not checkpoint_scores(run_dir):
+        raise RunError(
+            f"no checkpoint of {run_dir} was validated, so none is the best; "
+            "set evaluator.checkpoint=last to score the newest."
+        )
     if checkpoint not in named:
-        known = ", ".join(["best", NO_CHECKPOINT, *named])
+        known = ", ".join([NO_CHECKPOINT, *named])
         raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")
     return named[checkpoint]
 

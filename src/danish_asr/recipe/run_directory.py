@@ -31,20 +31,12 @@ SCORE_TITLES: Final = {
 """The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
 
 MAY_CHANGE: Final = (
-    "regime.",
-    "gang.",
-    "evaluator.",
-    "common.",
-    "dataset.valid_split",
-    "dataset.valid_subset",
-    "dataset.valid_max_num_elements",
-    "trainer.max_wall_minutes",
+    *("regime.", "gang.", "evaluator.", "common."),
+    *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_max_num_elements"),
     # A step of two processes takes what one takes in two batches.
-    "trainer.grad_accumulation.",
-    "trainer.activation_checkpointing.",
-    "trainer.gc_every_n_steps",
-    "trainer.anomaly_detection",
-    "trainer.grad_check",
+    *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
+    *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),
+    *("trainer.anomaly_detection", "trainer.grad_check"),
 )
 """Keys, or their beginnings, that a run may change when it continues. All others shape the weights,
 the data or the saved state."""
@@ -93,16 +85,15 @@ def check_output_dir(output_dir: Path) -> None:
 def tidy(output_dir: Path) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
-    Its metrics files then hold each step once. Raises RunError for a line that is not a metric.
+    Its metrics files then hold each step once, in complete lines.
     """
     for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
     last = max(resumable_steps(output_dir), default=0)
     for file in (output_dir / METRICS).rglob("*.jsonl"):
-        recorded = list(_recorded(file))
-        kept = [line for line, values in recorded if values["Step"] <= last]
-        if "".join(kept) != file.read_text(encoding="utf-8"):
-            publish_text(file, "".join(kept))
+        kept = "".join(line for line, values in _recorded(file) if values["Step"] <= last)
+        if kept != file.read_text(encoding="utf-8", errors="replace"):
+            publish_text(file, kept)
     for folder in (output_dir / TENSORBOARD).glob("*/"):
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
 
@@ -111,25 +102,16 @@ def tidy(output_dir: Path) -> None:
 
 
 def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the complete lines of a metrics file, and what they hold.
-
-    A line that was being written when the run was killed has no newline; it is skipped.
-    """
-    if not file.is_file():
-        return
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        if not line.endswith("\n"):
-            continue
+    """Yield the lines of a metrics file, and what they hold, without those that a kill has cut."""
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    for line in text.splitlines(keepends=True):
         try:
             values = json.loads(line)
-            int(values["Step"])
+            complete = line.endswith("\n") and isinstance(values["Step"], int)
         except (ValueError, TypeError, KeyError):
-            raise RunError(
-                f"{file}:{number}: expected one JSON object with a Step, found {line[:60]!r}; "
-                "remove that line (it is a record, training does not need it)"
-            ) from None
-        yield line, values
+            continue
+        if complete:
+            yield line, values
 
 
 def validations(output_dir: Path) -> list[dict[str, Any]]:

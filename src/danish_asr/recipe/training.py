@@ -163,11 +163,7 @@ class AsrRecipe(TrainRecipe):
 class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     """Computes the loss, and freezes the encoder in the first steps.
 
-    Args:
-        criterion: The loss.
-        freezing: What is frozen, and for how long.
-        num_frames: Frames that the model makes of a number of samples.
-        vocabulary: The number of symbols, blank included.
+    ``vocabulary`` is the number of symbols, blank included.
     """
 
     def __init__(

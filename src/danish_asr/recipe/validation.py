@@ -36,12 +36,8 @@ _WIDTH: Final = len(ErrorCounts().to_tuple())
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     """Measures loss, WER and CER over all validation splits together, and per split and dialect.
 
-    Args:
-        criterion: The loss.
-        decoder: Turns logits into text.
-        profile: The text normalisation of the scores.
-        splits: The names of the splits, each reported if there are several.
-        dialects: The dialects that occur in them; the worst gives ``worst_group_wer``.
+    ``profile`` is the text normalisation of the scores. ``splits`` are reported if there are
+    several. The worst of ``dialects``, those that occur in them, gives ``worst_group_wer``.
     """
 
     def __init__(
@@ -103,7 +99,6 @@ class ErrorRates(Metric[Tensor]):
     ) -> None:
         super().__init__(device=device)
         self.groups: Final = (ALL, *groups)
-        self._row_of = {name: row for row, name in enumerate(self.groups)}
         self._profile = profile
         self.counts: Tensor
         self._add_state("counts", torch.zeros((len(self.groups), _WIDTH), dtype=torch.int64))
@@ -121,7 +116,7 @@ class ErrorRates(Metric[Tensor]):
             )
             row = torch.tensor(errors.to_tuple(), dtype=torch.int64)
             for name in {ALL, *names}:
-                update[self._row_of[name]] += row
+                update[self.groups.index(name)] += row
         self.counts += update.to(self.counts.device)
         return self
 
@@ -174,16 +169,12 @@ def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
 class PatienceStopper(EarlyStopper):
     """Ends training after ``patience`` validations in a row without a new best score.
 
-    Args:
-        patience: Validations to wait for an improvement.
-        history: Scores of earlier validations of the same run, oldest first; higher is better. A
-            run that continues does not start to count anew.
+    ``history`` are the scores of the run's validations so far, oldest first; higher is better. A
+    run that continues does not start to count anew.
     """
 
     def __init__(self, patience: int, history: Iterable[float] = ()) -> None:
-        self._patience = patience
-        self._best = -inf
-        self._waited = 0
+        self._patience, self._best, self._waited = patience, -inf, 0
         for score in history:
             self._count(score)
 
