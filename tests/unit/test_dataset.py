@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 
 from danish_asr.data.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
 from danish_asr.errors import ConfigError, DatasetError
-from tests.builders import build_dataset
 from tests.shards import (
     ids_of,
     reader,
@@ -38,26 +38,10 @@ def batches_of(steps: Any) -> list[Any]:
     return [batch for step in steps for batch in step]
 
 
-def table(folder: Path, *rows: str) -> str:
-    path = folder / "language_distribution_0.tsv"
-    path.write_text("\n".join(["corpus\tlanguage\thours", *rows]), encoding="utf-8")
-    return str(path)
-
-
 def test_a_card_opens_the_root_or_its_version_directory(root: Path) -> None:
     for path in (root, root / "version=0"):
         dataset = open_dataset(DanishAsrDatasetConfig(data=path))
         assert dataset.splits == ["test", "train", "test_a", "test_b", "train_a", "train_b"]
-
-
-def test_a_converted_corpus_is_read(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    summary = build_dataset(tmp_path / "built")
-
-    source = reader(tmp_path / "built", tokenizer, training=False)
-    texts = {name for batch in batches_of(source) for name in batch.example["text"]}
-
-    assert summary is not None
-    assert "Anna køber 21 æbler i Århus" in texts
 
 
 def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) -> None:
@@ -86,57 +70,43 @@ def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) ->
 def test_waveforms_are_normalised_in_single_precision_and_then_cast(
     root: Path, tokenizer: Tokenizer
 ) -> None:
-    def first(dtype: torch.dtype) -> torch.Tensor:
-        source = reader(root, tokenizer, "test", training=False, dtype=dtype)
-        waves: torch.Tensor = batches_of(source)[0].source_seqs
-        return waves
+    half, single = (
+        batches_of(reader(root, tokenizer, "test", training=False, dtype=dtype))[0].source_seqs
+        for dtype in (torch.bfloat16, torch.float32)
+    )
 
-    assert torch.equal(first(torch.bfloat16), first(torch.float32).to(torch.bfloat16))
-
-
-def test_an_empty_reference_is_evaluated(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    write_shard(tmp_path, [utterance(0), utterance(1, text="")])
-
-    (batch,) = batches_of(reader(tmp_path, tokenizer, training=False))
-
-    sizes = dict(zip(batch.example["text"], batch.example["target_size"], strict=True))
-    assert sizes == {"hej med dig": 11, "": 0}
-    assert sorted(batch.target_seq_lens) == [1, 11]
+    assert torch.equal(half, single.to(torch.bfloat16))
 
 
-def test_an_utterance_too_short_for_a_frame_is_evaluated(
+def test_an_empty_reference_and_a_row_too_short_for_a_frame_are_evaluated(
     tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
-    write_shard(tmp_path, [utterance(0, audio_size=100)])
+    write_shard(tmp_path, [utterance(0, audio_size=100), utterance(1, audio_size=50, text="")])
 
     (batch,) = batches_of(reader(tmp_path, tokenizer, training=False))
 
-    assert (batch.source_seq_lens, batch.example["audio_size"]) == ([400], [100])
-    with pytest.raises(DatasetError, match="the filters leave none of its 1 utterances"):
+    assert batch.example["text"] == ["hej med dig", ""]
+    assert (batch.example["target_size"], batch.target_seq_lens) == ([11, 0], [11, 1])
+    assert (batch.example["audio_size"], batch.source_seq_lens) == ([100, 50], [400, 400])
+    with pytest.raises(DatasetError, match="the filters leave none of its 2 utterances"):
         reader(tmp_path, tokenizer)
 
 
-def test_targets_follow_the_text_profile_and_references_stay_raw(
+def test_targets_follow_profile_and_remove_unknown_and_references_stay_raw(
     tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
     write_shard(tmp_path, [utterance(0, text="Køb 2 Øl!")])
-
-    (batch,) = batches_of(reader(tmp_path, tokenizer, text_profile="coral"))
-
-    decoded = tokenizer.create_decoder()(batch.target_seqs[0])
-    assert (decoded, batch.example["text"]) == ("køb to øl", ["Køb 2 Øl!"])
-
-
-def test_remove_unknown_acts_on_training_targets_only(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    write_shard(tmp_path, [utterance(0, text="h?ej")])
     config = task(remove_unknown=True)
 
-    sizes = [
-        batches_of(reader(tmp_path, tokenizer, training=training, task_config=config))[0].example
-        for training in (True, False)
-    ]
+    def read(**options: Any) -> Any:
+        (batch,) = batches_of(reader(tmp_path, tokenizer, task_config=config, **options))
+        assert batch.example["text"] == ["Køb 2 Øl!"]
+        return batch
 
-    assert [example["target_size"] for example in sizes] == [[3], [4]]
+    coral = read(text_profile="coral")
+    assert tokenizer.create_decoder()(coral.target_seqs[0]) == "køb to øl"
+    assert read().example["target_size"] == [5], "without K, 2, Ø and !"
+    assert read(training=False).example["target_size"] == [9]
 
 
 def test_no_padding_cuts_training_batches_to_their_shortest_row(
@@ -205,11 +175,11 @@ def test_statistics_say_what_training_left_out(root: Path, tokenizer: Tokenizer)
 def test_weights_change_how_often_a_corpus_is_read(
     root: Path, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    storage = MixtureParquetStorageConfig(
-        dataset_summary_path=table(tmp_path, "a\tdan_Latn\t3", "b\tdan_Latn\t1"),
-        beta_corpus=0.0,
-        beta_language=1.0,
-    )
+    path = tmp_path / "language_distribution_0.tsv"
+    path.write_text("corpus\tlanguage\thours\na\tdan_Latn\t3\nb\tdan_Latn\t1\n")
+    natural = MixtureParquetStorageConfig(dataset_summary_path=str(path))
+    assert len(ids_of(reader(root, tokenizer, storage_config=natural))) == 40
+    storage = dataclasses.replace(natural, beta_corpus=0.0, beta_language=1.0)
 
     source = reader(root, tokenizer, storage_config=storage)
     counts = np.unique([name[0] for name in ids_of(source)], return_counts=True)[1]
@@ -218,15 +188,6 @@ def test_weights_change_how_often_a_corpus_is_read(
     assert [row.share for row in source.mix.rows] == pytest.approx([0.5, 0.5])
     assert counts[0] == 30
     assert counts[1] / 10 == pytest.approx(source.mix.rows[1].repeats, abs=0.1)
-
-
-def test_missing_betas_are_natural_proportions(
-    root: Path, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    path = table(tmp_path, "a\tdan_Latn\t3", "b\tdan_Latn\t1")
-    storage = MixtureParquetStorageConfig(dataset_summary_path=path)
-
-    assert len(ids_of(reader(root, tokenizer, storage_config=storage))) == 40
 
 
 @pytest.mark.parametrize("training", [True, False])

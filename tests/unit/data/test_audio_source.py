@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +69,13 @@ def test_threads_read_from_more_files_than_may_be_open(
     for number, row in enumerate(rows):
         write_shard(tmp_path, [row], name=f"part-{number:02}.parquet")
     index = DanishAsrDataset(tmp_path).read_index("train")
-    wrong: list[int] = []
 
-    def read(seed: int) -> None:
+    def wrong(seed: int) -> list[int]:
         order = np.random.default_rng(seed).integers(0, 12, 200).tolist()
-        wrong.extend(row for row in order if index.audio.read(row) != rows[row]["audio_bytes"])
+        return [row for row in order if index.audio.read(row) != rows[row]["audio_bytes"]]
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert not wrong
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(wrong, range(4))) == [[]] * 4
     open_files = [link for link in Path("/proc/self/fd").iterdir() if leads_below(tmp_path, link)]
     assert len(open_files) <= 2
 

@@ -78,20 +78,14 @@ def test_no_batch_exceeds_its_limits_except_for_a_single_longer_row(
         assert counts.max() <= (limits.max_rows or len(lengths))
 
 
-def test_the_limit_is_used_to_the_last_sample_where_lengths_are_equal() -> None:
+def test_full_batches_use_the_limit_and_hold_a_multiple_of_the_wanted_number() -> None:
     # Upstream rounds 960,000 down to a multiple of max_audio_len (TRAPS, max_num_elements).
-    lengths = np.full(100, 48_000, np.int32)
+    equal = np.full(100, 48_000, np.int32)
+    batches = evaluation_batches(equal, BatchLimits(max_samples=960_000))
+    assert batches.padded_samples(equal).tolist() == [960_000] * 5
 
-    batches = evaluation_batches(lengths, BatchLimits(max_samples=960_000))
-
-    assert batches.padded_samples(lengths).tolist() == [960_000] * 5
-
-
-def test_full_batches_hold_a_multiple_of_the_wanted_number() -> None:
     limits = BatchLimits(max_samples=1_000_000, multiple_of=3)
-
     sizes = np.diff(evaluation_batches(coral_like_lengths(500), limits).offsets)[:-1]
-
     assert ((sizes % 3 == 0) | (sizes < 3)).all()
 
 
@@ -103,26 +97,18 @@ def test_padding_is_at_most_five_percent_on_lengths_of_1_to_20_seconds(window: i
     assert batches_of(lengths, config).padding(lengths) <= 0.05
 
 
-def test_batches_are_a_function_of_seed_and_epoch() -> None:
-    lengths, config = coral_like_lengths(500), by_samples(1_000_000)
-    found = {
-        (seed, epoch): batches_of(lengths, config, seed=seed, epoch=epoch).rows.tobytes()
-        for seed, epoch in itertools.product((1, 2), (0, 1))
-    }
-
-    assert batches_of(lengths, config, seed=2, epoch=1).rows.tobytes() == found[2, 1]
-    assert len(set(found.values())) == 4
-
-
-def test_a_row_meets_other_rows_in_the_next_epoch() -> None:
+def test_seed_and_epoch_fix_the_batches_and_a_row_meets_others_in_the_next_epoch() -> None:
     lengths, config = coral_like_lengths(3_000), by_samples(1_000_000)
 
-    def companions(epoch: int) -> set[frozenset[int]]:
-        batches = batches_of(lengths, config, epoch=epoch)
+    def companions(seed: int, epoch: int) -> set[frozenset[int]]:
+        batches = batches_of(lengths, config, seed=seed, epoch=epoch)
         return {frozenset(batches.batch(number).tolist()) for number in range(len(batches))}
 
-    first, second = companions(0), companions(1)
-    assert len(first & second) < len(first) / 10
+    found = {each: companions(*each) for each in itertools.product((1, 2), (0, 1))}
+
+    assert companions(2, 1) == found[2, 1]
+    for one, other in itertools.combinations(found.values(), 2):
+        assert len(one & other) < len(one) / 10
 
 
 def test_a_window_of_one_keeps_row_groups_together_and_zero_mixes_everything() -> None:
@@ -153,21 +139,13 @@ def test_a_batch_window_shuffles_neighbours_only() -> None:
     assert abs(np.corrcoef(np.arange(len(longest)), longest)[0, 1]) < 0.5
 
 
-def test_drop_remainder_leaves_out_only_a_last_batch_that_is_not_full() -> None:
+def test_drop_remainder_and_max_num_batches_shorten_the_epoch() -> None:
     full, short = np.full(90, 16_000, np.int32), np.full(95, 16_000, np.int32)
     drop = by_rows(30, drop_remainder=True)
 
-    sizes = [len(batches_of(*each).rows) for each in ((full, drop), (short, drop))]
-
-    assert sizes == [90, 90]
+    assert len(batches_of(full, drop).rows) == len(batches_of(short, drop).rows) == 90
     assert len(batches_of(short, by_rows(30)).rows) == 95
-
-
-def test_max_num_batches_shortens_the_epoch() -> None:
-    batches = batches_of(coral_like_lengths(500), by_samples(1_000_000, max_num_batches=7))
-
-    assert len(batches) == 7
-    assert len(set(batches.rows.tolist())) == len(batches.rows)
+    assert len(batches_of(short, by_rows(10, max_num_batches=7)).rows) == 70
 
 
 def test_a_repeated_row_occurs_as_often_and_apart_from_its_copies() -> None:
@@ -205,25 +183,19 @@ def test_every_row_goes_to_one_process_or_begins_the_next_epoch(
 
     found = flat(rows_per_step(batches, world, accumulate, keep_all=False))
     carried = Sharding(0, world, accumulate).remainder(batches, 0)
+    counts = {
+        tuple(
+            len(step.spans)
+            for step in Sharding(rank, world, accumulate).steps(batches, 0, keep_all=False)
+        )
+        for rank in range(world)
+    }
 
     kept = [row for batch in carried for row in batch.tolist()]
     assert sorted([*found, *kept]) == list(range(len(lengths)))
     assert len(kept) < world
-
-
-@given(LENGTHS, TASKS, st.integers(1, 5), st.integers(1, 4))
-def test_all_processes_have_equally_many_batches_in_every_step(
-    lengths: Lengths, config: AsrTaskConfig, world: int, accumulate: int
-) -> None:
-    batches = batches_of(lengths, config)
-
-    counts = [
-        [len(s.spans) for s in Sharding(rank, world, accumulate).steps(batches, 0, keep_all=False)]
-        for rank in range(world)
-    ]
-
-    assert all(count == counts[0] for count in counts)
-    assert all(0 < count <= accumulate for count in counts[0])
+    (batches_per_step,) = counts
+    assert all(0 < count <= accumulate for count in batches_per_step)
 
 
 @given(LENGTHS, TASKS, st.integers(1, 6))
