@@ -121,18 +121,20 @@ def compare(
 def synthesize(
     folder: Annotated[Path, Argument(help="Where the corpus is written.")],
     *,
-    seed: Annotated[int, Option(help="Random seed.")] = 1,
-    train: Annotated[int, Option(help="Utterances for training, about.")] = 4000,
-    dev: Annotated[int, Option(help="Utterances for validation, about.")] = 160,
-    test: Annotated[int, Option(help="Utterances for testing, about.")] = 400,
+    seed: Annotated[int | None, Option(help="Random seed; default: the demo's.")] = None,
+    train: Annotated[int | None, Option(help="Utterances for training, about.")] = None,
+    dev: Annotated[int | None, Option(help="Utterances for validation, about.")] = None,
+    test: Annotated[int | None, Option(help="Utterances for testing, about.")] = None,
     workers: _Workers = None,
 ) -> None:
-    """Make synthetic Danish speech in the format of CoRal."""
+    """Make synthetic Danish speech in the format of CoRal; by default as much as the demo's."""
     from danish_asr.cluster.cpus import usable_cpus
     from danish_asr.sources.synthetic import SyntheticSize, synthesise
 
-    size = SyntheticSize(train=train, dev=dev, test=test)
-    synthesise(folder, size=size, seed=seed, workers=workers or usable_cpus())
+    given = {"train": train, "dev": dev, "test": test}
+    size = SyntheticSize(**{split: rows for split, rows in given.items() if rows is not None})
+    seeded = {} if seed is None else {"seed": seed}
+    synthesise(folder, size=size, workers=workers or usable_cpus(), **seeded)
 
 
 @app.command()

@@ -30,16 +30,15 @@ DATASET: Final = "danish_asr_demo"
 
 RECIPE: Final = "danish_asr.recipe"
 
-SIZE: Final = SyntheticSize(train=4000, dev=160, test=400)
-"""Enough to learn from."""
 
-
-def run_demo(root: Path, *, size: SyntheticSize = SIZE, overrides: Sequence[str] = ()) -> None:
+def run_demo(
+    root: Path, *, size: SyntheticSize | None = None, overrides: Sequence[str] = ()
+) -> None:
     """Run, or continue, the demo below ``root``.
 
     Args:
         root: Gets the directories ``source``, ``dataset`` and ``run``.
-        size: Utterances of the corpus; see ``SIZE``.
+        size: Utterances of the corpus; None: the defaults of `SyntheticSize`.
         overrides: ``key=value`` pairs for the recipe, over ``configs/demo.yaml``.
 
     Raises:
@@ -50,7 +49,7 @@ def run_demo(root: Path, *, size: SyntheticSize = SIZE, overrides: Sequence[str]
     started = time.monotonic()
 
     console.rule("1/5  Synthetic Danish speech")
-    synthesise(source, size=size, seed=1, workers=usable_cpus())
+    synthesise(source, size=size or SyntheticSize(), workers=usable_cpus())
     console.rule("2/5  Conversion to a dataset")
     convert(open_source(str(source)), dataset, name=DATASET, workers=usable_cpus())
     console.rule("3/5  Training a tiny CTC model from scratch")

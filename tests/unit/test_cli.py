@@ -63,7 +63,6 @@ def test_convert_has_the_defaults_of_its_options_and_an_old_name_of_part(
     [
         ("score", "1000"),
         ("compare", str(COMPARE_RESAMPLES)),
-        ("synthesize", "4000"),
         ("convert", "600.0"),
         ("doctor", "lsf"),
     ],

@@ -74,11 +74,14 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticSize:
-    """Utterances of each split, both subsets together; about, as each dialect has some."""
+    """Utterances of each split, both subsets together; about, as each dialect has some.
 
-    train: int
-    dev: int
-    test: int
+    The default is what the demo's model needs to learn something.
+    """
+
+    train: int = 4000
+    dev: int = 160
+    test: int = 400
 
 
 class _File(NamedTuple):
@@ -91,7 +94,7 @@ class _File(NamedTuple):
     utterances: list[tuple[int, SyntheticSpeaker]]
 
 
-def synthesise(folder: Path, *, size: SyntheticSize, seed: int, workers: int = 1) -> None:
+def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int = 1) -> None:
     """Make the corpus, or the files that are missing: ``<subset>/<split>-00000-of-00001.parquet``.
 
     Neither the number of workers nor their order changes a byte.
