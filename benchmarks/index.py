@@ -134,7 +134,7 @@ def measure_texts(index: Index) -> None:
     from danish_asr.data.targets import FrameCount, Targets, count_unknown  # noqa: PLC0415
 
     tokenizer = make_tokenizer()
-    targets = Targets.of(tokenizer, "raw")
+    targets = Targets(tokenizer, "raw")
     counts = timed("bounds", lambda: TokenCounts(index, targets, remove_unknown=False))
     kept, _ = timed("filters", lambda: select_rows(index, counts, AsrTaskConfig(), FrameCount()))
     timed("fingerprint", lambda: index.digest(kept))

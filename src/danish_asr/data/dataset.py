@@ -127,7 +127,7 @@ class AsrDataset(ABC):
         frames = num_frames or FrameCount()
         collate = Collate(
             index=self.read_index(split, storage_config) if index is None else index,
-            targets=Targets.of(tokenizer, text_profile),
+            targets=Targets(tokenizer, text_profile),
             dtype=dtype,
             normalize=task_config.normalize_audio,
             shortest=frames.shortest_input(),

@@ -146,28 +146,24 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     @override
     def load_state_dict(self, state_dict: dict[str, object]) -> None:
-        """Continue where a reader of the same dataset and settings was.
-
-        Raises:
-            RunError: The dataset or a setting is not what it was; the message names them.
-        """
+        """Continue where a reader of the same dataset and settings was, else ``RunError``."""
         state: dict[str, Any] = dict(state_dict)
+        advice = "start a new output directory, with the checkpoint's model as model.path"
         if state.get("version") != _STATE_VERSION:
             raise RunError(
                 "the checkpoint's data position was not written by this version of danish-asr; "
-                "start a new output directory, with the checkpoint's model as model.path"
+                f"{advice}"
             )
         then, now = state["fingerprint"], self.fingerprint
-        changes = [
+        changes = "; ".join(
             f"{key}: {then.get(key, 'absent')} then, {now.get(key, 'absent')} now"
             for key in dict.fromkeys([*then, *now])
             if then.get(key) != now.get(key)
-        ]
+        )
         if changes:
             raise RunError(
-                f"the checkpoint was made with other data or settings ({'; '.join(changes)}), so "
-                "its data position cannot be used; restore them, or start a new output directory, "
-                "with the checkpoint's model as model.path"
+                f"the checkpoint was made with other data or settings ({changes}), so its data "
+                f"position cannot be used; restore them, or {advice}"
             )
         carried = [np.array(batch, np.int32) for batch in state["carried"]]
         self._begin_epoch(state["epoch"], state["position"], carried)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from torch import Tensor
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.data.index import Index
@@ -53,31 +52,24 @@ def ctc_frames(tokens: NDArray[np.int64]) -> int:
     return len(tokens) + int(np.count_nonzero(tokens[1:] == tokens[:-1]))
 
 
-@dataclass(frozen=True, eq=False)
 class Targets:
-    """A text normalisation profile followed by a tokenizer; thread-safe."""
+    """A text normalisation profile followed by a tokenizer; thread-safe.
 
-    normalize: Callable[[str], str]
-    encode: Callable[[str], Tensor]  # normalised text to (tokens,) int64
-    pad: int
-    unknown: int | None  # index of the unknown symbol, if the tokenizer has one
-    raw: bool  # `normalize` leaves texts as they are
+    Raises:
+        ConfigError: There is no such profile.
+    """
 
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, profile: str) -> Targets:
-        """Combine a profile and a tokenizer; raises ``ConfigError`` for an unknown profile."""
+    def __init__(self, tokenizer: Tokenizer, profile: str) -> None:
         info = tokenizer.vocab_info
-        return cls(
-            normalize=normalizer(profile),
-            encode=tokenizer.create_encoder(),
-            pad=info.pad_idx if info.pad_idx is not None else 0,
-            unknown=info.unk_idx,
-            raw=profile == "raw",
-        )
+        self.pad = info.pad_idx if info.pad_idx is not None else 0
+        self.unknown = info.unk_idx
+        self._encode = tokenizer.create_encoder()
+        self._normalize = None if profile == "raw" else normalizer(profile)
 
     def __call__(self, text: str, *, remove_unknown: bool = False) -> NDArray[np.int64]:
         """Targets of a raw text, ``(tokens,)``; may be empty."""
-        tokens: NDArray[np.int64] = self.encode(self.normalize(text)).numpy()
+        normalized = self._normalize(text) if self._normalize else text
+        tokens: NDArray[np.int64] = self._encode(normalized).numpy()
         return self.known(tokens) if remove_unknown else tokens
 
     def known(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -86,13 +78,13 @@ class Targets:
 
     def normalized(self, texts: pa.Array) -> pa.Array:
         """Raw texts in the form that is trained on."""
-        if self.raw:
+        if self._normalize is None:
             return texts
-        return pa.array([self.normalize(text) for text in texts.to_pylist()], pa.string())
+        return pa.array([self._normalize(text) for text in texts.to_pylist()], pa.string())
 
     def can_write(self, text: str) -> bool:
         """Whether no symbol of a normalised text is unknown."""
-        return self.unknown is None or not bool((self.encode(text) == self.unknown).any())
+        return self.unknown is None or not bool((self._encode(text) == self.unknown).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +107,7 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
     Exact for tokenizers of characters. Counts characters, not tokens: a tokenizer may make one
     unknown token of many characters in a row, which would hide most of them.
     """
-    targets = Targets.of(tokenizer, text_profile)
+    targets = Targets(tokenizer, text_profile)
     counts = np.zeros(0x110000, np.int64)
     for texts in index.table.column("text").chunks:
         # A few rows at a time: a character takes 15 bytes while it is counted.

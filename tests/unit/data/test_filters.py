@@ -32,7 +32,7 @@ WIDE = {"min_audio_len": 1, "max_audio_len": 10**6, "min_samples_per_char": 0}
 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Targets:
-    return Targets.of(char_tokenizer(tmp_path_factory.mktemp("tokenizer")), "raw")
+    return Targets(char_tokenizer(tmp_path_factory.mktemp("tokenizer")), "raw")
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_statistics_add_up_by_reason_and_dialect(tmp_path: Path, targets: Target
 
 
 def test_filters_look_at_the_text_that_is_trained_on(index: Index, tmp_path: Path) -> None:
-    coral = Targets.of(char_tokenizer(tmp_path), "coral")
+    coral = Targets(char_tokenizer(tmp_path), "coral")
     rows = with_rows(index, ["øh", "Hej"], [16_000, 16_000])
 
     kept, statistics = select(rows, coral)

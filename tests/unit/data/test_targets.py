@@ -20,13 +20,13 @@ def test_targets_are_the_tokens_of_the_normalised_text(tmp_path: Path) -> None:
     tokenizer = char_tokenizer(tmp_path)
     encode, decode = tokenizer.create_encoder(), tokenizer.create_decoder()
 
-    raw, coral = Targets.of(tokenizer, "raw"), Targets.of(tokenizer, "coral")
+    raw, coral = Targets(tokenizer, "raw"), Targets(tokenizer, "coral")
 
     assert raw("hej med dig").tolist() == encode("hej med dig").tolist()
     assert decode(torch.from_numpy(coral("Køb 2 øl!"))) == "køb to øl"
     assert raw("").tolist() == []
     with pytest.raises(ConfigError, match=r"expected one of .*raw"):
-        Targets.of(tokenizer, "rå")
+        Targets(tokenizer, "rå")
 
 
 def test_unknown_symbols_are_counted_by_name_and_share(tmp_path: Path) -> None:

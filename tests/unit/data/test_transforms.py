@@ -72,15 +72,15 @@ def test_a_faster_tone_is_shorter_and_higher(factor: float) -> None:
     assert np.abs(out).max() == pytest.approx(0.3, abs=0.02)
 
 
-@pytest.mark.parametrize("samples", [*range(16_000, 16_012), 401])
 @pytest.mark.parametrize("factor", [0.9, 1.1, 1.37])
-def test_exactly_the_stated_samples_are_played(samples: int, factor: float) -> None:
+def test_exactly_the_stated_samples_are_played(factor: float) -> None:
     speed = Speed([factor])
+    for samples in (*range(16_000, 16_012), 401):
+        out = speed(np.ones(samples, np.float32), factor)
 
-    out = speed(np.ones(samples, np.float32), factor)
-
-    assert [len(out)] == speed.lengths(np.array([samples], np.int32), np.array([factor])).tolist()
-    assert out[len(out) // 2] == pytest.approx(1, abs=0.01)
+        stated = speed.lengths(np.array([samples], np.int32), np.array([factor]))
+        assert [len(out)] == stated.tolist()
+        assert out[len(out) // 2] == pytest.approx(1, abs=0.01)
 
 
 def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: Tokenizer) -> None:
