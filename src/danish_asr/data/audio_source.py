@@ -153,7 +153,10 @@ class ParquetAudio(AudioSource):
     def _read(self, row: int) -> bytes:
         group, within = self._groups[self._group_of[row]], int(self._within[row])
         if group.begin < 0:
-            return self._decode(group)[within].as_py()  # type: ignore[no-any-return]
+            value: bytes | None = self._decode(group)[within].as_py()
+            if value is None:
+                raise ValueError("the audio is null")
+            return value
         begins, sizes = self._locate(group)
         return self._files.read(group.path, int(begins[within]), int(sizes[within]))
 

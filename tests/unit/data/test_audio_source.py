@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -47,7 +48,7 @@ def test_our_own_layout_is_read_without_decoding_a_row_group(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("page", ["1.0", "2.0"])
-def test_a_nullable_column_without_nulls_is_read(tmp_path: Path, page: str) -> None:
+def test_a_nullable_column_is_read_and_a_null_is_named(tmp_path: Path, page: str) -> None:
     rows = [utterance(number) for number in range(12)]
     path = write_shard(tmp_path, rows)
     table = pq.read_table(path, partitioning=None)
@@ -59,6 +60,13 @@ def test_a_nullable_column_without_nulls_is_read(tmp_path: Path, page: str) -> N
     index = DanishAsrDataset(tmp_path).read_index("train")
 
     assert [index.audio.read(row) for row in range(12)] == [row["audio_bytes"] for row in rows]
+    values = pa.array([None, *(row["audio_bytes"] for row in rows[1:])], pa.binary())
+    table = table.set_column(table.column_names.index("audio_bytes"), "audio_bytes", values)
+    pq.write_table(table, path, row_group_size=5, **options)
+    index = DanishAsrDataset(tmp_path).read_index("train")
+    assert [index.audio.read(row) for row in range(1, 12)] == values.to_pylist()[1:]
+    with pytest.raises(DatasetError, match=r"row group 0, row 0: .*the audio is null"):
+        index.audio.read(0)
 
 
 def test_threads_read_from_more_files_than_may_be_open(
