@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import math
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import soundfile
@@ -30,29 +29,20 @@ _UNKNOWN_LENGTH: Final = 1 << 62
 """libsndfile reports at least this many frames if the header was written before the length was
 known, as a program does that writes FLAC into a pipe."""
 
-_LONGEST: Final = 7200.0
-"""Seconds that are read at most of such a file, if no limit is given."""
-
 
 class AudioError(Exception):
     """An utterance's audio cannot be used; the message is its reason in the ledger."""
 
 
-def to_flac(
-    audio: bytes | Path,
-    *,
-    start: float = 0.0,
-    seconds: float | None = None,
-    max_seconds: float | None = None,
-) -> tuple[bytes, int]:
+def to_flac(audio: bytes | Path, **part: Any) -> tuple[bytes, int]:
     """Convert an audio file of any format that libsndfile reads (WAV, FLAC, MP3, OGG, ...).
 
-    The arguments are those of `decode`. Returns the FLAC file and its number of samples.
+    ``part`` is that of `decode`. Returns the FLAC file and its number of samples.
 
     Raises:
         AudioError: The audio is undecodable, truncated, empty, too long or has non-finite samples.
     """
-    mono, rate = decode(audio, start=start, seconds=seconds, max_seconds=max_seconds)
+    mono, rate = decode(audio, **part)
     if not np.isfinite(mono).all():
         raise AudioError("non-finite samples")
     if rate != SAMPLE_RATE:
@@ -67,18 +57,12 @@ def decode(
     *,
     start: float = 0.0,
     seconds: float | None = None,
-    max_seconds: float | None = None,
+    max_seconds: float = 7200.0,
 ) -> tuple[NDArray[np.float32], int]:
-    """Return the mean of all channels and its rate in Hz.
+    """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
 
     The length limit is checked against the header, and channels are averaged block by block, so
     that neither a long file nor many channels cost memory.
-
-    Args:
-        audio: The whole file, or its path.
-        start: Seconds to skip.
-        seconds: Seconds to take after them; None for the rest.
-        max_seconds: Longest utterance to accept.
 
     Raises:
         AudioError: The audio is missing, undecodable or too long, or it ends before the length in
@@ -89,7 +73,7 @@ def decode(
     if isinstance(audio, bytes) and not start and seconds is None:
         # In half of libsndfile's time. Faults are left to it.
         with open_flac(audio) as flac:
-            if flac is not None and flac.samples <= flac.rate * (max_seconds or math.inf):
+            if flac is not None and flac.samples <= flac.rate * max_seconds:
                 mono = np.empty(flac.samples, np.float32)
                 if flac.read(mono) == len(mono):
                     return mono, flac.rate
@@ -101,12 +85,10 @@ def decode(
 
 
 def _decode_part(
-    file: _SoundFile | Mp3, start: float, seconds: float | None, max_seconds: float | None
+    file: _SoundFile | Mp3, start: float, seconds: float | None, max_seconds: float
 ) -> NDArray[np.float32]:
     rate = int(file.samplerate)
     unknown_length = file.frames >= _UNKNOWN_LENGTH
-    if max_seconds is None:
-        max_seconds = _LONGEST if unknown_length else math.inf
     most = rate * max_seconds
     first = round(min(start * rate, file.frames))
     # One frame more than is allowed shows that there is more.
@@ -165,7 +147,6 @@ def _read_head(path: Path) -> bytes:
 
 
 def _read_mono(file: _SoundFile | Mp3, frames: int) -> NDArray[np.float32]:
-    """Read up to ``frames`` frames; a file may hold fewer than its header says."""
     mono = np.empty(frames, np.float32)
     size = max(1, _BLOCK // file.channels)
     done = 0

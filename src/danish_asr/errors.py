@@ -1,23 +1,12 @@
 """Every error that a user can cause, as one tree.
 
-::
-
-    DanishAsrError
-    ├── SourceError        a corpus cannot be read: missing, empty, a column is missing
-    ├── DatasetError       a built dataset is missing, unfinished or breaks its contract
-    ├── ConfigError        a configuration has faults; all of them are in ``faults``
-    ├── RunError           an output directory or a checkpoint does not fit the request
-    ├── RunFailedError     a run that had begun cannot continue
-    ├── PredictionsError   a predictions file breaks its contract
-    └── MissingExtraError  an optional dependency is needed and not installed
-
 Each message says what was found, what was expected and what to do. Entry points print the
 message and exit with status 1; only our own bugs show a traceback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 EXIT_FAILED: Final = 1
@@ -38,20 +27,9 @@ it, because LSF starts a job that ends with 75 again."""
 class DanishAsrError(Exception):
     """Base of all errors that the user can fix."""
 
-    def __reduce__(self) -> tuple[Callable[..., DanishAsrError], tuple[Any, ...]]:
-        """Pickle the attributes: errors cross from workers to their parent.
-
-        By default Python calls the class with the message, which is not what ours are made with.
-        """
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(
-    kind: type[DanishAsrError], args: tuple[Any, ...], attributes: dict[str, Any]
-) -> DanishAsrError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(attributes)
-    return error
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle for another process; Python would call ``__init__`` with the message."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class SourceError(DanishAsrError):

@@ -24,10 +24,7 @@ class Flac:
         self.samples = int(handle.totalPCMFrameCount)
 
     def read(self, out: NDArray[np.float32]) -> int:
-        """Decode into ``out``, ``(samples,)`` and contiguous, in [-1, 1].
-
-        Returns the number of samples, which is smaller than that of ``out`` if the file is damaged.
-        """
+        """Decode into ``out``, in [-1, 1]; returns fewer samples than it has for a damaged file."""
         place = ffi.from_buffer("float[]", out)
         return int(lib.ma_dr_flac_read_pcm_frames_f32(self._handle, len(out), place))
 
@@ -37,11 +34,8 @@ def open_flac(encoded: bytes) -> Iterator[Flac | None]:
     """Open a file; None if it is not FLAC, has several channels or has no length in its header."""
     flac = encoded.startswith(b"fLaC")
     handle = flac and lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
-    if not handle:
-        yield None
-        return
     try:
-        simple = handle.channels == 1 and handle.totalPCMFrameCount
+        simple = handle and handle.channels == 1 and handle.totalPCMFrameCount
         yield Flac(handle) if simple else None
     finally:
-        lib.ma_dr_flac_close(handle)
+        lib.ma_dr_flac_close(handle or ffi.NULL)

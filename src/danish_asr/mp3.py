@@ -30,16 +30,7 @@ def is_joined(data: bytes) -> bool:
 
 
 class Mp3:
-    """An MP3 as a context manager, with the attributes and methods of a `soundfile.SoundFile`.
-
-    Attributes:
-        samplerate: Samples per second.
-        channels: Number of channels.
-        frames: Length by its tag, or else by counting.
-
-    Raises:
-        RuntimeError: The data cannot be decoded.
-    """
+    """An MP3 with the attributes and methods of a `soundfile.SoundFile`; raises `RuntimeError`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data  # the decoder reads from it

@@ -1,13 +1,4 @@
-"""The data contract as code: names of columns and splits, the Parquet schema, the dataset's layout.
-
-A built dataset looks like this (``data/README.md`` describes the same in prose)::
-
-    ROOT/version=0/corpus=<corpus>/split=<train|dev|test>/language=dan_Latn/part-*.parquet
-    ROOT/language_distribution_0.tsv
-    ROOT/ledger.parquet
-    ROOT/manifest.json
-    ROOT/cards/<name>.yaml
-"""
+"""The data contract as code, which ``data/README.md`` describes in prose."""
 
 from __future__ import annotations
 
@@ -43,14 +34,9 @@ UTTERANCE_SCHEMA: Final = pa.schema(
         pa.field("text", pa.string(), nullable=False),
         pa.field("audio_bytes", pa.binary(), nullable=False),
         pa.field("audio_size", pa.int64(), nullable=False),
-        pa.field("speaker_id", pa.string()),
-        pa.field("dialect", pa.string()),
-        pa.field("sub_dialect", pa.string()),
-        pa.field("age", pa.int64()),
-        pa.field("age_group", pa.string()),
-        pa.field("gender", pa.string()),
-        pa.field("country_birth", pa.string()),
-        pa.field("source_id", pa.string()),
+        *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
+        ("age", pa.int64()),
+        *((name, pa.string()) for name in ("age_group", "gender", "country_birth", "source_id")),
     ]
 )
 """Columns inside a shard. ``audio_bytes`` is FLAC, mono, 16 kHz; ``audio_size`` is its samples.
@@ -61,8 +47,8 @@ LEDGER_SCHEMA: Final = pa.schema(
     [
         pa.field("source", pa.string(), nullable=False),
         pa.field("row", pa.int64(), nullable=False),
-        pa.field("id", pa.string()),
-        pa.field("dialect", pa.string()),
+        ("id", pa.string()),
+        ("dialect", pa.string()),
         pa.field("reason", pa.string(), nullable=False),
     ]
 )
