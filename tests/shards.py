@@ -17,7 +17,7 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
-from danish_asr.conversion.char_tokenizer import build_char_tokenizer
+from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
 from danish_asr.data.reader import BatchReader
 from danish_asr.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR

@@ -6,21 +6,14 @@ leaves temporary files, never half a file under the final name.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from danish_asr.errors import DanishAsrError
-
-PARTIAL_SUFFIX: Final = ".partial"
-
-_FIXES: Final = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free disk space") | (
-    dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get write permission")
-)
 
 
 @contextmanager
@@ -56,7 +49,7 @@ def publish_first(path: Path, text: str) -> None:
 
 def sweep(root: Path) -> None:
     """Remove temporary files that killed processes left below ``root``."""
-    for partial in root.rglob(f".*{PARTIAL_SUFFIX}"):
+    for partial in root.rglob(".*.partial"):
         partial.unlink(missing_ok=True)
 
 
@@ -74,15 +67,14 @@ def _partial(path: Path) -> Iterator[Path]:
     write into the file of the process that continues the work.
     """
     mark = f"{os.uname().nodename}-{os.getpid()}"
-    partial = path.with_name(f".{path.name}.{mark}{PARTIAL_SUFFIX}")
+    partial = path.with_name(f".{path.name}.{mark}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
     except OSError as error:
-        fix = _FIXES.get(error.errno or 0, "fix that")
         raise DanishAsrError(
             f"{path.parent}: cannot be written ({error.strerror or error}); finished files are "
-            f"kept: {fix} and run the same command again"
+            "kept: fix that and run the same command again"
         ) from error
     finally:
         with suppress(OSError):

@@ -73,7 +73,6 @@ def run_in_processes(
 
 
 def _end_with_parent() -> None:
-    """End this worker when its parent is killed."""
     parent: Any = multiprocessing.parent_process()
 
     def wait_and_exit() -> None:

@@ -6,13 +6,10 @@ import io
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
-__all__ = ["YAMLError", "from_yaml", "to_yaml"]
 
 
 def from_yaml(text: str) -> Any:
-    """Parse a YAML text into plain dicts, lists and values; raises `YAMLError`."""
+    """Parse a YAML text into plain dicts, lists and values; raises ``YAMLError`` of ruamel.yaml."""
     return YAML(typ="safe", pure=True).load(text)
 
 

@@ -13,7 +13,7 @@ import pytest
 import soundfile
 import torch
 
-from danish_asr.conversion.char_tokenizer import build_char_tokenizer
+from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.recipe.loading import read_yaml
 from danish_asr.scoring.predictions import read_predictions

@@ -1,17 +1,58 @@
-"""Write the files that describe a built dataset to its readers: hours per corpus, asset cards."""
+"""Write what readers of a dataset need: hours per corpus, asset cards, a character tokenizer."""
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from danish_asr.conversion.char_tokenizer import build_char_tokenizer
+import sentencepiece
+
 from danish_asr.conversion.inventory import ShardEntry
 from danish_asr.files import publish, publish_text
 from danish_asr.schema import CARDS_DIR, LANGUAGE, SAMPLE_RATE, VERSION_DIR
 from danish_asr.yaml_text import to_yaml
+
+SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
+"""In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
+can share that index because encoding a text never gives it."""
+
+_RESERVED: Final = {" ", "▁", "▅"}
+"""The space, and what SentencePiece writes for it and for an unknown symbol."""
+
+
+def alphabet_of(characters: Iterable[str]) -> list[str]:
+    """The characters that become symbols, sorted; space and non-printing ones do not."""
+    return sorted({char for char in characters if char.isprintable()} - _RESERVED)
+
+
+def build_char_tokenizer(characters: Iterable[str]) -> bytes:
+    """Return a SentencePiece model with a symbol per character, for ``char_tokenizer`` of fairseq2.
+
+    Texts are encoded as they are (no normalisation, no leading space), so that decoding gives the
+    text back if single spaces separate its words.
+    """
+    alphabet = alphabet_of(characters)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(alphabet)]),
+        model_writer=model,
+        model_type="char",
+        vocab_size=len(SPECIAL_SYMBOLS) + 1 + len(alphabet),
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        bos_id=0,
+        pad_id=1,
+        eos_id=2,
+        unk_id=3,
+        unk_surface="⁇",
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
 
 
 def statistics(shards: Iterable[ShardEntry]) -> str:

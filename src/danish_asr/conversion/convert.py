@@ -10,9 +10,11 @@ an array job convert one part each, and a last call completes the dataset::
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +23,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.cards import statistics, write_cards
-from danish_asr.conversion.inventory import Inventory, ShardEntry, read_inventory, write_inventory
+from danish_asr.conversion.inventory import Inventory, ShardEntry, read_inventory
 from danish_asr.conversion.plan import WORK_DIR, ShardTask, claim, conversion_key, plan_tasks
 from danish_asr.conversion.progress import watch
 from danish_asr.conversion.shard import Record, convert_task, read_record
@@ -52,13 +54,8 @@ def convert(
 ) -> Inventory:
     """Convert a source, or continue where an earlier call was stopped; returns the inventory.
 
-    Args:
-        source: The corpus.
-        out: The dataset's root. A finished dataset of the same source and options is left as is.
-        name: Name of the dataset's card.
-        options: The options.
-        workers: Processes on this machine, if no ``engine`` is given.
-        engine: Converts the tasks.
+    A finished dataset of the same source and options is left as it is. Without an ``engine``,
+    ``workers`` processes of this machine convert the tasks.
 
     Raises:
         SourceError: The source cannot be read, or changed during the conversion.
@@ -111,8 +108,6 @@ def finish(
 
 
 class _Conversion:
-    """A source, its plan, and the directory that the dataset is written to."""
-
     def __init__(self, source: Source, out: Path, options: ConvertOptions | None) -> None:
         self._source, self._out, self._options = source, out, options or ConvertOptions()
         self._key = conversion_key(source, self._options)
@@ -120,11 +115,7 @@ class _Conversion:
         self._rows = sum(task.rows for task in self.tasks)
 
     def is_finished(self, name: str | None = None) -> bool:
-        """Whether the dataset is complete; if not, this conversion claims the directory.
-
-        Raises:
-            DatasetError: Another dataset or conversion is there.
-        """
+        """Whether the dataset is complete; if not, this conversion claims the directory."""
         out = self._out
         if not (out / INVENTORY_FILE).is_file():
             claim(out, self._key)
@@ -142,11 +133,10 @@ class _Conversion:
 
     def run(self, engine: Engine, part: tuple[int, int] = (1, 1)) -> list[Record]:
         """Convert the tasks of a part that are not finished; return all records of the part."""
-        index, count = part
-        tasks = self.tasks[index - 1 :: count]
-        found = {task.number: read_record(self._out, task) for task in tasks}
-        remaining = [task for task in tasks if found[task.number] is None]
-        records = [record for record in found.values() if record is not None]
+        tasks = self.tasks[part[0] - 1 :: part[1]]
+        records = [record for task in tasks if (record := read_record(self._out, task))]
+        finished = {record.task for record in records}
+        remaining = [task for task in tasks if task.number not in finished]
         rows = sum(task.rows for task in tasks)
         done = rows - sum(task.rows for task in remaining)
         dropped = sum(len(record.dropped) for record in records)
@@ -192,7 +182,8 @@ class _Conversion:
         train = (record.characters for task, record in pairs if task.split == "train")
         write_cards(out, name, set[str]().union(*train))
         sweep(out)
-        write_inventory(out, inventory)
+        text = json.dumps(asdict(inventory), ensure_ascii=False, indent=1)
+        publish_text(out / INVENTORY_FILE, text + "\n")
         shutil.rmtree(out / WORK_DIR)
 
     def _inventory(self, records: Sequence[Record], name: str) -> Inventory:

@@ -7,12 +7,11 @@ when the conversion ran or on how many processes.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from danish_asr.errors import DatasetError
-from danish_asr.files import publish_text
 from danish_asr.schema import INVENTORY_FILE
 
 
@@ -37,29 +36,17 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Content of a built dataset.
+    """Content of a built dataset."""
 
-    Attributes:
-        name: Name of its card.
-        source: What it was converted from, in the user's words.
-        key: Digest of source and options.
-        source_rows: Rows in the source.
-        dropped: ``reason``, ``dialect`` and ``rows`` of the ledger, the most frequent first.
-        unmapped_dialects: Dialect names of the source that map to no dialect, and their rows.
-        files: ``file``, ``rows`` and ``fingerprint`` of the source files.
-        shards: The shards, in the order of the plan.
-        ledger_sha256: Digest of the ledger; None in datasets of earlier versions.
-    """
-
-    name: str
-    source: str
-    key: str
+    name: str  # of its card
+    source: str  # in the user's words
+    key: str  # digest of source and options
     source_rows: int
-    dropped: list[dict[str, Any]]
-    unmapped_dialects: dict[str, int]
-    files: list[dict[str, Any]]
-    shards: list[ShardEntry]
-    ledger_sha256: str | None = None
+    dropped: list[dict[str, Any]]  # reason, dialect and rows in the ledger, most frequent first
+    unmapped_dialects: dict[str, int]  # rows per dialect name that maps to no dialect
+    files: list[dict[str, Any]]  # file, rows and fingerprint of the source files
+    shards: list[ShardEntry]  # in the order of the plan
+    ledger_sha256: str | None = None  # None in datasets of earlier versions
 
     @property
     def rows(self) -> int:
@@ -75,12 +62,6 @@ class Inventory:
     def hours(self) -> float:
         """Hours of audio written."""
         return sum(shard.seconds for shard in self.shards) / 3600
-
-
-def write_inventory(root: Path, inventory: Inventory) -> None:
-    """Write the inventory of a dataset atomically."""
-    text = json.dumps(asdict(inventory), ensure_ascii=False, indent=1)
-    publish_text(root / INVENTORY_FILE, text + "\n")
 
 
 def read_inventory(root: Path) -> Inventory:

@@ -79,10 +79,9 @@ def plan_tasks(source: Source, options: ConvertOptions) -> list[ShardTask]:
 
 
 def conversion_key(source: Source, options: ConvertOptions) -> str:
-    """Digest of all that decides the bytes of a dataset.
+    """Digest of all that decides the bytes of a dataset: format, options, source files.
 
-    That is the format, the options, and of every source file its fingerprint and the size and time
-    of change of the local files that its rows are read from, external audio included.
+    Of local files, external audio included, size and time of change count.
     """
     files = []
     for file in source.files:
@@ -94,12 +93,10 @@ def conversion_key(source: Source, options: ConvertOptions) -> str:
 def claim(out: Path, key: str) -> None:
     """Claim ``out`` for a conversion, or check that the one that was begun there has the same key.
 
-    Many processes may do so at the same moment: the key that the first one publishes holds for all
-    of them.
+    Of many processes that do so at the same moment, the first one publishes the key for all.
 
     Raises:
         DatasetError: ``out`` holds something else, or a conversion with another key.
-        DanishAsrError: ``out`` cannot be written.
     """
     # Looked at before the plan: shards appear only after a plan, so shards without a plan are not
     # ours. In the other order, the shards of a process that starts right now would be refused.
@@ -147,8 +144,7 @@ def _cut(
 ) -> Iterator[dict[SourceFile, tuple[int, int]]]:
     """Group the row groups of a partition's files into shards of at most ``shard_rows``.
 
-    Yields the first row of each file, and the one after its last. A row group that is larger than
-    that is cut into equal parts; the others stay whole.
+    Yields first row and end of each file. A larger row group is cut into equal parts.
     """
     ranges: dict[SourceFile, tuple[int, int]] = {}
     total = 0

@@ -13,8 +13,7 @@ from danish_asr.schema import SAMPLE_RATE
 
 Result = TypeVar("Result")
 
-_INTERVAL: Final = 60.0
-"""Seconds between two plain lines."""
+_INTERVAL: Final = 60.0  # seconds between two plain lines
 
 
 def watch(
@@ -27,12 +26,8 @@ def watch(
 ) -> Iterator[Result]:
     """Pass results on, and report rows and audio on standard error as they arrive.
 
-    Args:
-        verb: What is done, such as "converted".
-        results: The results.
-        measure: Gives rows and samples of a result.
-        total: Rows of all results.
-        done: Rows of an earlier run; they count as done, and the rates leave them out.
+    ``measure`` gives rows and samples of a result. The rates leave out the ``done`` rows of an
+    earlier run.
     """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     begin = printed = time.monotonic()

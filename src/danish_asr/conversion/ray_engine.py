@@ -6,17 +6,12 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_TASKS_PER_CPU: Final = 2
-"""Tasks submitted per CPU of a Ray cluster, so that no CPU waits for the next one."""
-
-_CONNECT_SECONDS: Final = 20.0
 
 
 def run_on_ray(
@@ -27,9 +22,8 @@ def run_on_ray(
     Without an address, a cluster with that many workers is started on this machine.
 
     Raises:
-        MissingExtraError: Ray is not installed.
         ConfigError: There is no cluster at the address.
-        DanishAsrError: A task raised it, or a worker was killed.
+        DanishAsrError: A task raised it, a worker was killed, or Ray is not installed.
     """
     try:
         ray: Any = import_module("ray")
@@ -50,7 +44,7 @@ def run_on_ray(
         shared = ray.put(task)
         remote = ray.remote(num_cpus=1)(lambda task, item: task(item))
         waiting = iter(items)
-        ahead = _TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
+        ahead = 2 * int(ray.cluster_resources().get("CPU", 1))  # so that no CPU waits
         running = [remote.remote(shared, item) for item in islice(waiting, ahead)]
         while running:
             done, running = ray.wait(running)
@@ -74,4 +68,4 @@ def _probe(address: str | None) -> None:
     """Raise `OSError` if nothing listens at ``HOST:PORT``: Ray itself tries for many minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=20).close()

@@ -34,28 +34,16 @@ _FORMAT: Final[dict[str, Any]] = {
 
 @dataclass(kw_only=True)
 class Record:
-    """The result of one task.
+    """The result of one task."""
 
-    Attributes:
-        task: Number of the task in the plan.
-        rows: Rows written.
-        samples: Samples written, over all rows.
-        size: Bytes of the shard.
-        sha256: Digest of the shard; empty if no row was written, and so no shard.
-        dropped: The rows that were not written, as rows of the ledger.
-        unmapped: Rows per dialect name that maps to no dialect.
-        characters: Those of the written texts, raw and in profile ``coral``. The tokenizer is
-            made from those of the training split.
-    """
-
-    task: int
+    task: int  # its number in the plan
     rows: int = 0
     samples: int = 0
-    size: int = 0
-    sha256: str = ""
-    dropped: list[dict[str, Any]] = field(default_factory=list)
-    unmapped: dict[str, int] = field(default_factory=dict)
-    characters: str = ""
+    size: int = 0  # bytes of the shard
+    sha256: str = ""  # empty if no row was written, and so no shard
+    dropped: list[dict[str, Any]] = field(default_factory=list)  # rows of the ledger
+    unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
+    characters: str = ""  # of the written texts, raw and in profile coral, for the tokenizer
 
     def measure(self) -> tuple[int, int]:
         """Source rows and samples."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, combinations, pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 import sentencepiece
 import soundfile
 
-from danish_asr.conversion.cards import cards, statistics
-from danish_asr.conversion.char_tokenizer import SPECIAL_SYMBOLS, alphabet_of
+from danish_asr.conversion.cards import SPECIAL_SYMBOLS, alphabet_of, cards, statistics
 from danish_asr.conversion.inventory import Inventory, ShardEntry, read_inventory
 from danish_asr.conversion.progress import watch
 from danish_asr.files import sha256_of
@@ -52,8 +51,7 @@ _AUDIO: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
 _NAMED: Final = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verification:
+class Verification(NamedTuple):
     """Faults and allowed leaks of a dataset, a line each, and its hours per split and dialect."""
 
     faults: list[str]
@@ -63,18 +61,18 @@ class Verification:
 
 @dataclass(kw_only=True)
 class ShardFindings:
-    """What a shard holds.
-
-    ``samples`` are counted per dialect; ``characters`` are those of training text, raw and in
-    profile ``coral``.
-    """
+    """What a shard holds."""
 
     entry: ShardEntry
-    split: str
     faults: list[str] = field(default_factory=list)
     compared: pa.Table = field(default_factory=_COMPARED.empty_table)
-    samples: Counter[str | None] = field(default_factory=Counter)
-    characters: set[str] = field(default_factory=set)
+    samples: Counter[str | None] = field(default_factory=Counter)  # per dialect
+    characters: set[str] = field(default_factory=set)  # of training text, raw and in profile coral
+
+    @property
+    def split(self) -> str:
+        """Split of the shard."""
+        return self.entry.partition("split")
 
     def measure(self) -> tuple[int, int]:
         """Rows and samples."""
@@ -84,13 +82,9 @@ class ShardFindings:
 def verify(
     root: Path, *, sample: int | None = None, workers: int = 1, allow_shared: Collection[str] = ()
 ) -> Verification:
-    """Check a built dataset.
+    """Check a built dataset; ``sample`` is the number of rows whose audio is decoded, None for all.
 
-    Args:
-        root: The dataset.
-        sample: Rows whose audio is decoded, spread over all shards; None for all rows.
-        workers: Processes.
-        allow_shared: Which `LEAKS` are not faults.
+    The `LEAKS` in ``allow_shared`` are not faults.
 
     Raises:
         DatasetError: It is not a finished dataset, or its inventory cannot be read.
@@ -116,9 +110,7 @@ def verify(
     for found in findings:
         for dialect, samples in found.samples.items():
             hours[found.split, dialect] += samples / SAMPLE_RATE / 3600
-    return Verification(
-        faults=list(map(_one_line, faults)), notes=list(map(_one_line, notes)), hours=dict(hours)
-    )
+    return Verification(faults, notes, dict(hours))
 
 
 def spread(rows: Sequence[int], sample: int | None) -> list[int]:
@@ -132,7 +124,7 @@ def spread(rows: Sequence[int], sample: int | None) -> list[int]:
 def check_shard(task: tuple[ShardEntry, int], *, root: Path) -> ShardFindings:
     """Check a shard, and decode the audio of that many of its rows, spread evenly over it."""
     entry, decoded = task
-    found = ShardFindings(entry=entry, split=entry.partition("split"))
+    found = ShardFindings(entry=entry)
     found.faults += _guarded(entry.path, _shard_faults(root / entry.path, found, decoded))
     return found
 
@@ -158,8 +150,7 @@ def _shard_faults(path: Path, found: ShardFindings, decoded: int) -> Iterator[st
     with pq.ParquetFile(path) as parquet:
         rows = parquet.metadata.num_rows
         if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
-            found_columns = ", ".join(map(str, parquet.schema_arrow))
-            yield f"{entry.path}: its columns differ from data/README.md; found {found_columns}"
+            yield f"{entry.path}: its columns differ from data/README.md"
             return
         decoded = min(decoded, rows)
         chosen = {(2 * time + 1) * rows // (2 * decoded) for time in range(decoded)}
@@ -189,9 +180,7 @@ def _audio_faults(row: Mapping[str, Any]) -> Iterator[str]:
         yield "undecodable audio"
         return
     if form != _AUDIO:
-        yield "audio is {} {}, {} Hz, {} channels; expected {} {}, {} Hz, {} channel".format(
-            *form, *_AUDIO
-        )
+        yield f"audio is {form}; expected {_AUDIO}"
     if samples != row["audio_size"]:
         yield "audio_size is not the number of samples"
 
@@ -212,15 +201,11 @@ def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
 def _repeated_ids(findings: Sequence[ShardFindings]) -> Iterator[str]:
     counts = pc.value_counts(_column(findings, "id"))
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1)).to_pylist()
-    for number, id_ in enumerate(repeated[:_NAMED]):
-        paths = [f.entry.path for f in findings if pc.index(f.compared["id"], id_).as_py() >= 0]
-        repeated[number] = f"{id_} (in {' and '.join(paths)})"
     if repeated:
         yield f"{VERSION_DIR}: ids that occur more than once: {_few(repeated)}"
 
 
 def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[str]:
-    """What two splits share, for each two splits that share any of a kind of `LEAKS`."""
     values = {
         split: _column([found for found in findings if found.split == split], LEAKS[kind]).unique()
         for split in SPLITS
@@ -228,9 +213,8 @@ def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[str]:
     for one, other in combinations(SPLITS, 2):
         common = values[other].filter(pc.is_in(values[other], values[one])).drop_null().to_pylist()
         if common:
-            what = kind if len(common) > 1 else kind.removesuffix("s")
             yield (
-                f"{one} and {other} share {len(common):,} {what}, such as '{common[0]}'; use "
+                f"{one} and {other} share {len(common):,} {kind}, such as {common[0]!r}; use "
                 f"--allow-shared {kind} if that is intended"
             )
 
@@ -240,7 +224,6 @@ def _column(findings: Iterable[ShardFindings], name: str) -> pa.ChunkedArray:
 
 
 def _few(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
@@ -266,7 +249,6 @@ def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:
 
 
 def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> Iterator[str]:
-    """Check the card of the dataset, and card and model of its tokenizer."""
     with_tokenizer = any(found.split == "train" for found in findings)
     for place, expected in cards(root, name, with_tokenizer=with_tokenizer).items():
         yield from _guarded(place, _differences(root, place, expected))
@@ -286,15 +268,6 @@ def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterato
 def _model_faults(root: Path, place: str, alphabet: Sequence[str]) -> Iterator[str]:
     model = sentencepiece.SentencePieceProcessor()
     model.LoadFromSerializedProto((root / place).read_bytes())
-    symbols = [model.id_to_piece(index) for index in range(model.get_piece_size())]
-    if tuple(symbols[: len(SPECIAL_SYMBOLS)]) != SPECIAL_SYMBOLS:
-        yield f"{place}: its first symbols are not {' '.join(SPECIAL_SYMBOLS)}"
-    if missing := sorted(set(alphabet) - set(symbols)):
+    symbols = {model.id_to_piece(index) for index in range(model.get_piece_size())}
+    if missing := sorted({*SPECIAL_SYMBOLS, *alphabet} - symbols):
         yield f"{place}: lacks symbols of the training text: {_few(missing)}"
-
-
-def _one_line(fault: str) -> str:
-    """The fault on one line, whatever characters the names in it have."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in fault
-    )

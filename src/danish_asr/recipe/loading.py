@@ -27,6 +27,7 @@ from fairseq2.utils.config import (
 )
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.validation import StandardObjectValidator, ValidationError, ValidationResult
+from ruamel.yaml.error import YAMLError
 
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.optimizers import (
@@ -34,7 +35,7 @@ from danish_asr.recipe.optimizers import (
     ADAMW_OFFLOAD_OPTIMIZER,
     LeanAdamWConfig,
 )
-from danish_asr.yaml_text import YAMLError, from_yaml
+from danish_asr.yaml_text import from_yaml
 
 ConfigT = TypeVar("ConfigT")
 

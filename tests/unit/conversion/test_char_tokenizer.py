@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr import native  # noqa: F401 - before fairseq2
-from danish_asr.conversion.char_tokenizer import SPECIAL_SYMBOLS, build_char_tokenizer
+from danish_asr.conversion.cards import SPECIAL_SYMBOLS, build_char_tokenizer
 from tests.fairseq2_context import fairseq2_context
 
 from fairseq2.data.tokenizers import Tokenizer  # isort: skip
