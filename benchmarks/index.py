@@ -144,9 +144,8 @@ def measure_texts(index: Index) -> None:
 
 def make_tokenizer() -> Tokenizer:
     """A tokenizer of the texts' characters, except for one."""
-    from danish_asr.conversion.char_tokenizer import build_char_tokenizer  # noqa: PLC0415
-
     from danish_asr import native  # noqa: F401, PLC0415 - libsndfile before fairseq2
+    from danish_asr.conversion.cards import build_char_tokenizer  # noqa: PLC0415
 
     # isort: split
     from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415

@@ -32,7 +32,7 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
-from danish_asr.conversion.char_tokenizer import build_char_tokenizer
+from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.schema import (
     ROW_GROUP_SIZE,

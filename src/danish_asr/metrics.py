@@ -1,11 +1,7 @@
 """Word and character error rates from integer counts that add up.
 
-Training, scoring and comparison share this code: errors are counted per utterance, counts are
-summed over any set of utterances, and one division at the end gives a rate. Counts and alignments
-are those of jiwer: this module calls RapidFuzz as jiwer does, without jiwer's overhead per call.
-
-Importing this module loads neither torch nor fairseq2. For scores per dialect, age group and gender
-see `danish_asr.scoring.scores`.
+Counts and alignments are those of jiwer: this module calls RapidFuzz as jiwer does, without
+jiwer's overhead per call. Importing it loads neither torch nor fairseq2.
 """
 
 from __future__ import annotations
@@ -14,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple, get_args
 
 import jiwer
@@ -35,10 +32,6 @@ class Counts:
     deletions: int = 0
     insertions: int = 0
 
-    def to_tuple(self) -> tuple[int, int, int, int]:
-        """Return hits, substitutions, deletions, insertions."""
-        return self.hits, self.substitutions, self.deletions, self.insertions
-
     @property
     def errors(self) -> int:
         """Substitutions, deletions and insertions."""
@@ -53,6 +46,9 @@ class Counts:
         """Return errors as a fraction; over an empty reference the number of insertions."""
         length = self.reference_length + (self.insertions if denominator == "coral" else 0)
         return self.errors / max(length, 1)
+
+
+_NUMBERS: Final = attrgetter("hits", "substitutions", "deletions", "insertions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,8 @@ class ErrorCounts:
         return cls(numbers[0], Counts(*numbers[1:5]), Counts(*numbers[5:9]))
 
     def to_tuple(self) -> tuple[int, ...]:
-        """Return rows, then `Counts.to_tuple` of the words and of the characters."""
-        return self.rows, *self.words.to_tuple(), *self.characters.to_tuple()
+        """Return rows, then hits, substitutions, deletions, insertions of words, of characters."""
+        return self.rows, *_NUMBERS(self.words), *_NUMBERS(self.characters)
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:

@@ -9,6 +9,7 @@ from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
+from danish_asr.text.profiles import PROFILE_VERSIONS
 
 NOT_RESOLVABLE: Final = "not resolvable"
 INTERVAL_NOTE: Final = (
@@ -90,7 +91,7 @@ def verdict(comparison: Comparison) -> str:
 def _settings(settings: Settings) -> str:
     fillers = ", fillers removed" if settings.remove_fillers else ""
     return (
-        f"profile {settings.profile} v{settings.profile_version}{fillers}, "
+        f"profile {settings.profile} v{PROFILE_VERSIONS[settings.profile]}{fillers}, "
         f"filter {settings.row_filter}, denominator {settings.denominator}"
     )
 

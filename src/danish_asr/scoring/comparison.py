@@ -1,21 +1,13 @@
 """Comparison of two runs over the same rows: differences with intervals and p-values.
 
-The test is the paired blockwise bootstrap with speakers as blocks: whole speakers are drawn with
-replacement, each with all of their rows of both runs, and every resample gives a difference of the
-two rates. Sources: Bisani and Ney (ICASSP 2004) for the paired bootstrap, Liu and Peng
-(Interspeech 2020) for the blocks. The p-value is the level at which the interval just touches
-zero. Within a grouping it is also adjusted for the number of groups by Holm's method
-(Scandinavian Journal of Statistics 6, 1979).
-
-::
-
-    comparison = compare_predictions(read_predictions(a), read_predictions(b), by=["dialect"])
-    comparison.overall.wer.difference
+Paired bootstrap (Bisani and Ney, ICASSP 2004) with speakers as blocks (Liu and Peng, Interspeech
+2020). The p-value is the level at which the interval just touches zero, also adjusted for the
+groups of a grouping (Holm, Scandinavian Journal of Statistics 6, 1979).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -28,25 +20,19 @@ from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import FloatArray, GroupSums, RowsUsed, ScoredRows, score_rows
 from danish_asr.scoring.settings import COMPARE_RESAMPLES, DEFAULT_BY, Settings
 
-_LISTED: Final = 10
-"""How many rows an error message lists."""
+_LISTED: Final = 10  # rows in an error message
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRate:
-    """One rate of both runs over the same rows; ``difference`` is B minus A, negative if B wins.
-
-    The p-values are None if the difference is not resolvable. ``p_adjusted`` is Holm's over the
-    groups of one grouping. ``p_is_bound``: all resamples have the same sign, so both p-values are
-    upper bounds, the smallest that this number of resamples can show.
-    """
+    """One rate of both runs over the same rows."""
 
     a: float
     b: float
-    difference: Estimate
-    p: float | None = None
-    p_adjusted: float | None = None
-    p_is_bound: bool = False
+    difference: Estimate  # B minus A, negative if B wins
+    p: float | None = None  # None if the difference is not resolvable
+    p_adjusted: float | None = None  # by Holm, over the groups of a grouping
+    p_is_bound: bool = False  # all resamples have one sign, so p is the smallest they can show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +74,8 @@ def compare_predictions(
 ) -> Comparison:
     """Compare two runs over the same rows; groups and speakers are those of A.
 
-    ``names`` and ``rows_in_split`` are of A and of B.
-
     Raises:
-        PredictionsError: The runs scored different rows or references (each such row is named by
-            file and line), or splits of different sizes.
+        PredictionsError: The runs scored different rows or references, or splits of other sizes.
         ConfigError: A column is unknown.
     """
     settings = settings or Settings(resamples=COMPARE_RESAMPLES)
@@ -133,11 +116,10 @@ def _pair(a: ScoredRows, b: ScoredRows, names: tuple[str, str]) -> ScoredRows:
     return replace(a, rows=rows)
 
 
-def _only_in(rows: ScoredRows, others: ScoredRows, name: str, other: str) -> Iterator[str]:
+def _only_in(rows: ScoredRows, others: ScoredRows, name: str, other: str) -> list[str]:
     ids = {row.id for row in others.rows}
-    for row in rows.rows:
-        if row.id not in ids:
-            yield f"{name}:{row.line}: id {row.id!r} is not in {other}"
+    missing = [row for row in rows.rows if row.id not in ids]
+    return [f"{name}:{row.line}: id {row.id!r} is not in {other}" for row in missing]
 
 
 def _refuse(faults: Sequence[str], what: str) -> None:
@@ -182,7 +164,6 @@ def _compare_groups(groups: Sequence[GroupSums], settings: Settings) -> list[Com
 def _paired_rates(
     groups: Sequence[GroupSums], views: Sequence[tuple[FloatArray, ...]]
 ) -> list[PairedRate]:
-    """Return one rate of both runs for each group of a grouping."""
     paired = list(map(_paired_rate, groups, views))
     adjusted = iter(holm([rate.p for rate in paired if rate.p is not None]))
     return [rate if rate.p is None else replace(rate, p_adjusted=next(adjusted)) for rate in paired]

@@ -1,11 +1,5 @@
 """Analysis of errors: confused words and characters, error categories, the worst utterances.
 
-::
-
-    analysis = analyse_errors(read_predictions(path), settings=Settings(profile="coral"))
-    analysis.substitutions[:10]
-    pandas.DataFrame(analysis.substitutions)
-
 A category holds the errors that disappear if one property of the writing is ignored: both texts
 are changed in the same way, or compounds may be split anywhere. Categories overlap, so their shares
 need not add up. What remains after all of them are misrecognised words.
@@ -18,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
@@ -31,10 +25,8 @@ from danish_asr.text.profiles import is_mark
 
 FREQUENT: Final = 30
 WORST: Final = 50
-"""How many of each kind are kept."""
 
 Pair = tuple[str, str]
-"""Reference and hypothesis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +39,13 @@ class Confusion:
 
 
 class CategoryShare(NamedTuple):
-    """Word errors under ``profile``, with and without one error category.
-
-    ``share`` is negative if the category hides more errors than it makes.
-    """
+    """Word errors under ``profile``, with and without one error category."""
 
     category: str
     profile: str
     errors: int
     errors_without: int
-    share: float
+    share: float  # negative if the category hides more errors than it makes
 
 
 class WorstUtterance(NamedTuple):
@@ -151,7 +140,6 @@ def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:
 
 
 def _confused_characters(substitutions: Mapping[Pair, int]) -> Counter[Pair]:
-    """Count the characters that differ in substituted words."""
     characters: Counter[Pair] = Counter()
     for (reference, hypothesis), count in substitutions.items():
         for word in align_words(reference, hypothesis):
@@ -160,16 +148,13 @@ def _confused_characters(substitutions: Mapping[Pair, int]) -> Counter[Pair]:
     return characters
 
 
-LONGEST_COMPOUND: Final = 4
-"""Words; Danish compounds rarely have more parts."""
-
-LARGEST_TABLE: Final = 2_500
-"""Compounds are searched in stretches without a hit of up to 50 by 50 words, because the table
-grows with the product of both sides."""
+LONGEST_COMPOUND: Final = 4  # words; Danish compounds rarely have more parts
+LARGEST_TABLE: Final = 2_500  # compounds are searched in stretches of up to 50 by 50 words
 
 # More than profile ``coral`` removes ("øøh", "mhm"), with the comma behind a filler, which would
 # count as a word of its own.
 _FILLERS: Final = re.compile(r"\b(?:[eæø]+h+m*|h+m+|m+h+m*|mm+)\b[.,;:!?…]*", re.IGNORECASE)
+_without_fillers: Final = partial(_FILLERS.sub, " ")
 _SEPARATED_NUMBER: Final = re.compile(r"\d[\d.]*(?:,\d+)?")
 
 
@@ -177,10 +162,6 @@ _SEPARATED_NUMBER: Final = re.compile(r"\d[\d.]*(?:,\d+)?")
 def word_errors(reference: str, hypothesis: str) -> int:
     """Count the word errors of two texts as they are."""
     return align_counts(split_words(reference), split_words(hypothesis)).errors
-
-
-def _without_fillers(text: str) -> str:
-    return _FILLERS.sub(" ", text)
 
 
 def _with_digits(text: str) -> str:

@@ -1,14 +1,9 @@
 """95 % intervals from resampled speakers, and the reason where there are too few speakers for one.
 
-Utterances of one speaker are alike, so rows are not independent observations. Whole speakers are
-drawn with replacement, each with all of their rows: the blockwise bootstrap of Bisani and Ney,
-"Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004, and of
-Liu and Peng, "Statistical Testing on ASR Performance via Blockwise Bootstrap", Interspeech 2020.
-
-With few speakers the plain percentile interval is too narrow. The percentiles are moved outwards
-to where a t distribution with k - 1 degrees of freedom puts them: the "expanded percentile
-interval" of Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician
-69, 2015.
+Utterances of one speaker are alike, so whole speakers are drawn with replacement: the blockwise
+bootstrap of Bisani and Ney (ICASSP 2004) and of Liu and Peng (Interspeech 2020). For few speakers
+the percentiles are moved outwards to those of a t distribution: the "expanded percentile interval"
+of Hesterberg (The American Statistician 69, 2015).
 """
 
 from __future__ import annotations
@@ -25,12 +20,11 @@ from danish_asr.scoring.settings import Settings
 LEVEL: Final = 0.95
 
 MIN_SPEAKERS: Final = 8
-"""Fewer speakers give no interval. In a simulation of speakers whose WER varies log-normally
-(sigma 0.5) the 95 % interval covers the truth in 93 % of cases with 35 speakers and in 91 to 92 %
-with 8 to 12, but in 84 % with 4 and 73 % with 3 (``benchmarks/intervals.py``)."""
+"""Fewer speakers give no interval: the 95 % interval covers the truth in 93 % of cases with 35
+speakers, in 91 % with 8, but in 84 % with 4 (``benchmarks/intervals.py``)."""
 
 MAX_SHARE: Final = 0.5
-"""A speaker with more than this share of a group's words dominates its rate; no interval then."""
+"""A speaker with a larger share of a group's words dominates its rate; no interval then."""
 
 _CELLS_AT_ONCE: Final = 2_000_000
 _NORMAL: Final = NormalDist()
@@ -73,11 +67,7 @@ def estimate_rates(group: GroupSums, settings: Settings) -> tuple[Estimate, Esti
 
 
 def estimate_gap(worst: GroupSums, best: GroupSums, settings: Settings) -> Estimate:
-    """Return the difference of two groups' WER.
-
-    The groups are resampled independently. For a speaker in both groups (e.g. in a grouping by
-    duration) the interval is wider than necessary.
-    """
+    """Return the difference of two groups' WER; the groups are resampled independently."""
     (high, of_worst, samples), _ = resampled_rates(worst, settings, [settings.seed, 1])
     (low, of_best, other_samples), _ = resampled_rates(best, settings, [settings.seed, 2])
     difference = (high - low).item()
@@ -177,8 +167,7 @@ def t_quantile(probability: float, freedom: int) -> float:
 def p_value(differences: FloatArray, speakers: int) -> float:
     """Return the two-sided p-value: the level at which the interval just touches zero.
 
-    ``differences`` is a bootstrapped difference. The share beyond zero counts the observation
-    itself, so the value is never 0.
+    The share beyond zero counts the observation itself, so the value is never 0.
     """
     beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     share = (beyond + 1) / (len(differences) + 1)

@@ -1,8 +1,6 @@
 """Read and write ``predictions.jsonl``: one JSON object per utterance of a split.
 
-The evaluation recipe writes it; scoring and comparison read it. ``reference`` is the raw text of
-the dataset and ``hypothesis`` the raw output of the model, so a file can be scored under any
-normalisation profile.
+Its texts are not normalised, so that a file can be scored under any profile.
 """
 
 from __future__ import annotations
@@ -60,8 +58,7 @@ def read_predictions(path: Path) -> Iterator[Prediction]:
     """Yield the rows of a predictions file.
 
     Raises:
-        PredictionsError: The file is missing or empty, an id occurs twice, or a line is invalid;
-            the message names file and line. Raised while iterating.
+        PredictionsError: The file is missing or empty, an id occurs twice, or a line is invalid.
     """
     first_line: dict[str, int] = {}
     try:

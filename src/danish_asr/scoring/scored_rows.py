@@ -21,7 +21,6 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 Values = tuple[str | None, ...]
-"""One value per column; None where it is unknown."""
 
 COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
 """What rows can be grouped by, besides the bands below and the extra keys of a file."""
@@ -40,22 +39,18 @@ BANDS: Final[Mapping[str, Sequence[str]]] = {
     "duration": _bands("duration", "s"),
     "words_per_second": _bands("words_per_second", "words/s"),
 }
-"""Groupings by audio length, and by words of the reference per second of audio. A value on an edge
-belongs to the band above it."""
+"""Groupings by numbers; a value on an edge belongs to the band above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsUsed:
-    """Which rows of a split are scored; ``left_out`` counts those of the row filter by reason.
-
-    ``partial``: the file has fewer rows than the split.
-    """
+    """Which rows of a split are scored."""
 
     scored: int
     in_file: int
     in_split: int | None
-    left_out: Mapping[str, int]
-    partial: bool
+    left_out: Mapping[str, int]  # by the row filter, per reason
+    partial: bool  # the file has fewer rows than the split
 
     def why_left_out(self) -> str:
         """Return the numbers of excluded rows and the reasons in brackets, or an empty string."""
@@ -65,15 +60,11 @@ class RowsUsed:
 
 @dataclass(frozen=True, slots=True)
 class GroupSums:
-    """Counts of one group: (speakers, 9), or (speakers, 18) for two paired runs.
+    """Counts of one group; rows of unknown speakers are one line, as if of one person."""
 
-    ``group`` maps columns to values. Rows of unknown speakers are one line, as if one person spoke
-    all of them.
-    """
-
-    group: Mapping[str, str | None]
+    group: Mapping[str, str | None]  # values of the columns
     speakers: tuple[str | None, ...]
-    sums: IntArray
+    sums: IntArray  # (speakers, 9), or (speakers, 18) for two paired runs
 
     @property
     def known_speakers(self) -> int:
@@ -88,24 +79,21 @@ class GroupSums:
 
 
 class ScoredRow(NamedTuple):
-    """A row's id, line number, hash of the raw reference, values of the columns, and counts."""
+    """A row, as far as groups and comparison need it."""
 
     id: str
     line: int
-    reference: int
+    reference: int  # hash of the raw text
     values: Values
     counts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The rows that the row filter keeps, in the order of the file.
+    """The rows that the row filter keeps, in the order of the file."""
 
-    ``groupings`` has the columns of each grouping, ``columns`` those of ``ScoredRow.values``.
-    """
-
-    groupings: Mapping[str, tuple[str, ...]]
-    columns: tuple[str, ...]
+    groupings: Mapping[str, tuple[str, ...]]  # columns of each grouping
+    columns: tuple[str, ...]  # those of ``ScoredRow.values``
     rows: Sequence[ScoredRow]
     left_out: Mapping[str, int]
 
@@ -147,7 +135,6 @@ def score_rows(
 
     Raises:
         ConfigError: A column is unknown.
-        PredictionsError: Passed on from ``predictions``.
     """
     normalize = settings.normalizer()
     reason_of = ROW_FILTERS[settings.row_filter]

@@ -1,11 +1,4 @@
-"""Scores of one predictions file: overall and per group, with intervals.
-
-::
-
-    scores = score_predictions(read_predictions(path), by=["dialect", "age_group,gender"])
-    print(scores.overall.wer.value, scores.overall.wer.interval)
-    scores.to_pandas()
-"""
+"""Scores of one predictions file: overall and per group, with intervals."""
 
 from __future__ import annotations
 
@@ -40,10 +33,9 @@ class GroupScore:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The difference between the groups with the highest and the lowest WER.
+    """The difference between the named groups with the highest and the lowest WER.
 
-    Groups with an unknown value or without reference words do not take part. The interval does not
-    account for the selection of the two groups, so it is descriptive.
+    The interval does not account for the selection of the groups, so it is descriptive.
     """
 
     worst: str
@@ -117,7 +109,7 @@ def score_predictions(
 
     Raises:
         ConfigError: A column is unknown.
-        PredictionsError: There is no row to score; or passed on from ``predictions``.
+        PredictionsError: There is no row to score.
     """
     settings = settings or Settings()
     rows = score_rows(predictions, by=by, settings=settings)

@@ -70,7 +70,6 @@ def _number_at(words: list[str], begin: int) -> tuple[int | None, int]:
 
 @lru_cache(maxsize=50_000)
 def _split(word: str) -> tuple[str, ...]:
-    """Return the parts of a number word, e.g. ``("to", "og", "tyve")``, or an empty tuple."""
     parts = tuple(_ATOM.findall(word))
     return parts if "".join(parts) == word else ()
 

@@ -14,8 +14,7 @@ NUMERAL: Final = re.compile(r"\b(0|[1-9]\d{0,2}(?:(?:\.\d{3})*|\d*)(?:,\d+)?)\b"
 """A numeral without leading zeros; "." groups thousands, "," is the decimal sign. Source: CoRal's
 ``NUMERAL_REGEX``."""
 
-MAX_DIGITS: Final = 9
-"""Longer whole numbers stay digits; CoRal's tables end below 1,000,000,000."""
+MAX_DIGITS: Final = 9  # longer whole numbers stay digits, as in CoRal's tables
 
 BELOW_TWENTY: Final = (
     *("nul", "en", "to", "tre", "fire", "fem", "seks", "syv", "otte", "ni", "ti", "elleve"),

@@ -5,8 +5,6 @@ Scores are comparable only under the same profile, so every score names its own:
 - ``raw``: the text as it is.
 - ``coral``: CoRal's official normalisation, step by step.
 - ``rye``: the normalisation of RyeAI's Danish leaderboard; number words and digits become equal.
-
-Importing this module loads neither torch nor fairseq2.
 """
 
 from __future__ import annotations
@@ -49,10 +47,8 @@ def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
 def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
     """Return the function of a profile.
 
-    Args:
-        profile: One of ``PROFILES``.
-        remove_fillers: Also remove "øh", "hmm" and similar (``rye`` only; the leaderboard's
-            snapshots differ in it). ``coral`` always does, ``raw`` never.
+    ``remove_fillers``: also remove "øh", "hmm" and similar (``rye`` only; the leaderboard's
+    snapshots differ in it). ``coral`` always does, ``raw`` never.
 
     Raises:
         ConfigError: The profile is unknown, or does not have the option.
@@ -68,7 +64,7 @@ def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
 
 
 def _coral(text: str) -> str:
-    """Apply CoRal's steps in CoRal's order; numerals first, because "." and "," go later."""
+    # Numerals first, because "." and "," go later.
     text = spell_numerals(text).lower()
     text = _FILLERS.sub("", text)
     text = unicodedata.normalize("NFKC", text)
