@@ -45,7 +45,7 @@ _Filter = Annotated[str, Option("--filter", help="Rows: all or coral.")]
 _Denominator = Annotated[str, Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")]
 _Resamples = Annotated[int, Option(help="Bootstrap resamples.", min=100)]
 _Seed = Annotated[int, Option(help="Bootstrap seed.", min=0)]
-_Workers = Annotated[int | None, Option(help="Processes; default: all CPUs.")]
+_Workers = Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")]
 
 
 @app.command()
@@ -122,9 +122,9 @@ def synthesize(
     folder: Annotated[Path, Argument(help="Where the corpus is written.")],
     *,
     seed: Annotated[int | None, Option(help="Random seed; default: the demo's.")] = None,
-    train: Annotated[int | None, Option(help="Utterances for training, about.")] = None,
-    dev: Annotated[int | None, Option(help="Utterances for validation, about.")] = None,
-    test: Annotated[int | None, Option(help="Utterances for testing, about.")] = None,
+    train: Annotated[int | None, Option(min=0, help="Utterances for training, about.")] = None,
+    dev: Annotated[int | None, Option(min=0, help="Utterances for validation, about.")] = None,
+    test: Annotated[int | None, Option(min=0, help="Utterances for testing, about.")] = None,
     workers: _Workers = None,
 ) -> None:
     """Make synthetic Danish speech in the format of CoRal; by default as much as the demo's."""

@@ -7,17 +7,15 @@ everything else is CoRal. docs/extending.md shows how to add a kind without chan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Final
+from typing import Final, NamedTuple
 
 from danish_asr.errors import SourceError
 from danish_asr.sources.base import Source, SourceFile, SourceOptions, Utterance
-from danish_asr.sources.coral import open_coral
 from danish_asr.sources.manifest import SUFFIXES, open_manifest
 from danish_asr.sources.metadata import speaker
-from danish_asr.sources.parquet import open_hf_parquet
+from danish_asr.sources.parquet import open_coral, open_hf_parquet
 
 __all__ = [
     "SOURCES",
@@ -34,8 +32,7 @@ OpenSource = Callable[[str, SourceOptions], Source]
 """Opens the source at a place; raises `SourceError` if it does not exist or is unusable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceKind:
+class SourceKind(NamedTuple):
     """One kind of source: what ``danish-asr convert --list`` shows, and what opens it."""
 
     where: str
@@ -66,7 +63,6 @@ SOURCES: Final[dict[str, SourceKind]] = {
         open=open_coral,
     ),
 }
-"""Every kind of source by its name."""
 
 
 def open_source(spec: str, options: SourceOptions | None = None) -> Source:
@@ -74,9 +70,6 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
 
     ``KIND`` is one of `SOURCES`, or the dotted name of an `OpenSource` function, such as
     ``my_corpora.radio.open_radio``.
-
-    Raises:
-        SourceError: The kind is unknown, or the source does not exist, is empty or lacks columns.
     """
     kind, colon, where = spec.partition(":")
     if colon and kind in SOURCES:
@@ -90,7 +83,6 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
         except (ImportError, AttributeError, ValueError) as error:
             raise SourceError(
                 f"unknown kind of source '{kind}' ({error}); expected one of "
-                f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed "
-                "or on PYTHONPATH"
+                f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION on PYTHONPATH"
             ) from error
     return open_kind(where, options or SourceOptions())

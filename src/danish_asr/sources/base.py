@@ -93,8 +93,8 @@ class SourceOptions:
         """The name of the corpus; raises `SourceError` if it is missing or invalid."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", self.corpus or ""):
             raise SourceError(
-                f"--corpus {self.corpus or ''}: this kind of source needs a name for its corpus, "
-                "of up to 100 letters, digits, '_', '-' and '.'"
+                f"--corpus {self.corpus or ''}: expected a name of up to 100 letters, digits, "
+                "'_', '-' and '.'"
             )
         return str(self.corpus)
 
@@ -104,19 +104,15 @@ class SourceOptions:
         for assignment in self.columns:
             ours, _, theirs = assignment.partition("=")
             if ours not in COLUMNS or not theirs:
+                ours = ", ".join(COLUMNS)
                 raise SourceError(
-                    f"--column {assignment}: expected OURS=THEIRS, with OURS one of "
-                    f"{', '.join(COLUMNS)}"
+                    f"--column {assignment}: expected OURS=THEIRS, OURS one of {ours}"
                 )
             columns[ours] = theirs
         return columns
 
     def split_of(self, path: PurePosixPath) -> str:
-        """The split of a file; without ``split``, from its name or a folder above it.
-
-        Raises:
-            SourceError: It is not a known split, or cannot be inferred.
-        """
+        """The split of a file; without ``split``, from its name or a folder above it."""
         if self.split is not None:
             split = SPLIT_ALIASES.get(self.split, self.split)
             if split not in SPLITS:
@@ -127,9 +123,8 @@ class SourceOptions:
             if (split := SPLIT_ALIASES.get(first, first)) in SPLITS:
                 return split
         raise SourceError(
-            f"{path}: cannot infer the split from the file name; expected one that begins with "
-            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}. Rename the file, or set the split of all "
-            "files with --split"
+            f"{path}: cannot infer the split; expected a file name that begins with "
+            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}, or --split for all files"
         )
 
 
@@ -140,12 +135,7 @@ def list_files(
     options: SourceOptions,
     what: str,
 ) -> tuple[SourceFile, ...]:
-    """Check the files of a source, which come with the names of their columns.
-
-    Raises:
-        SourceError: There are no files (of the kind ``what``) or no rows, a file has no text or no
-            audio, or a column that the user named is in no file.
-    """
+    """Check the files of a source, which come with the names of their columns."""
     listed, found = [], dict[str, None]()
     for file, names in files:
         listed.append(file)
@@ -157,16 +147,10 @@ def list_files(
                 f"{', '.join(names)}. Map yours with --column, such as --column text=sentence"
             )
     if not any(file.rows for file in listed):
-        raise SourceError(
-            f"{where}: {'no rows in the' if listed else 'found no'} {what}; `danish-asr convert "
-            "--list` shows the kinds of sources"
-        )
+        raise SourceError(f"{where}: {'no rows in the' if listed else 'found no'} {what}")
     requested = [name for pair in options.columns for name in pair.partition("=")[2].split(",")]
     if missing := [name for name in requested if name not in found]:
-        raise SourceError(
-            f"--column: no file has a column {' or a column '.join(missing)}; found the columns "
-            f"{', '.join(found)}"
-        )
+        raise SourceError(f"--column: no file has {', '.join(missing)}; found {', '.join(found)}")
     return tuple(listed)
 
 
@@ -175,19 +159,21 @@ def utterance(
 ) -> Utterance:
     """Make an utterance of a row's values, in which the audio is bytes, a path or None.
 
-    A row that could not be read (None), or has an invalid text or time, is refused. The id of a row
-    that has none in the corpus is its file and position.
+    A row that could not be read (None), or has an invalid text or time, is refused.
     """
     id_ = f"{file.name}:{row}"
     if values is not None:
         parts = [values.get(name) for name in columns["id"].split(",")]
         id_ = id_ if None in parts else "_".join(map(str, parts))
         rejected = (clean(values.get(columns["validated"])) or "").lower() == "rejected"
+        text = values.get(columns["text"])
         with suppress(ValueError, TypeError):
+            if not isinstance(text, str | int | None):  # a table may hold a whole number
+                raise TypeError
             return Utterance(
                 row=row,
                 id=id_,
-                text=_text(values.get(columns["text"])),
+                text=None if text is None else str(text),
                 audio=values.get(columns["audio"]),
                 speaker=speaker(**{name: values.get(columns[name]) for name in _SPEAKER}),
                 start=_seconds(values.get(columns["start"])) or 0.0,
@@ -197,16 +183,8 @@ def utterance(
     return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
 
 
-def _text(value: Any) -> str | None:
-    """A transcript; a table may hold it as a whole number."""
-    if isinstance(value, bool) or not isinstance(value, str | int | None):
-        raise TypeError
-    return None if value is None else str(value)
-
-
 def _seconds(value: Any) -> float | None:
-    """A time, or None if there is none."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or not str(value).strip():
         return None
     seconds = float(value)
     if not 0 <= seconds < math.inf:

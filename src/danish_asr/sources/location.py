@@ -38,9 +38,6 @@ def locate(where: str) -> Location:
 
     A revision of the hub is resolved to its commit once, so that a conversion reads one version.
     Without a network, the hub's local cache is read.
-
-    Raises:
-        SourceError: The hub has no such dataset, or reading it is not permitted.
     """
     if not where.startswith("hf:"):
         return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))
@@ -71,26 +68,19 @@ def locate(where: str) -> Location:
 
 
 def explain_read_error(error: Exception, path: str) -> SourceError:
-    """What to do about a Parquet file that cannot be read, or a dataset of the hub.
-
-    Gated repositories can be listed by anyone; their terms are checked when a file is read.
-    """
+    """What to do; the terms of a gated repository are checked when a file of it is read."""
     reason = " ".join(str(error).split())
     if not isinstance(error, requests.RequestException):
         return SourceError(f"{path}: not a complete Parquet file ({reason}); download it again")
     from huggingface_hub import constants, errors  # noqa: PLC0415
 
-    repo, _, rest = path.removeprefix("datasets/").partition("@")
-    match error:
-        case errors.GatedRepoError():
-            message = (
-                f" is gated: accept its terms at {constants.ENDPOINT}/datasets/{repo}, then log in "
-                "with `hf auth login` or set HF_TOKEN"
-            )
-        case errors.RevisionNotFoundError():
-            message = f" has no revision '{rest.split('/')[0]}'"
-        case errors.RepositoryNotFoundError():
-            message = ": the hub has no such dataset, or it is private and needs HF_TOKEN"
-        case _:
-            message = f": the hub cannot be read ({reason}); run the same command again later"
-    return SourceError(f"hf:{repo}{message}")
+    repo = path.removeprefix("datasets/").partition("@")[0]
+    if isinstance(error, errors.GatedRepoError):
+        return SourceError(
+            f"hf:{repo} is gated: accept its terms at {constants.ENDPOINT}/datasets/{repo}, then "
+            "log in with `hf auth login` or set HF_TOKEN"
+        )
+    return SourceError(
+        f"hf:{path.removeprefix('datasets/')}: the hub cannot be read ({reason}); check the name "
+        "and the revision, or run the same command again later"
+    )

@@ -1,8 +1,7 @@
 """Manifests: JSON lines, CSV or TSV with the paths of audio files, by default with NeMo's keys.
 
-``audio_filepath`` is relative to the manifest; ``offset`` and ``duration`` (seconds) cut the
-utterance out of a longer file. A line that is not a JSON object, or has more or fewer fields than
-the header, is a row as well: it goes to the ledger. TSV has no quoting.
+``audio_filepath`` is relative to the manifest. A line that is not a JSON object, or has more or
+fewer fields than the header, is a row as well: it goes to the ledger. TSV has no quoting.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from danish_asr.sources.base import (
 )
 
 _COLUMNS: Final = COLUMNS | {"audio": "audio_filepath", "start": "offset", "seconds": "duration"}
-"""NeMo's keys, and ours for the rest."""
 
 _TABLES: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},
@@ -67,11 +65,7 @@ class ManifestSource(Source):
 
 
 def open_manifest(where: str, options: SourceOptions) -> ManifestSource:
-    """Open a manifest, or all manifests of a folder.
-
-    Raises:
-        SourceError: An option is invalid, there are no rows, or a key is in no row.
-    """
+    """Open a manifest, or all manifests of a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns(_COLUMNS)
     place = Path(where)
 
@@ -83,20 +77,17 @@ def open_manifest(where: str, options: SourceOptions) -> ManifestSource:
             for _, values in _read_rows(path):
                 keys |= dict.fromkeys(values or ())
                 rows += 1
-            if rows and not keys:
-                raise SourceError(
-                    f"{path}: none of its {rows} rows can be read; expected UTF-8, with one JSON "
-                    "object per line or a table with the columns in its first line"
-                )
             status = path.stat()
-            file = SourceFile(
-                name=path.name,
-                corpus=corpus,
-                split=options.split_of(PurePosixPath(path.name)),
-                row_groups=tuple(min(_GROUP, rows - row) for row in range(0, rows, _GROUP)),
-                fingerprint=f"{status.st_size}-{status.st_mtime_ns}",
+            yield (
+                SourceFile(
+                    name=path.name,
+                    corpus=corpus,
+                    split=options.split_of(PurePosixPath(path.name)),
+                    row_groups=tuple(min(_GROUP, rows - row) for row in range(0, rows, _GROUP)),
+                    fingerprint=f"{status.st_size}-{status.st_mtime_ns}",
+                ),
+                keys,
             )
-            yield file, keys
 
     what = f"manifest ({', '.join(SUFFIXES)})"
     files = list_files(where, open_all(), {corpus: columns}, options, what)
@@ -105,11 +96,7 @@ def open_manifest(where: str, options: SourceOptions) -> ManifestSource:
 
 
 def _read_rows(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield the positions and values of rows; blank lines do not count.
-
-    Raises:
-        SourceError: The file cannot be read, or a table is not UTF-8 or has wrong quotes.
-    """
+    """Yield the positions and values of rows; blank lines do not count."""
     try:
         if path.suffix in _TABLES:
             yield from islice(enumerate(_read_table(path)), start, stop)
@@ -131,16 +118,13 @@ def _read_table(path: Path) -> Iterator[Row]:
         table = csv.DictReader(stream, **_TABLES[path.suffix])
         try:
             names = table.fieldnames = [name.strip() for name in table.fieldnames or ()]
-            if twice := sorted({name for name in names if names.count(name) > 1}):
-                raise SourceError(
-                    f"{path}: line 1 has {', '.join(twice)} twice; rename one of these columns"
-                )
+            if len(set(names)) < len(names):
+                raise SourceError(f"{path}: line 1 has a column twice; rename one of them")
             for values in table:
                 # Too many fields have the name None, and missing ones this value.
                 yield None if None in values or None in values.values() else values
         except (UnicodeDecodeError, csv.Error) as error:
             raise SourceError(
                 f"{path}: cannot be read after line {table.reader.line_num - 1} ({error}); "
-                "expected UTF-8, and fields with quotes or commas in quotes, with quotes inside "
-                'doubled: "ja, ""tak"""'
+                'expected UTF-8, and quotes inside quoted fields doubled: "ja, ""tak"""'
             ) from error

@@ -1,8 +1,4 @@
-"""Metadata of speakers in one form for all corpora: dialect, Non-native, age group.
-
-The sub-dialect names are those of CoRal. The corpus's own value is kept in ``sub_dialect``, so that
-the mapping can be reviewed and repeated.
-"""
+"""Metadata of speakers in one form for all corpora; ``sub_dialect`` keeps the corpus's value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Corpora in Parquet files as the ``datasets`` library writes them.
+"""CoRal (v1, v2 and v3), and other corpora in Parquet files as ``datasets`` writes them.
 
-Audio is the encoded bytes in the file; nothing here decodes it. Rows are streamed, so that memory
-is bounded by a row group and not by a file.
+CoRal's subsets have different columns, and its versions differ slightly. Licence OpenRAIL-D: no
+speech synthesis and no biometric identification. Its repositories on the hub are gated.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.errors import SourceError
 from danish_asr.sources.base import (
+    COLUMNS,
     Columns,
     Source,
     SourceFile,
@@ -31,6 +32,21 @@ from danish_asr.sources.location import Location, explain_read_error, locate
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS: Final = 16
 """Bytes on average and rows that are read at a time, at most."""
+
+_READ_ALOUD: Final = "coral_read_aloud"
+_CONVERSATION: Final = "coral_conversation"
+"""Names of the corpora in a built dataset; the versions share them."""
+
+_COLUMNS: Final[Mapping[str, Columns]] = {
+    _READ_ALOUD: {**COLUMNS, "id": "id_recording", "speaker_id": "id_speaker"},
+    _CONVERSATION: {**COLUMNS, "id": "id_conversation,id_segment", "speaker_id": "id_speaker"},
+}
+
+_SUBSETS: Final = {
+    "read_aloud": _READ_ALOUD,
+    "conversation": _CONVERSATION,
+    "conversational": _CONVERSATION,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +82,7 @@ class ParquetSource(Source):
         """See `Source.local_files`. A file has all of its audio inside if its first row has."""
         if not self.location.local:
             return
-        yield Path(self._path(file))
+        yield self._path(file)
         first = next(self.read(file, 0, 1), None)
         if first is None or isinstance(first.audio, bytes):
             return
@@ -75,7 +91,7 @@ class ParquetSource(Source):
             in_struct = pa.types.is_struct(parquet.schema_arrow.field(audio).type)
             names = [f"{audio}.path" if in_struct else audio]
             for _, values in _read_rows(parquet, 0, file.rows, names):
-                path = self._audio(file, values and values[audio])
+                path = self._audio(file, values and values.get(audio))
                 if isinstance(path, Path):
                     yield path
 
@@ -85,21 +101,39 @@ class ParquetSource(Source):
             value = value.get("path") if value.get("bytes") is None else value["bytes"]
         if isinstance(value, bytes):
             return value
-        return Path(self._path(file)).parent / value if value and self.location.local else None
+        usable = value and isinstance(value, str) and self.location.local
+        return self._path(file).parent / value if usable else None
 
-    def _path(self, file: SourceFile) -> str:
-        return f"{self.location.root}/{file.name}"
+    def _path(self, file: SourceFile) -> Path:
+        return Path(self.location.root, file.name)
 
     def _open(self, file: SourceFile) -> AbstractContextManager[pq.ParquetFile]:
-        return _open_parquet(self.location, self._path(file))
+        return _open_parquet(self.location, f"{self.location.root}/{file.name}")
+
+
+def open_coral(where: str, options: SourceOptions) -> ParquetSource:
+    """Open a local copy of CoRal (any folder above its Parquet files), or CoRal on the hub."""
+    if options != SourceOptions():
+        raise SourceError("--corpus, --column and --split do not apply to CoRal")
+    location = locate(where)
+    if location.subset is not None and location.subset not in _SUBSETS:
+        raise SourceError(f"{where}: expected one of CoRal's subsets {', '.join(_SUBSETS)}")
+    wanted = _SUBSETS.get(location.subset or "")
+
+    def corpus_of(columns: list[str], path: str) -> str | None:
+        for column, corpus in (("id_recording", _READ_ALOUD), ("id_conversation", _CONVERSATION)):
+            if column in columns:
+                return corpus if wanted in {None, corpus} else None
+        raise SourceError(
+            f"{path}: not a file of CoRal: expected id_recording or id_conversation; found "
+            f"{', '.join(columns)}. Convert other Parquet files as hf-parquet:FOLDER"
+        )
+
+    return open_parquet_files(where, location, _COLUMNS, corpus_of)
 
 
 def open_hf_parquet(where: str, options: SourceOptions) -> ParquetSource:
-    """Open the Parquet files of a folder or of a dataset on the hub; a subset is a folder there.
-
-    Raises:
-        SourceError: An option is invalid, there are no rows, or a file is unusable.
-    """
+    """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns()
     location = locate(where)
     return open_parquet_files(where, location, {corpus: columns}, lambda *_: corpus, options)
@@ -116,9 +150,6 @@ def open_parquet_files(
 
     ``corpus_of`` gives the corpus of a file from its columns and path, or None to leave it out.
     With options (CoRal has none), the location's subset is a folder.
-
-    Raises:
-        SourceError: There are no rows, or a file is unusable.
     """
     folder = f"{location.subset}/" if location.subset and options else ""
     options = options or SourceOptions()
@@ -137,8 +168,6 @@ def open_parquet_files(
                 corpus = corpus_of(names, path)
                 if corpus is None:
                     continue
-                if (audio := columns[corpus]["audio"]) in names:
-                    _check_audio(path, audio, parquet.schema_arrow.field(audio).type)
                 groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
                 row_groups = tuple(group.num_rows for group in groups)
                 info = location.fs.info(path)
@@ -196,13 +225,3 @@ def _read_rows(
                     values = None
                 yield row + offset, values
             row += len(batch)
-
-
-def _check_audio(path: str, audio: str, kind: pa.DataType) -> None:
-    """Raise `SourceError` if the audio is of a type that cannot be used."""
-    types = {part.name for part in kind} if pa.types.is_struct(kind) else {str(kind)}
-    if types.isdisjoint({"bytes", "path", "binary", "large_binary", "string", "large_string"}):
-        raise SourceError(
-            f"{path}: column {audio} holds {kind}; expected encoded audio files (binary), "
-            "their paths (string) or a struct of 'bytes' and 'path'"
-        )

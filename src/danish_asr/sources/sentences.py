@@ -1,8 +1,4 @@
-"""A small Danish grammar, rich enough that most of its sentences occur once.
-
-A digest of its text puts a sentence into one split, so that no sentence of the test set is in the
-training set, whatever the seed and the sizes.
-"""
+"""A small Danish grammar; a digest of its text puts each sentence into one split."""
 
 from __future__ import annotations
 
@@ -18,8 +14,6 @@ OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
 
 _NAMES = "Anna", "Bo", "Freja", "Søren", "Kåre", "Mette", "Åse", "Jonas", "Ida", "Lærke"
 _NUMERALS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 20, 21, 25, 50, 75, 100)
-_NOUNS = "æbler", "biler", "bøger", "både", "heste", "køer", "pærer", "stole", "kager", "får"
-_PLACES = "i Aarhus", "på Fyn", "i Ribe", "på Møn", "i Skagen", "i Køge", "på Ærø", "i Odense"
 _WORDS: Final = {
     "opener": OPENERS,
     "name": _NAMES,
@@ -28,8 +22,8 @@ _WORDS: Final = {
     "numeral": _NUMERALS,
     "price": _NUMERALS,
     "adjective": ("røde", "små", "gamle", "nye", "blå", "grønne", "store", "pæne"),
-    "noun": _NOUNS,
-    "place": _PLACES,
+    "noun": ("æbler", "biler", "bøger", "både", "heste", "køer", "pærer", "stole", "kager", "får"),
+    "place": ("i Aarhus", "på Fyn", "i Ribe", "på Møn", "i Skagen", "i Køge", "på Ærø", "i Odense"),
 }
 
 _READ_ALOUD: Final = (

@@ -1,9 +1,7 @@
 """The speech of the synthetic corpus: eSpeak NG, and a table of its voices per dialect group.
 
-A synthesiser has no Danish dialects. Each group has its own settings of eSpeak NG instead: voice
-variants (with different formants), rate, pitch and melody. The groups sound different and the rare
-ones unfamiliar, but nothing about them describes real dialects. Non-native speech is Danish text in
-a Norwegian or Swedish voice.
+A synthesiser has no Danish dialects. Each group has its own voices, rate, pitch and melody instead,
+which describe no real dialect. Non-native speech is Danish text in a Norwegian or Swedish voice.
 """
 
 from __future__ import annotations
@@ -115,8 +113,7 @@ def find_espeak() -> Any:
 class Espeak:
     """eSpeak NG's synthesiser through its C library; one per process, as its state is global.
 
-    Flutter and noise of a voice continue from one call to the next, so the samples of a sentence
-    depend on everything that was spoken before in the process. The same bytes need the same
+    Flutter and noise of a voice continue from one call to the next: the same bytes need the same
     sentences in the same order in a fresh process.
     """
 
@@ -136,8 +133,7 @@ class Espeak:
 
     def speak(self, text: str, speaker: SyntheticSpeaker) -> NDArray[np.float32]:
         """Return the speech as samples in [-1, 1] at `sample_rate`."""
-        if self._library.espeak_SetVoiceByName(speaker.voice.encode()) != 0:
-            raise SourceError(f"eSpeak NG has no voice '{speaker.voice}'")
+        self._library.espeak_SetVoiceByName(speaker.voice.encode())
         self._library.espeak_SetParameter(_RATE, speaker.rate, 0)
         self._library.espeak_SetParameter(_PITCH, speaker.pitch, 0)
         self._library.espeak_SetParameter(_RANGE, speaker.pitch_range, 0)
@@ -145,9 +141,7 @@ class Espeak:
         self._parts.clear()
         self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 0, 0, _CHARS_UTF8, None, None)
         self._library.espeak_Synchronize()
-        samples = np.concatenate([np.empty(0, np.int16), *self._parts])
-        scaled: NDArray[np.float32] = samples / np.float32(32768)
-        return scaled
+        return np.concatenate(self._parts) / np.float32(32768)
 
     def _receive(self, samples: Any, count: int, _events: int | None) -> int:
         if count > 0:

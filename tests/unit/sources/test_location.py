@@ -12,12 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 from huggingface_hub import constants
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
@@ -73,7 +68,7 @@ def test_the_hubs_cache_is_read_without_a_network(where: str, corpora: set[str])
     ("spec", "message"),
     [
         ("hf:CoRal-project/coral-v3", "cannot be reached, and .* holds no copy; .*hf download"),
-        (f"hf:{REPO}:radio", "CoRal has no subset 'radio'; expected read_aloud, conversation"),
+        (f"hf:{REPO}:radio", "radio: expected one of CoRal's subsets read_aloud, "),
         ("hf:coral", r"expected hf:OWNER/NAME\[:SUBSET\]\[@REVISION\]"),
     ],
 )
@@ -82,22 +77,12 @@ def test_a_place_that_does_not_exist_is_refused(spec: str, message: str) -> None
         open_source(spec)
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        (RevisionNotFoundError, "has no revision 'v9'"),
-        (RepositoryNotFoundError, "no such dataset, or it is private and needs HF_TOKEN"),
-        (HfHubHTTPError, "the hub cannot be read .*; run the same command again"),
-    ],
-)
-def test_an_error_of_the_hub_says_what_to_do(
-    kind: type[HfHubHTTPError], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_hub_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise kind("refused", response=requests.Response())
+        raise HfHubHTTPError("Revision Not Found", response=requests.Response())
 
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", refuse)
-    with pytest.raises(SourceError, match=message):
+    with pytest.raises(SourceError, match=f"hf:{REPO}@v9: .*Revision Not Found.*check the name"):
         locate(f"hf:{REPO}@v9")
 
 

@@ -85,9 +85,8 @@ def test_a_line_that_cannot_be_read_goes_to_the_ledger(tmp_path: Path, line: byt
 
 
 def test_an_empty_time_means_all_of_the_audio(tmp_path: Path) -> None:
-    rows = [
-        {"audio_filepath": "a", "text": 17, "duration": v, "offset": v} for v in (None, "", " ")
-    ]
+    row = {"audio_filepath": "a", "text": 17}
+    rows = [row | {"duration": value, "offset": value} for value in (None, "", " ")]
     for found in read_all(open_source(str(write_lines(tmp_path / "train.jsonl", rows)), RADIO)):
         assert (found.text, found.start, found.seconds) == ("17", 0.0, None)
 
@@ -126,11 +125,11 @@ HEADER = b"audio_filepath,text\n"
         ("train.jsonl", b"", "no rows in the manifest"),
         ("train.txt", b"ja", r"found no manifest \(.jsonl, .json, .csv, .tsv\)"),
         ("train.jsonl", b'{"text": "ja"}', "no column audio_filepath; found the columns text"),
-        ("train.json", b'[{"text":\n"a"}\n]', "none of its 3 rows .* one JSON object per line"),
+        ("train.json", b'[{"text":\n"a"}\n]', "no column text and no column audio_filepath"),
         ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv: .*codec.* expected UTF-8"),
-        ("train.csv", b"text,audio_filepath,text", "line 1 has text twice"),
+        ("train.csv", b"text,audio_filepath,text", "line 1 has a column twice"),
         ("train.csv", b"audio_filepath;text\na;b", "found the columns audio_filepath;text"),
         ("train.csv", b"audio_filepath,sentence\na,b", "no column text.* --column text="),
         ("all.jsonl", GOOD.encode(), r"all\.jsonl: cannot infer the split.*--split"),
@@ -144,16 +143,13 @@ def test_an_unusable_manifest_is_refused(
         open_source(f"manifest:{tmp_path / name}", RADIO)
 
 
-OURS = "text, audio, id, speaker_id, dialect, age, gender, country_birth, validated, start, seconds"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (SourceOptions(), "--corpus "),
         (SourceOptions(corpus="a/b"), "--corpus a/b: .* 100 letters, digits"),
         (SourceOptions(corpus="a", split="x"), "--split x: expected one of train, dev, test"),
-        (SourceOptions(corpus="a", columns=("x",)), f"--column x: .* OURS one of {OURS}$"),
+        (SourceOptions(corpus="a", columns=("x",)), "--column x: .* OURS one of text, audio, id, "),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -181,6 +177,5 @@ def test_a_folder_is_read_and_a_requested_column_must_be_in_some_file(tmp_path: 
     assert [(file.split, file.rows) for file in source.files] == [("dev", 1), ("train", 1)]
     assert [row.speaker.gender for row in read_all(source)] == [None, "f"]
     options = SourceOptions(corpus="radio", columns=("gender=køn", "dialect=egn", "age=alder"))
-    missing = "no file has a column egn or a column alder; .* columns audio_filepath, text, køn"
-    with pytest.raises(SourceError, match=missing):
+    with pytest.raises(SourceError, match="has egn, alder; found audio_filepath, text, køn"):
         open_source(f"manifest:{tmp_path}", options)
