@@ -58,7 +58,7 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
         (["model={name: nope}"], ("model.name", "'nope'; available: omniASR_CTC_1B")),
         (["model.arch=huge"], ("model.arch", "'huge'; available: ")),
         (["model={arch: null}"], ("model.name", "model.arch or model.path must say")),
-        (["model={name: omniASR_LLM_300M}"], ("model.name", "'omniASR_LLM_300M' has no CTC head")),
+        (["model={name: omniASR_LLM_300M}"], ("model.name", "a CTC model (not LLM models)")),
         (["model={path: /nowhere, arch: tiny}"], ("model.path", "/nowhere must be a finished run")),
         (["model={path: /}"], ("model.path", "another checkpoint needs model.arch")),
         (["model.config_overrides={target_vocab_size: 7}"], ("model.config_overrides", "but is 7")),
@@ -72,11 +72,14 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
             ("tokenizer.path", "/no is not a file"),
         ),
         (["dataset.valid_split=dav"], ("dataset.valid_split", "the dataset has: dev, test, train")),
-        (["dataset.train_split=null"], ("dataset.train_split", "must name a split to train on")),
+        (
+            ["dataset.train_split=null"],
+            ("dataset.train_split", "the dataset has: dev"),
+        ),
         (["dataset.storage_mode=MANIFEST"], ("dataset.storage_mode", "must be MIXTURE_PARQUET")),
         (
             [f"{STORAGE}.beta_corpus=0.5", f"{STORAGE}.dataset_summary_path=/nowhere.tsv"],
-            (f"{STORAGE}.dataset_summary_path", "/nowhere.tsv: cannot be read"),
+            (f"{STORAGE}.dataset_summary_path", "must be a file, but is '/nowhere.tsv'"),
         ),
         (
             [f"{STORAGE}.fragment_streaming.partition_filters=\"pc.field('corpus') == 'mls'\""],

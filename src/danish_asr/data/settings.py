@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
@@ -13,13 +12,13 @@ from danish_asr.data.transforms import AnyTransform, SpecAugment, Speed, make_tr
 from danish_asr.errors import ConfigError
 
 _TASK: Final = "dataset.asr_task_config"
-_STORAGE: Final = "dataset.mixture_parquet_storage_config"
 
 _IGNORED: Final = {
     "mixture_parquet_storage_config": "sync_batches sync_mode pa_cpu_count max_workers "
     "num_prefetch parquet_path_name sampling_seed",
     "mixture_parquet_storage_config.fragment_streaming": "parquet_path name weight "
-    "split_to_row_groups seed fragment_shuffle_window files_circular_shift nb_epochs",
+    "split_to_row_groups seed fragment_shuffle_window files_circular_shift nb_epochs limit "
+    "filesystem",
     "mixture_parquet_storage_config.fragment_loading": "columns rename_columns "
     "add_fragment_traces drop_null min_batch_size non_deterministic_read use_threads nb_prefetch "
     "num_parallel_fragments cache cache_dir",
@@ -33,12 +32,8 @@ NO_EFFECT: Final = tuple(
 """Keys below ``dataset`` that upstream has and that this reader ignores."""
 
 _AT_LEAST_ONE: Final = (
-    "batch_size",
-    "num_seqs_multiple_of",
-    "max_num_elements",
-    "max_bucket_size",
-    "max_num_batches",
-    "filter_long_text_threshold",
+    "batch_size num_seqs_multiple_of max_num_elements max_bucket_size max_num_batches "
+    "filter_long_text_threshold"
 )
 
 
@@ -57,9 +52,7 @@ def check_settings(
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = [*_task_faults(task)]
-    if isinstance(storage, MixtureParquetStorageConfig):
-        faults += _storage_faults(storage)
+    faults = [*_task_faults(task), *_storage_faults(storage)]
     chosen: list[AnyTransform] = []
     if transforms:
         if speed_factors or task.spec_aug_p:
@@ -71,24 +64,21 @@ def check_settings(
             chosen += make_transforms(transforms)
         except ConfigError as error:
             faults += error.faults
+    masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
     try:
         if speed_factors:
             chosen.append(Speed(speed_factors))
-    except ValueError as error:
-        faults.append(f"dataset.speed_factors: {error}")
-    masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
-    try:
         if task.spec_aug_p:
             chosen.append(SpecAugment(task.spec_aug_p, *masks))
     except ValueError as error:
-        faults.append(f"{_TASK}.spec_aug_*: {error}")
+        faults.append(f"dataset.speed_factors or {_TASK}.spec_aug_*: {error}")
     if faults:
         raise ConfigError(faults)
     return chosen if training else []
 
 
 def _task_faults(task: AsrTaskConfig) -> Iterator[str]:
-    for name in _AT_LEAST_ONE:
+    for name in _AT_LEAST_ONE.split():
         if (value := getattr(task, name)) is not None and value < 1:
             yield f"{_TASK}.{name} must be 1 or more, but is {value}"
     if task.use_fbank:
@@ -97,18 +87,9 @@ def _task_faults(task: AsrTaskConfig) -> Iterator[str]:
         yield f"{_TASK}.no_padding must be false with batching_strategy STATIC"
 
 
-def _storage_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
-    streaming = storage.fragment_streaming
-    if streaming.limit and any(value is not None for value in vars(streaming.limit).values()):
-        yield (
-            f"{_STORAGE}.fragment_streaming.limit must be null: "
-            "asr_task_config.max_num_batches shortens an epoch"
-        )
+def _storage_faults(storage: object) -> Iterator[str]:
+    key = "dataset.mixture_parquet_storage_config"
     for name in ("beta_corpus", "beta_language"):
-        if (beta := getattr(storage, name)) is not None and not 0 <= beta <= 1:
-            yield (
-                f"{_STORAGE}.{name} must be from 0 (equal shares) to 1 (shares by hours), "
-                f"but is {beta}"
-            )
-    if streaming.filesystem is not None:
-        yield f"{_STORAGE}.fragment_streaming.filesystem must be null: only local paths are read"
+        if (beta := getattr(storage, name, None)) is not None and not 0 <= beta <= 1:
+            rule = "must be from 0 (equal shares) to 1 (shares by hours)"
+            yield f"{key}.{name} {rule}, but is {beta}"

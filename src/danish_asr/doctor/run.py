@@ -117,7 +117,7 @@ def needs_bf16(config: AsrConfig) -> bool:
 def _dataset_root(config: AsrConfig) -> Path | None:
     """Return the directory of a built dataset; None if it has no card or is a manifest."""
     card = config.dataset.name and Assets(config).find("dataset.name", config.dataset.name, [])
-    if not card or config.dataset.storage_mode.value != "MIXTURE_PARQUET":
+    if not card or config.dataset.storage_mode != "MIXTURE_PARQUET":
         return None
     version = Path(cast(dict[str, str], card.field("dataset_config").value)["data"])
     return version.parent if version.name.startswith("version=") else version

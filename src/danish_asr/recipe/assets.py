@@ -15,11 +15,7 @@ from fairseq2.assets import (
 )
 from fairseq2.composition import register_dataset_family
 from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
-from fairseq2.data.tokenizers import (
-    TokenizerFamily,
-    TokenizerModelError,
-    resolve_tokenizer_reference,
-)
+from fairseq2.data.tokenizers import TokenizerFamily, TokenizerModelError
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.datasets import DatasetFamily
 from fairseq2.models import ModelFamily
@@ -45,13 +41,13 @@ from danish_asr.recipe.loading import ConfigT, overlay
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
 
-_SUGGESTED: Final[Mapping[str, tuple[str, Collection[str]]]] = {
-    "dataset.name": ("dataset", DATASET_FAMILIES),
-    "model.name": ("model", [WAV2VEC2_ASR_FAMILY]),
-    "pretrained_encoder.name": ("model", [WAV2VEC2_FAMILY]),
-    "tokenizer.name": ("tokenizer", [CHAR_TOKENIZER_FAMILY]),
+_KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
+    "dataset.name": ("a dataset of speech", "dataset", DATASET_FAMILIES),
+    "model.name": ("a CTC model (not LLM models)", "model", [WAV2VEC2_ASR_FAMILY]),
+    "pretrained_encoder.name": ("an encoder without a head", "model", [WAV2VEC2_FAMILY]),
+    "tokenizer.name": ("a tokenizer", "tokenizer", [CHAR_TOKENIZER_FAMILY]),
 }
-"""For each key, the kind of asset, and the families to suggest among those that fairseq2 ships."""
+"""What each key must name: in words, the kind of asset, and its families (to suggest)."""
 
 
 def register_datasets(container: DependencyContainer) -> None:
@@ -62,9 +58,6 @@ def register_datasets(container: DependencyContainer) -> None:
 
 class Assets:
     """The cards that a configuration can name, and the families that open them.
-
-    Attributes:
-        extra_paths: ``common.assets.extra_paths``, without directories that are searched anyway.
 
     Raises:
         ConfigError: A card is broken, or two have the same name.
@@ -89,28 +82,27 @@ class Assets:
 
     def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
         """Return the card that ``key`` names; if there is none, add a fault that lists them."""
-        kind, suggested = _SUGGESTED[key]
-        if self._has(kind, name, DATASET_FAMILIES if kind == "dataset" else ()):
-            return self._store.retrieve_card(name)
+        what, kind, families = _KINDS[key]
+        if card := self._find(name, kind, families if kind != "tokenizer" else ()):
+            return card
         names = (each.removesuffix("@") for each in self._store.asset_names if each.endswith("@"))
-        known = sorted(each for each in names if self._has(kind, each, suggested))
+        known = sorted(each for each in names if self._find(each, kind, families))
         places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
         faults.append(
-            f"{key}: unknown {kind} '{name}'; available: {', '.join(known) or 'none'}. Besides the "
-            f"installed packages, cards were searched for in {', '.join(places)}; "
+            f"{key} must be {what}, but is '{name}'; available: {', '.join(known) or 'none'}. "
+            f"Besides the installed packages, cards were searched for in {', '.join(places)}; "
             "$DANISH_ASR_ASSETS can name more directories."
         )
         return None
 
-    def _has(self, kind: str, name: str, families: Collection[str]) -> bool:
-        """Whether there is an asset of a kind, and of one of the families if any are given."""
+    def _find(self, name: str, kind: str, families: Collection[str]) -> AssetCard | None:
         try:
             card = self._store.maybe_retrieve_card(name)
         except AssetCardError:
             # fairseq2 0.6 itself ships a card whose base card is missing.
-            return False
+            return None
         family = card.maybe_get_field(f"{kind}_family") if card else None
-        return family is not None and (not families or family.value in families)
+        return card if family and (not families or family.value in families) else None
 
     def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> AsrDataset:
         """Open the dataset of a card, or of a family; raises what makes that impossible."""
@@ -125,8 +117,8 @@ class Assets:
         return self._container.resolve_optional(ModelFamily, key=name)
 
     def tokenizer_card(self, name: str) -> AssetCard:
-        """Return the card of a tokenizer, or the one that a model's card refers to."""
-        return resolve_tokenizer_reference(self._store, self._store.retrieve_card(name))
+        """Return the card of a tokenizer."""
+        return self._store.retrieve_card(name)
 
     def vocabulary_size(self, section: TokenizerSection, faults: list[str]) -> int | None:
         """Return the number of symbols of a tokenizer; add a fault if it cannot be opened."""

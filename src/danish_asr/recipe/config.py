@@ -39,8 +39,6 @@ from danish_asr.recipe.sections import (
     with_broken,
 )
 
-_MINUTES_PER_DAY = 24 * 60
-
 
 @dataclass(kw_only=True)
 class AsrConfig:
@@ -123,26 +121,18 @@ class AsrConfig:
         rate = getattr(getattr(self.optimizer, "config", None), "lr", 1)
         rules = {
             f"`model.family` must be {WAV2VEC2_ASR_FAMILY} (CTC models, not LLM models)": (
-                self.model.name is not None or self.model.family == WAV2VEC2_ASR_FAMILY
+                bool(self.model.name) or self.model.family == WAV2VEC2_ASR_FAMILY
             ),
-            "`model.compile` must be false (not for CTC models)": not self.model.compile,
-            "`model.dtype` must be float32 (trainer.mixed_precision sets what is computed in)": (
-                self.model.dtype is not torch.float16
-            ),
+            "`model.compile` must be false": not self.model.compile,
+            "`model.dtype` must be float32": self.model.dtype is not torch.float16,
             "`optimizer.config.lr` must be above 0": rate > 0,
             "`lr_scheduler.config.num_warmup_steps` must be below regime.num_steps": (
                 not warmup or not steps or endless or warmup < steps
             ),
-            "`regime.export_hugging_face` must be false (not for CTC models)": (
-                not self.regime.export_hugging_face
-            ),
-            "`gang.tensor_parallel_size` must be 1 (the layers of CTC models are not split)": (
-                self.gang.tensor_parallel_size <= 1
-            ),
-            f"`gang.timeout` must be at most {_MINUTES_PER_DAY} (it is in minutes)": (
-                self.gang.timeout <= _MINUTES_PER_DAY
-            ),
-            "`regime.num_steps` must be given for this schedule": (endless or steps is not None),
+            "`regime.export_hugging_face` must be false": not self.regime.export_hugging_face,
+            "`gang.tensor_parallel_size` must be 1": self.gang.tensor_parallel_size <= 1,
+            "`gang.timeout` must be at most 1440 (minutes)": self.gang.timeout <= 24 * 60,
+            "`regime.num_steps` must be given for this schedule": endless or steps is not None,
         }
         return with_broken(rules, ValidationResult())
 

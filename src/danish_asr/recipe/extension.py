@@ -1,9 +1,7 @@
 """What this package adds to every program that uses fairseq2: cards and a small model.
 
-Built datasets and finished runs describe themselves in asset cards. They are found in
-``data/parquet/cards`` below the working directory and in the directories that
-``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``). Nothing is ever written into an
-installed package.
+The cards of built datasets and finished runs are found in ``data/parquet/cards`` below the working
+directory and in the directories that ``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``).
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 from fairseq2.composition.assets import register_file_assets
 from fairseq2.models.transformer import TransformerNormOrder
@@ -22,9 +19,6 @@ from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.recipe.fairseq2_private import support_any_local_path
 from danish_asr.schema import CARDS_DIR
-
-ASSETS_VARIABLE: Final = "DANISH_ASR_ASSETS"
-DEFAULT_CARDS: Final = Path("data", "parquet", CARDS_DIR)
 
 
 def register(container: DependencyContainer) -> None:
@@ -38,8 +32,9 @@ def register(container: DependencyContainer) -> None:
 
 def card_directories() -> list[Path]:
     """Return the directories that are searched for cards."""
-    named = os.environ.get(ASSETS_VARIABLE, "").split(os.pathsep)
-    return without_nested([DEFAULT_CARDS, *(Path(name) for name in named if name)])
+    named = os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep)
+    usual = Path("data", "parquet", CARDS_DIR)
+    return without_nested([usual, *(Path(name) for name in named if name)])
 
 
 def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
@@ -68,7 +63,6 @@ def tiny() -> Wav2Vec2AsrConfig:
             feature_extractor_layer_norm_convs=True,
             feature_grad_scale=1.0,
             pos_conv_kernel_size=31,
-            num_pos_conv_groups=16,
             num_encoder_layers=3,
             num_encoder_attn_heads=4,
             ffn_inner_dim=576,

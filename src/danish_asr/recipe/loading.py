@@ -1,8 +1,7 @@
 """From YAML files and overrides to a typed, checked configuration, with all faults at once.
 
-fairseq2 stops at the first fault it meets, and meets some of them after minutes of loading. Here
-its converter takes each key alone. A faulty key keeps its default, so that the rules between values
-are checked in the same pass.
+fairseq2 stops at the first fault, and finds some after minutes of loading. Here its converter takes
+each key alone. A faulty key keeps its default, so that rules between values are checked too.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from enum import Enum
+from enum import EnumType
 from operator import attrgetter
 from pathlib import Path
 from types import UnionType
-from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import torch
 from fairseq2.recipe import config as fairseq2_config
@@ -63,16 +62,6 @@ COMPONENTS: Final[Mapping[str, Mapping[str, type]]] = {
 _MAY_BE_NEGATIVE: Final = re.compile(r"decoder\.config\..*|.*(fragment_shuffle_window|beta2_decay)")
 """Keys for which a number below 0 has a meaning."""
 
-_TYPE_NAMES: Final[Mapping[Any, str]] = {
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    bool: "true or false",
-    Path: "a path",
-    torch.dtype: "float32, bfloat16 or float16",
-    type(None): "null",
-}
-
 _RULE: Final = re.compile(r"`([\w.]+)` (must .*)", re.DOTALL)
 """How fairseq2, and this recipe's sections, word a rule that a key breaks."""
 
@@ -87,29 +76,25 @@ def read_yaml(file: Path) -> Tree:
     """
     try:
         content = from_yaml(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
-    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date of month 13
-        raise ConfigError([f"is not YAML in UTF-8: {error}"], where=str(file)) from None
+    except (OSError, YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
+        raise ConfigError([f"cannot be read as YAML: {error}"], where=str(file)) from None
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
     directive = ReplacePathDirective(file.resolve().parent)
-    tree: Any = StandardConfigProcessor([directive]).process(content)
-    return dict(tree)
+    return cast(Tree, StandardConfigProcessor([directive]).process(content))
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:
     """Merge configurations key by key; later ones override earlier ones."""
-    merged: Any = {}
+    merged: object = {}
     for tree in trees:
         merged = StandardConfigMerger().merge(merged, tree)
-    return dict(merged)
+    return cast(Tree, merged)
 
 
 def unstructure(config: object) -> Tree:
     """Return a typed configuration as a mapping, as it is written to ``config.yaml``."""
-    tree: Any = _converter.unstructure(config)
-    return dict(tree)
+    return cast(Tree, _converter.unstructure(config))
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -122,7 +107,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _join(path: str, key: object) -> str:
-    return f"{path}.{key}" if path else str(key)
+    return f"{path}.{key}".lstrip(".")
 
 
 def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[str]]:
@@ -138,13 +123,7 @@ def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[
 
 
 def overlay(config: ConfigT, tree: Mapping[str, Any], path: str = "") -> tuple[ConfigT, list[str]]:
-    """Return a dataclass changed by the sound values of ``tree``, and the faults of the others.
-
-    Args:
-        config: A dataclass; it is not changed.
-        tree: Values of its fields.
-        path: The dotted key of the mapping.
-    """
+    """Return a copy changed by the sound values of ``tree``, and the faults of the others."""
     faults: list[str] = []
     config = _build(config, tree, path, faults)
     try:
@@ -177,7 +156,6 @@ def _build(config: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -
 
 
 def _field(hint: Any, current: Any, value: Any, path: str, faults: list[str]) -> Any:
-    """Return the value of a field: the given one if it is sound, otherwise the current one."""
     kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
     section = next((kind for kind in kinds if is_dataclass(kind)), None)
     if section and not (value is None and type(None) in kinds):
@@ -196,13 +174,7 @@ def _field(hint: Any, current: Any, value: Any, path: str, faults: list[str]) ->
 
 
 def _structured(value: Any, hint: Any) -> Any:
-    """Structure one value, strictly.
-
-    fairseq2 calls the types: ``int(2.5)`` is 2, ``list("ab")`` has two parts, and True is an int.
-
-    Raises:
-        StructureError: The value does not have the type, or is not finite.
-    """
+    # fairseq2 calls the types: ``int(2.5)`` is 2, ``list("ab")`` has two parts, True is an int.
     structured = _converter.structure(value, hint)
     if (
         (isinstance(value, bool) and not {bool, object} & {hint, *get_args(hint)})
@@ -214,20 +186,14 @@ def _structured(value: Any, hint: Any) -> Any:
 
 
 def _describe(hint: Any) -> str:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in {Union, UnionType}:
-        return " or ".join(map(_describe, arguments))
-    if origin is Literal:
-        return " or ".join(map(repr, arguments))
-    if isinstance(hint, type) and issubclass(hint, Enum):
+    if isinstance(hint, EnumType):
         return f"one of {', '.join(hint.__members__)}"
-    if origin is Sequence:
-        return f"a list of {getattr(arguments[0], '__name__', arguments[0])}"
-    return _TYPE_NAMES.get(hint) or str(hint)
+    if hint is torch.dtype:
+        return "float32, bfloat16 or float16"
+    return hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
 
 
 def _broken_rules(result: ValidationResult, section: Any, path: str) -> Iterator[str]:
-    """Each broken rule, worded like the other faults: the dotted key, the rule, the value."""
     for error in result.errors:
         message = error.rstrip(".")
         if named := _RULE.match(message):
@@ -241,6 +207,6 @@ def _broken_rules(result: ValidationResult, section: Any, path: str) -> Iterator
 
 
 def _add_new(faults: list[str], found: Iterator[str]) -> None:
-    """Add what was found, except about keys and sections that have a fault already."""
+    # A key or section that has a fault already gets no second one.
     known = tuple(fault.split()[0] for fault in faults)
     faults += [fault for fault in found if not fault.startswith(known)]

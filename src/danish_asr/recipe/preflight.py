@@ -1,7 +1,6 @@
 """Checks of a configuration against cards and files, in seconds, before any model is built.
 
-Datasets, tokenizers and models are fairseq2 assets: a name leads to a card. The checks fill in what
-the cards say (the tokenizer, the size of the head) and compare the parts with each other.
+They also fill in what the cards say: the tokenizer, and the size of the head.
 """
 
 from __future__ import annotations
@@ -9,37 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from fairseq2.assets import AssetCard
 from fairseq2.models import ModelFamily
-from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import ModelSection
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
-from danish_asr.data.mixture import hours_of
 from danish_asr.data.shards import chosen_shards, find_shards
 from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.optimizers import optimizer_faults
 from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD
-from danish_asr.recipe.sections import StorageMode, names_of_splits
+from danish_asr.recipe.sections import names_of_splits
 from danish_asr.schema import CARDS_DIR
-
-_HEAD_SIZE = "target_vocab_size"
-"""The key of ``model.config_overrides`` that sets the size of a new head."""
 
 
 def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> AsrConfig:
     """Return the configuration completed from its cards; the given one is not changed.
 
-    Args:
-        config: The configuration.
-        where: What it is called in errors.
-        faults: Faults that are known already; they are reported with those found here.
+    Errors call it ``where``, and report the known ``faults`` with those found here.
 
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
@@ -54,20 +45,21 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     dataset = _check_dataset(assets, config, found)
     section = config.model
     model = assets.find("model.name", section.name, found) if section.name else None
-    _check_encoder(assets, config.pretrained_encoder.name, found)
+    if config.pretrained_encoder.name:
+        assets.find("pretrained_encoder.name", config.pretrained_encoder.name, found)
     if config.tokenizer.path is None:
         tokenizer = config.tokenizer.name or _tokenizer_of(model) or _tokenizer_of(dataset)
         config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer))
     size = assets.vocabulary_size(config.tokenizer, found)
     if model is not None:
-        _check_trained_head(assets, model, size, found)
+        _check_trained_head(_family(assets), model, size, found)
     elif section.path is not None and not (section.arch and section.path.exists()):
         found.append(
             f"model.path {section.path} must be a finished run or one checkpoint of a run "
             "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch, for example 300m"
         )
     elif section.arch is not None:
-        config = replace(config, model=_with_new_head(assets, section, size, found))
+        config = replace(config, model=_with_new_head(_family(assets), section, size, found))
     elif not found:
         found.append(
             "model.name, model.arch or model.path must say which model to train, for example "
@@ -131,57 +123,38 @@ def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     Raises:
         DatasetError: There is no dataset at all.
     """
-    section, right = config.dataset, StorageMode.MANIFEST
+    section, right = config.dataset, "MANIFEST"
+    storage = section.mixture_parquet_storage_config
     if isinstance(dataset, DanishAsrDataset):
-        right = StorageMode.MIXTURE_PARQUET
-        find_shards(dataset.path, split_key=section.mixture_parquet_storage_config.split_column)
-    if section.storage_mode is not right:
-        yield f"dataset.storage_mode must be {right.value} for the dataset '{section.name}'"
+        right = "MIXTURE_PARQUET"
+        find_shards(dataset.path, split_key=storage.split_column)
+    if section.storage_mode != right:
+        yield f"dataset.storage_mode must be {right} for the dataset '{section.name}'"
     if isinstance(config, AsrEvalConfig):
         splits = [("evaluator.split", name) for name in names_of_splits(config.evaluator.split)]
     else:
-        splits = [("dataset.valid_split", name) for name in names_of_splits(section.valid_split)]
-        if section.train_split is None:
-            yield "dataset.train_split must name a split to train on, but is null"
-        else:
-            splits.insert(0, ("dataset.train_split", section.train_split))
+        splits = [("dataset.train_split", str(section.train_split))]
+        splits += [("dataset.valid_split", name) for name in names_of_splits(section.valid_split)]
+        if right == "MIXTURE_PARQUET":
+            yield from _summary_faults(storage)
     for key, split in splits:
         try:
-            yield from _split_faults(dataset, split, key, section.mixture_parquet_storage_config)
+            if isinstance(dataset, DanishAsrDataset):
+                chosen_shards(dataset.path, split, storage)
+            elif split not in dataset.splits:
+                yield f"{key}: no split '{split}'; the dataset has: {', '.join(dataset.splits)}"
         except ConfigError as error:
             yield from error.faults
         except DatasetError as error:
             yield f"{key}: {error}"
 
 
-def _split_faults(
-    dataset: AsrDataset, split: str, key: str, storage: MixtureParquetStorageConfig
-) -> Iterator[str]:
-    if not isinstance(dataset, DanishAsrDataset):
-        if split not in dataset.splits:
-            yield f"{key}: no split '{split}'; the dataset has: {', '.join(dataset.splits)}"
-        return
-    chosen, every = chosen_shards(dataset.path, split, storage)
+def _summary_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
     file = storage.dataset_summary_path
     weighted = storage.beta_corpus is not None or storage.beta_language is not None
-    if key != "dataset.train_split" or file is None or not weighted:
-        return
-    # A filter over rows may leave a partition empty.
-    filtered = storage.fragment_loading.filters is not None
-    needed = set() if filtered else {shard.partition for shard in chosen}
-    try:
-        hours_of(Path(file), needed=needed, known={shard.partition for shard in every})
-    except DatasetError as error:
-        yield f"dataset.mixture_parquet_storage_config.dataset_summary_path: {error}"
-
-
-def _check_encoder(assets: Assets, name: str | None, faults: list[str]) -> None:
-    card = assets.find("pretrained_encoder.name", name, faults) if name else None
-    if card and (family := card.field("model_family").as_(str)) != WAV2VEC2_FAMILY:
-        faults.append(
-            f"pretrained_encoder.name '{name}' is of the family {family}; it must be an encoder, "
-            "such as omniASR_W2V_300M. For a complete model use model.name"
-        )
+    if file and weighted and not Path(file).is_file():
+        key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
+        yield f"{key} must be a file, but is '{file}'"
 
 
 def _tokenizer_of(card: AssetCard | None) -> str | None:
@@ -193,29 +166,25 @@ def _tokenizer_of(card: AssetCard | None) -> str | None:
     return card.name if card.has_field("tokenizer_family") else None
 
 
+def _family(assets: Assets) -> ModelFamily:
+    return cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
+
+
 def _check_trained_head(
-    assets: Assets, card: AssetCard, size: int | None, faults: list[str]
+    family: ModelFamily, card: AssetCard, size: int | None, faults: list[str]
 ) -> None:
-    """Compare the head of a named model with the size of the tokenizer."""
-    family = assets.model_family(card.field("model_family").as_(str))
-    head = getattr(family.get_model_config(card), _HEAD_SIZE, None) if family else None
-    if head is None:
+    config: Any = family.get_model_config(card)
+    if size not in {None, config.target_vocab_size}:
         faults.append(
-            f"model.name '{card.name}' has no CTC head: this recipe trains and scores CTC models, "
-            "such as omniASR_CTC_300M, not LLM models"
-        )
-    elif size not in {None, head}:
-        faults.append(
-            f"tokenizer has {size} symbols, but the head of '{card.name}' has {head}; leave "
-            "tokenizer.name out to use the model's own"
+            f"tokenizer has {size} symbols, but the head of '{card.name}' has "
+            f"{config.target_vocab_size}; leave tokenizer.name out to use the model's own"
         )
 
 
 def _with_new_head(
-    assets: Assets, section: ModelSection, size: int | None, faults: list[str]
+    family: ModelFamily, section: ModelSection, size: int | None, faults: list[str]
 ) -> ModelSection:
     """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's."""
-    family = cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
     architecture = family.maybe_get_arch_config(section.arch or "")
     if architecture is None:
         known = ", ".join(sorted(family.get_archs()))
@@ -227,11 +196,10 @@ def _with_new_head(
         faults.extend(error.faults)
         return section
     overrides = cast(Mapping[str, object], section.config_overrides or {})
-    if size is None:
-        return section
-    if (given := overrides.get(_HEAD_SIZE, size)) != size:
+    given = overrides.get("target_vocab_size", size)
+    if size is not None and given != size:
         faults.append(
-            f"model.config_overrides.{_HEAD_SIZE} must be {size}, the tokenizer's number of "
+            f"model.config_overrides.target_vocab_size must be {size}, the tokenizer's number of "
             f"symbols, but is {given}; leave it out"
         )
-    return replace(section, config_overrides={**overrides, _HEAD_SIZE: size})
+    return replace(section, config_overrides={**overrides, "target_vocab_size": size})

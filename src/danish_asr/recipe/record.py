@@ -1,12 +1,7 @@
 """What a run records beside its checkpoints: where it ran, and a card for its best model.
 
-fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name. The card
-written here is complete, so that ``model.name`` of a later run and omnilingual-asr's inference
-pipeline find everything in one place::
-
-    DANISH_ASR_ASSETS=OUTDIR/cards python -c "
-    from omnilingual_asr.models.inference.pipeline import ASRInferencePipeline
-    print(ASRInferencePipeline('NAME').transcribe(['speech.flac']))"
+fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name. With the card
+written here, later runs and omnilingual-asr's inference pipeline find both.
 """
 
 from __future__ import annotations
@@ -18,7 +13,7 @@ import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.request import url2pathname
 
 import torch
@@ -31,8 +26,6 @@ from danish_asr.recipe.loading import Tree, read_yaml
 from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD, best_step
 from danish_asr.schema import CARDS_DIR
 from danish_asr.yaml_text import to_yaml
-
-TOKENIZER_FILE: Final = "tokenizer.model"
 
 
 def write_environment(output_dir: Path) -> None:
@@ -53,8 +46,6 @@ def write_environment(output_dir: Path) -> None:
 
 
 def _git_state() -> dict[str, Any] | None:
-    """Commit and changes of the working copy that holds this code; None for an installed wheel."""
-
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
@@ -62,7 +53,7 @@ def _git_state() -> dict[str, Any] | None:
     try:
         commit = git("rev-parse", "HEAD")
         return {"commit": commit, "changed": bool(git("status", "--porcelain"))}
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.CalledProcessError):  # an installed wheel
         return None
 
 
@@ -86,9 +77,9 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
     if tokenizer is not None:
         uri = tokenizer.field("tokenizer").as_uri()
         if uri.scheme == "file":
-            shutil.copyfile(url2pathname(uri.path), folder / TOKENIZER_FILE)
             card["tokenizer_family"] = tokenizer.field("tokenizer_family").as_(str)
-            card["tokenizer"] = TOKENIZER_FILE
+            card["tokenizer"] = "tokenizer.model"
+            shutil.copyfile(url2pathname(uri.path), folder / card["tokenizer"])
         else:
             card["tokenizer_ref"] = tokenizer.name
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))

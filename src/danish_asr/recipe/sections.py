@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import Literal
 
 from fairseq2.recipe.config import (
     DatasetSection,
@@ -47,19 +47,6 @@ def _one_of(section: object, name: str, known: Iterable[str]) -> dict[str, bool]
     return {f"`{name}` must be one of {', '.join(known)}": getattr(section, name) in known}
 
 
-class StorageMode(Enum):
-    """How utterances are stored."""
-
-    MANIFEST = "MANIFEST"
-    MIXTURE_PARQUET = "MIXTURE_PARQUET"
-
-
-class TaskMode(Enum):
-    """What the model learns."""
-
-    ASR = "ASR"
-
-
 @dataclass(kw_only=True)
 class AsrDatasetSection(DatasetSection):
     """Which utterances are read, and how they become batches."""
@@ -82,16 +69,14 @@ class AsrDatasetSection(DatasetSection):
     valid_split: str | None = "dev"
     """The splits to validate on, separated by commas; ``test_<corpus>`` is one corpus."""
 
-    storage_mode: StorageMode = StorageMode.MIXTURE_PARQUET
-    task_mode: TaskMode = TaskMode.ASR
+    storage_mode: Literal["MANIFEST", "MIXTURE_PARQUET"] = "MIXTURE_PARQUET"
+    """How utterances are stored; only the section of this storage is used."""
 
+    task_mode: Literal["ASR"] = "ASR"
     manifest_storage_config: ManifestStorageConfig = field(default_factory=ManifestStorageConfig)
-    """Used when ``storage_mode`` is MANIFEST."""
-
     mixture_parquet_storage_config: MixtureParquetStorageConfig = field(
         default_factory=MixtureParquetStorageConfig
     )
-    """Used when ``storage_mode`` is MIXTURE_PARQUET."""
 
     asr_task_config: AsrTaskConfig = field(
         # omniASR models were trained on normalised waveforms; all of upstream's YAML files say so.
@@ -129,14 +114,13 @@ class AsrDatasetSection(DatasetSection):
                 transforms=self.transforms,
             )
         except ConfigError as error:
-            for fault in error.faults:
-                result.add_error(fault)
+            with_broken(dict.fromkeys(error.faults, False), result)
         return result
 
     @property
     def storage_config(self) -> MixtureParquetStorageConfig | ManifestStorageConfig:
         """The configuration of the storage that ``storage_mode`` selects."""
-        if self.storage_mode is StorageMode.MANIFEST:
+        if self.storage_mode == "MANIFEST":
             return self.manifest_storage_config
         return self.mixture_parquet_storage_config
 
@@ -171,8 +155,7 @@ class AsrTrainerSection(TrainerSection):
 
     def validate(self) -> ValidationResult:
         """Check the numbers of this section."""
-        rules = _positive(self, "max_grad_norm", "max_wall_minutes")
-        return with_broken(rules, super().validate())
+        return with_broken(_positive(self, "max_grad_norm", "max_wall_minutes"), super().validate())
 
 
 @dataclass(kw_only=True)
@@ -207,12 +190,11 @@ class DecoderSection:
 
     def validate(self) -> ValidationResult:
         """Check that the decoder can be imported."""
-        result = ValidationResult()
         try:
             find_decoder(self.name)
         except ConfigError as error:
-            result.add_error(error.faults[0])
-        return result
+            return with_broken(dict.fromkeys(error.faults, False), ValidationResult())
+        return ValidationResult()
 
 
 @dataclass(kw_only=True)
