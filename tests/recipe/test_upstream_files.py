@@ -202,5 +202,5 @@ def test_an_llm_configuration_is_refused_with_one_sentence(
     own = ["tokenizer.name=tiny_char", "model.config_overrides=null"]
     assert train(tmp_path / "run", dataset, *own, config=file) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "LLM" in line]
-    assert "CTC models" in line
+    assert "CTC model" in line
     assert "not LLM models" in line
