@@ -10,20 +10,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from danish_asr.cluster.cpus import lsf_slots, usable_cpus
 
-GIB: Final = 2**30
-
 INSTALL: Final = "run `make setup` in a fresh checkout"
-
 NEVER_IMPORTED: Final = "omnilingual-asr 0.2.0 requires kenlm,"
 """A package that upstream declares and never imports; it would need a compiler."""
 
@@ -36,9 +31,6 @@ NATIVE: Final = (
 )
 """Modules that load native code, each built for one version of numpy or torch."""
 
-FIRST_WITH_BF16: Final = (8, 0)
-"""Compute capability of the A100; the V100 has 7.0."""
-
 CACHES: Final = {
     "HF_HOME": "~/.cache/huggingface",
     "FAIRSEQ2_CACHE_DIR": "~/.cache/fairseq2",
@@ -46,35 +38,24 @@ CACHES: Final = {
 }
 """Variables with the place of downloads and temporary files, and the places without them."""
 
-QUOTA_COMMANDS: Final = ("getquota_work3.sh", "getquota_zhome.sh")
-"""DTU's commands that print a user's quota."""
 
-_REFUSALS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+class Finding(NamedTuple):
+    """What a check found, and how to fix it; ``fix`` is empty if nothing is wrong.
 
+    ``level`` is ``ok``, ``unknown`` (it cannot be checked from here), ``warning`` (it may slow the
+    run down or break it later) or ``error`` (the run would fail).
+    """
 
-class Level(Enum):
-    """How a finding affects the run."""
-
-    OK = "ok"
-    UNKNOWN = "unknown"  # it cannot be checked from here
-    WARNING = "warning"  # it may slow the run down or break it later
-    ERROR = "error"  # the run would fail
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check found, and how to fix it; ``fix`` is empty if nothing is wrong."""
-
-    level: Level
+    level: str
     check: str
     found: str
     fix: str = ""
 
 
-ok = partial(Finding, Level.OK)
-unknown = partial(Finding, Level.UNKNOWN)
-warning = partial(Finding, Level.WARNING)
-error = partial(Finding, Level.ERROR)
+ok = partial(Finding, "ok")
+unknown = partial(Finding, "unknown")
+warning = partial(Finding, "warning")
+error = partial(Finding, "error")
 
 
 def check_packages() -> Iterator[Finding]:
@@ -88,15 +69,11 @@ def check_packages() -> Iterator[Finding]:
         yield (error if line.startswith(STACK) else warning)("packages", line, INSTALL)
     if not conflicts:
         yield ok("packages", "pip check finds no conflict")
-    broken = False
     for module in NATIVE:
         try:
             import_module(module)
         except Exception as problem:  # noqa: BLE001 - whatever the linker reports is the finding
-            broken = True
             yield error(f"package {module}", f"does not load: {problem}", INSTALL)
-    if not broken:
-        yield ok("libraries", f"loaded: {', '.join(NATIVE)}")
 
 
 def check_cpus() -> Iterator[Finding]:
@@ -109,41 +86,34 @@ def check_cpus() -> Iterator[Finding]:
 
 def check_scripts(folder: Path) -> Iterator[Finding]:
     """Check that every script with ``#BSUB`` lines requests a wall time."""
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sh"))}
-    submitted = {path: text for path, text in texts.items() if "\n#BSUB" in text}
-    without = [p for p, text in submitted.items() if not re.search(r"\n#BSUB (.* )?-W ", text)]
-    for path in without:
-        found = f"{path} has no #BSUB -W, and the default at DTU is 15 minutes"
-        yield error("wall time", found, "add #BSUB -W hours:minutes")
-    if submitted and not without:
-        yield ok("wall time", f"set in {', '.join(path.name for path in submitted)}")
+    for script in sorted(folder.glob("*.sh")):
+        text = script.read_text(encoding="utf-8")
+        if re.search(r"\n#BSUB (.* )?-W ", text):
+            yield ok("wall time", f"set in {script}")
+        elif "\n#BSUB" in text:
+            found = f"{script} has no #BSUB -W, and the default at DTU is 15 minutes"
+            yield error("wall time", found, "add #BSUB -W hours:minutes")
 
 
 def check_gpu() -> Iterator[Finding]:
     """Check that torch can use the GPU, if there is one."""
-    if os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu"):
-        yield ok("gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
-        return
-    driver = _driver()
-    if driver is None:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = "none here, as on login nodes" if not visible else "no driver on this host"
-        check = "bsub -Is -q gpua100 -n 4 -gpu num=1 -W 0:10 .venv/bin/danish-asr doctor"
-        fix = f"to check a GPU node: {check}, or run it in `a100sh`"
-        yield (error if visible else warning)("gpu", found, fix)
-        return
     import torch  # noqa: PLC0415 - slow
 
-    if torch.cuda.is_available():
-        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        yield ok("gpu", f"{', '.join(names)}; driver {driver}, CUDA {torch.version.cuda}")
-    else:
-        found = f"driver {driver}, but torch {torch.__version__} finds no GPU"
+    if names := [gpu.name for gpu in _gpus()]:
+        yield ok("gpu", f"{', '.join(names)}; CUDA {torch.version.cuda}")
+    elif _on_cpu():
+        yield ok("gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
+    elif os.environ.get("CUDA_VISIBLE_DEVICES") or shutil.which("nvidia-smi"):
+        found = f"torch {torch.__version__} finds no GPU"
         fix = "request a GPU (bsub -gpu), or choose a node whose driver has CUDA 12.8 or later"
         yield error("gpu", found, fix)
+    else:
+        check = "bsub -Is -q gpua100 -n 4 -gpu num=1 -W 0:10 .venv/bin/danish-asr doctor"
+        fix = f"to check a GPU node: {check}, or run it in `a100sh`"
+        yield warning("gpu", "none here, as on login nodes", fix)
 
 
-def check_bf16(scripts: Path, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+def check_bf16(scripts: Path) -> Iterator[Finding]:
     """Check that the GPU of this job, or of the queue that lsf/train.sh names, computes in bf16."""
     fix = (
         "another queue, such as gpua100, or --config trainer.mixed_precision.dtype=torch.float16 "
@@ -151,29 +121,23 @@ def check_bf16(scripts: Path, environment: Mapping[str, str] = os.environ) -> It
     )
     train = scripts / "train.sh"
     line = re.search(r"\n#BSUB -q (\S+)", train.read_text("utf-8")) if train.is_file() else None
-    queue = environment.get("LSB_QUEUE") or (line[1] if line else "")
-    if "v100" in queue:
-        yield error("bf16", f"needed, but the GPUs of queue {queue} do not have it", fix)
-        return
-    if environment.get("FAIRSEQ2_DEVICE", "").startswith("cpu") or _driver() is None:
-        yield ok("bf16", f"needed; queue {queue or 'unknown'}, no GPU here to check")
-        return
-    import torch  # noqa: PLC0415 - slow
-
-    for index in range(torch.cuda.device_count()):
-        name = torch.cuda.get_device_name(index)
-        if torch.cuda.get_device_capability(index) < FIRST_WITH_BF16:
-            yield error("bf16", f"needed, but {name} does not have it", fix)
-        else:
-            yield ok("bf16", f"{name} has it")
+    queue = os.environ.get("LSB_QUEUE") or (line[1] if line else "unknown")
+    lacking = [gpu.name for gpu in _gpus() if gpu.major < 8]
+    if "v100" in queue or lacking:
+        found = f"needed, but the GPUs do not have it: {', '.join(lacking) or f'queue {queue}'}"
+        yield error("bf16", found, fix)
+    else:
+        yield ok("bf16", f"needed; queue {queue}, {len(_gpus())} GPUs here have it")
 
 
-def check_disk(run: Path, needed: int) -> Iterator[Finding]:
+def check_disk(run: Path, needed: int | None = None) -> Iterator[Finding]:
     """Check that ``needed`` bytes of checkpoints fit on the file system of a run's directory."""
+    needed = needed or 15 * 2**30  # four checkpoints of 300M parameters
     run = run.expanduser().resolve()
     folder = next(folder for folder in [run, *run.parents] if folder.is_dir())
     free = shutil.disk_usage(folder).free
-    found = f"{needed / GIB:.2f} GiB needed for checkpoints, {free / GIB:.1f} GiB free in {folder}"
+    needs = f"{needed / 2**30:.2f} GiB needed for checkpoints"
+    found = f"{needs}, {free / 2**30:.1f} GiB free in {folder}"
     fix = (
         "delete old files, request more quota, choose another OUTDIR (ASR_RUN), or keep fewer "
         "checkpoints: regime.keep_last_n_checkpoints=1"
@@ -185,21 +149,17 @@ def check_disk(run: Path, needed: int) -> Iterator[Finding]:
     elif (refusal := reserve(folder, needed)) == "":
         yield ok("disk", found)
     elif refusal is None:
-        yield unknown("disk", f"{found}; the quota is not known", "see the quota below, or ask")
+        compare = "compare it with getquota_work3.sh, or ask"
+        yield unknown("disk", f"{found}; the quota is not known", compare)
     else:
-        yield error("quota", f"{needed / GIB:.2f} GiB cannot be reserved: {refusal}", fix)
-    for command in filter(shutil.which, QUOTA_COMMANDS):
-        answer = subprocess.run(  # noqa: S603 - the site's own command
-            [command], capture_output=True, text=True, timeout=60, check=False
-        )
-        yield unknown("quota", f"{command}:\n{answer.stdout.strip()}", "compare it with the above")
+        yield error("quota", f"{needs}, cannot be reserved: {refusal}", fix)
 
 
-def check_caches(environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+def check_caches() -> Iterator[Finding]:
     """Check that downloads do not go to the home directory of a cluster, which has a quota."""
-    on_cluster = bool(environment.get("LSF_ENVDIR") or shutil.which("bsub"))
+    on_cluster = bool(os.environ.get("LSF_ENVDIR") or shutil.which("bsub"))
     for name, usual in CACHES.items():
-        place = Path(environment.get(name) or usual).expanduser()
+        place = Path(os.environ.get(name) or usual).expanduser()
         if on_cluster and place.resolve().is_relative_to(Path.home().resolve()):
             fix = f"export {name} on scratch; the scripts in lsf/ do so (ASR_CACHE)"
             yield warning(f"cache {name}", f"{place} is in the home directory", fix)
@@ -222,15 +182,17 @@ def reserve(folder: Path, needed: int) -> str | None:
             number = ctypes.get_errno()
     except OSError as problem:
         number = problem.errno or 0
-    return os.strerror(number) if number in _REFUSALS else None
+    return os.strerror(number) if number in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} else None
 
 
-def _driver() -> str | None:
-    command = shutil.which("nvidia-smi")
-    query = ["--query-gpu=driver_version", "--format=csv,noheader"]
-    if command is None:
-        return None
-    answer = subprocess.run(  # noqa: S603 - the system's own nvidia-smi
-        [command, *query], capture_output=True, text=True, timeout=60, check=False
-    )
-    return (answer.stdout.split("\n")[0].strip() or None) if answer.returncode == 0 else None
+def _on_cpu() -> bool:
+    return os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu")
+
+
+def _gpus() -> list[Any]:
+    """The properties of the GPUs that a run would use."""
+    from torch import cuda  # noqa: PLC0415 - slow
+
+    if _on_cpu() or not cuda.is_available():
+        return []
+    return [cuda.get_device_properties(index) for index in range(cuda.device_count())]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 import torch
 from fairseq2.device import CPU
@@ -21,29 +21,20 @@ from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import inspect, merge, read_yaml
 from danish_asr.recipe.optimizers import STATE_BYTES
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.run_directory import checkpoint_steps
+from danish_asr.recipe.run_directory import checkpoints_to_come
 from danish_asr.schema import STATISTICS_FILE
 
-WEIGHT_BYTES: Final = 4
-"""Weights are saved in float32, whatever precision is used for computing."""
 
-DECODED_ROWS: Final = 5
-"""Rows per split whose audio is decoded; `danish-asr verify` decodes all."""
-
-
-def read_config(
-    files: Sequence[Path], environment: Mapping[str, str] = os.environ
-) -> tuple[AsrConfig, list[str], str]:
+def read_config(files: Sequence[Path]) -> tuple[AsrConfig, list[str], str]:
     """Return a configuration, with defaults for faulty values, its faults and its name.
 
     As in lsf/train.sh, the dataset is that of ``ASR_DATASET`` and ``ASR_DATA`` if both are set.
 
-    Raises:
-        ConfigError: A file cannot be read or is not a YAML mapping.
+    Raises ConfigError: a file cannot be read or is not a YAML mapping.
     """
     trees = [read_yaml(file) for file in files]
     where = " with ".join(map(str, files))
-    name, data = environment.get("ASR_DATASET"), environment.get("ASR_DATA")
+    name, data = os.environ.get("ASR_DATASET"), os.environ.get("ASR_DATA")
     if name and data:
         summary = {"dataset_summary_path": str(Path(data, STATISTICS_FILE))}
         trees.append({"dataset": {"name": name, "mixture_parquet_storage_config": summary}})
@@ -65,10 +56,12 @@ def check_config(config: AsrConfig, faults: Sequence[str], where: str) -> Iterat
 
 
 def check_dataset(config: AsrConfig) -> Iterator[Finding]:
-    """Check that the dataset is complete and that some audio of each split can be decoded."""
-    root = _dataset_root(config)
-    if root is None:
+    """Check that the dataset is complete and that 5 rows of each split can be decoded."""
+    card = config.dataset.name and Assets(config).find("dataset.name", config.dataset.name, [])
+    if not card or config.dataset.storage_mode != "MIXTURE_PARQUET":
         return
+    version = Path(cast(dict[str, str], card.field("dataset_config").value)["data"])
+    root = version.parent if version.name.startswith("version=") else version
     fix = "`danish-asr convert` completes it; `danish-asr verify` lists all faults"
     try:
         inventory = read_inventory(root)
@@ -79,7 +72,7 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
     one_per_split = {Path(shard.path).parent: shard for shard in inventory.shards}
     for shard in one_per_split.values():
         if (root / shard.path).is_file():
-            faults += check_shard((shard, DECODED_ROWS), root=root).faults
+            faults += check_shard((shard, 5), root=root).faults
     for fault in faults:
         yield error("dataset", f"{root}: {fault}", fix)
     if not faults:
@@ -87,23 +80,13 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
 
 
 def checkpoint_bytes(config: AsrConfig, run: Path) -> int | None:
-    """Return how much a run will still write for checkpoints; None if its model is not known.
-
-    These are the checkpoints that the regime keeps, and one being written, minus those that exist.
-    """
+    """Return how much a run will still write for checkpoints; None if its model is not known."""
     parameters = _parameters(config)
     if parameters is None:
         return None
-    regime = config.regime
-    best, last = regime.keep_best_n_checkpoints, regime.keep_last_n_checkpoints
-    kept = (best or 0) + (last or 0)
-    if best is None and last is None:
-        every = regime.checkpoint_every_n_steps or regime.num_steps or 1
-        kept = (regime.num_steps or every) // every
     state = STATE_BYTES.get(config.optimizer.name, max(STATE_BYTES.values()))
-    return round(parameters * (WEIGHT_BYTES + state)) * max(
-        kept + 1 - len(checkpoint_steps(run)), 1
-    )
+    # Weights are saved in float32.
+    return round(parameters * (4 + state)) * checkpoints_to_come(run, config.regime)
 
 
 def needs_bf16(config: AsrConfig) -> bool:
@@ -112,15 +95,6 @@ def needs_bf16(config: AsrConfig) -> bool:
     return (mixed.mode != "off" and mixed.dtype == torch.bfloat16) or (
         evaluator.amp and evaluator.amp_dtype == torch.bfloat16
     )
-
-
-def _dataset_root(config: AsrConfig) -> Path | None:
-    """Return the directory of a built dataset; None if it has no card or is a manifest."""
-    card = config.dataset.name and Assets(config).find("dataset.name", config.dataset.name, [])
-    if not card or config.dataset.storage_mode != "MIXTURE_PARQUET":
-        return None
-    version = Path(cast(dict[str, str], card.field("dataset_config").value)["data"])
-    return version.parent if version.name.startswith("version=") else version
 
 
 def _parameters(config: AsrConfig) -> int | None:

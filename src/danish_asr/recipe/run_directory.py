@@ -171,12 +171,7 @@ def check_free_space(
         int(p.numel() * (p.element_size() + (state_bytes if p.requires_grad else 0)))
         for p in module.parameters()
     )
-    kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
-    if not kept:
-        every = regime.checkpoint_every_n_steps
-        kept = (regime.num_steps or 0) // every if every else 0
-    # One more is being written; a run that continues has some already.
-    more = max(kept + 1 - len(checkpoint_steps(output_dir)), 1)
+    more = checkpoints_to_come(output_dir, regime)
     free = shutil.disk_usage(output_dir).free
     if more * size > free:
         free_, one, all_ = (f"{count / 2**30:.1f} GiB" for count in (free, size, more * size))
@@ -185,6 +180,15 @@ def check_free_space(
             "free some, choose another OUTDIR, or keep fewer "
             "(regime.keep_last_n_checkpoints, keep_best_n_checkpoints)"
         )
+
+
+def checkpoints_to_come(output_dir: Path, regime: RegimeSection) -> int:
+    """Return how many checkpoints a run adds: those that it keeps and one that is being written."""
+    kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
+    if not kept:
+        every = regime.checkpoint_every_n_steps
+        kept = (regime.num_steps or 0) // every if every else 0
+    return max(kept + 1 - len(checkpoint_steps(output_dir)), 1)
 
 
 def fit_to_processes(output_dir: Path, processes: int) -> str | None:
