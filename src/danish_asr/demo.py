@@ -25,24 +25,15 @@ from danish_asr.schema import CARDS_DIR
 from danish_asr.sources import open_source
 from danish_asr.sources.synthetic import SyntheticSize, synthesise
 
-DATASET: Final = "danish_asr_demo"
-"""Name of the dataset's card, as in ``configs/demo.yaml``."""
-
 RECIPE: Final = "danish_asr.recipe"
 
 
 def run_demo(
     root: Path, *, size: SyntheticSize | None = None, overrides: Sequence[str] = ()
 ) -> None:
-    """Run, or continue, the demo below ``root``.
+    """Run, or continue, the demo in ``source``, ``dataset`` and ``run`` below ``root``.
 
-    Args:
-        root: Gets the directories ``source``, ``dataset`` and ``run``.
-        size: Utterances of the corpus; None: the defaults of `SyntheticSize`.
-        overrides: ``key=value`` pairs for the recipe, over ``configs/demo.yaml``.
-
-    Raises:
-        RunError: Training or evaluation failed; their own output says why.
+    ``overrides`` are ``key=value`` pairs for the recipe, over ``configs/demo.yaml``.
     """
     console = Console()
     source, dataset, run = root / "source", root / "dataset", root / "run"
@@ -51,7 +42,7 @@ def run_demo(
     console.rule("1/5  Synthetic Danish speech")
     synthesise(source, size=size or SyntheticSize(), workers=usable_cpus())
     console.rule("2/5  Conversion to a dataset")
-    convert(open_source(str(source)), dataset, name=DATASET, workers=usable_cpus())
+    convert(open_source(str(source)), dataset, name="danish_asr_demo", workers=usable_cpus())
     console.rule("3/5  Training a tiny CTC model from scratch")
     _recipe(RECIPE, run, dataset, overrides)
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")

@@ -29,9 +29,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-PERIOD_SECONDS: Final = 10
-"""Time between two lines."""
-
 QUERY: Final = {
     "index": "index",
     "utilization.gpu": "utilisation_percent",
@@ -41,7 +38,6 @@ QUERY: Final = {
 }
 """Fields of nvidia-smi and their names in the trace."""
 
-_MIB: Final = 2**20
 _PROC: Final = Path("/proc")
 
 
@@ -55,7 +51,7 @@ def main(file: Path) -> None:
     for second in count():
         if os.getppid() != job:
             return
-        if second % PERIOD_SECONDS == 0:
+        if second % 10 == 0:
             with suppress(OSError):  # a full disk must not end the trace, nor the job
                 append(file, moment(job))
         if warnings:
@@ -80,7 +76,7 @@ def moment(job: int) -> dict[str, Any]:
         "job": os.environ.get("LSB_JOBID") or os.environ.get("SLURM_JOB_ID"),
         "host": socket.gethostname(),
         "time": round(time.time(), 1),
-        "memory_mib": pages * os.sysconf("SC_PAGE_SIZE") // _MIB,
+        "memory_mib": pages * os.sysconf("SC_PAGE_SIZE") // 2**20,
         "gpus": gpus(),
     }
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -25,20 +24,8 @@ _METRICS: Final = {
 }
 """For each panel's title and unit its curves, each with its file and its key."""
 
-_GAP_SECONDS: Final = 600.0
-"""A longer pause between two samples is time in the queue, which the curves leave out."""
 
-_POINTS: Final = 300
-"""Points of a curve; a trace of a day has 30 times as many lines."""
-
-_SHORTEST_SECONDS: Final = 15.0
-"""Of a point: more than the trace's interval of 10 s, so that each host has a sample in it."""
-
-_GPU_COLUMNS: Final = ["utilisation_percent", "memory_mib", "memory_total_mib"]
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(NamedTuple):
     """Curves with common axes; ``marks`` are the places ``along`` the axis where a job started."""
 
     title: str
@@ -52,15 +39,12 @@ def read_panels(run_dir: Path) -> list[Panel]:
     """Read ``metrics/*.jsonl``, which fairseq2 writes, and ``trace/*.jsonl`` of the jobs.
 
     A curve without values is left out, and so is a panel without curves.
-
-    Raises:
-        RunError: ``run_dir`` has no metrics, or a line cannot be read.
     """
     panels = []
     for panel in (*_training_panels(run_dir), *_usage_panels(run_dir)):
         curves = {n: known for n, c in panel.curves.items() if len(known := c.dropna())}
         if curves:
-            panels.append(replace(panel, curves=curves))
+            panels.append(panel._replace(curves=curves))
     return panels
 
 
@@ -95,22 +79,23 @@ def _usage_panels(run_dir: Path) -> list[Panel]:
         return []
     trace = pd.DataFrame(samples).sort_values("time", kind="stable")
     pause = trace["time"].diff().fillna(0)
-    waited = pause > _GAP_SECONDS
+    waited = pause > 600  # seconds in the queue, which the curves leave out
     seconds = pause.mask(waited, 0).cumsum()
     starts = seconds[waited | ~trace["job"].duplicated()] / 3600
-    width = max(seconds.iloc[-1] / _POINTS, _SHORTEST_SECONDS)
+    # At most 300 points; each is longer than the interval of 10 s, so that all hosts are in it.
+    width = max(seconds.iloc[-1] / 300, 15.0)
     trace["hour"] = seconds // width * width / 3600
     gpus = trace.set_index("hour")["gpus"].explode().dropna()
-    use = pd.DataFrame(list(gpus), gpus.index, columns=_GPU_COLUMNS, dtype=float)
+    columns = ["utilisation_percent", "memory_mib", "memory_total_mib"]
+    use = pd.DataFrame(list(gpus), gpus.index, columns=columns, dtype=float)
     filled = 100 * use["memory_mib"] / use["memory_total_mib"]
     computing = use["utilisation_percent"].groupby("hour").mean()
     fullest = filled.groupby("hour").max()
     memory = trace.groupby(["hour", "host"])["memory_mib"].max().groupby("hour").sum() / 1024
     marks = tuple(starts[1:])
+    gpu_curves = {"computing": computing, "memory of the fullest": fullest}
     return [
-        Panel(
-            "GPUs", "%", {"computing": computing, "memory of the fullest": fullest}, "hour", marks
-        ),
+        Panel("GPUs", "%", gpu_curves, "hour", marks),
         Panel("Memory of the jobs", "GiB", {"all processes": memory}, "hour", marks),
     ]
 

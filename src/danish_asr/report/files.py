@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,6 +20,8 @@ from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scored_rows import BANDS, RowsUsed
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
+
+_EVALUATION: Final = "evaluation.json"
 
 
 def score_file(
@@ -40,12 +42,6 @@ def score_file(
     JSON, CSV and the page also hold the scores by duration and by words per second. ``run_dir``
     adds the training curves and the GPU and memory use of a run to the page, ``dataset`` the audio
     of the worst utterances.
-
-    Raises:
-        PredictionsError: The file breaks its contract or has more rows than its split.
-        ConfigError: A column does not exist, or an output would replace an input.
-        RunError: ``run_dir`` is not the directory of a run.
-        DatasetError: ``dataset`` is not a built dataset.
     """
     console = console or Console()
     _check_outputs([json_path, csv_path, markdown_path, html_path], [path])
@@ -92,12 +88,7 @@ def compare_files(
     json_path: Path | None = None,
     console: Console | None = None,
 ) -> Comparison:
-    """Compare two files, print the table, and write JSON if a path is given.
-
-    Raises:
-        PredictionsError: A file breaks its contract, or the two hold different rows.
-        ConfigError: A column does not exist, or the output would replace an input.
-    """
+    """Compare two files, print the table, and write JSON if a path is given."""
     console = console or Console()
     _check_outputs([json_path], [a, b])
     comparison = compare_predictions(
@@ -118,13 +109,9 @@ def compare_files(
     return comparison
 
 
-def _evaluation_file(predictions: Path) -> Path:
-    return predictions.parent / "evaluation.json"
-
-
 def _evaluation(predictions: Path) -> dict[str, Any]:
     """Read what the evaluation recipe writes beside the predictions, if it is there."""
-    file = _evaluation_file(predictions)
+    file = predictions.parent / _EVALUATION
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
@@ -137,13 +124,13 @@ def _check_rows(predictions: Path, rows: RowsUsed) -> None:
     if rows.in_split is not None and rows.in_file > rows.in_split:
         raise PredictionsError(
             f"{predictions}: has {rows.in_file} rows, but the split has {rows.in_split} "
-            f"({_evaluation_file(predictions).name}); evaluate again"
+            f"({_EVALUATION}); evaluate again"
         )
 
 
 def _check_outputs(outputs: Iterable[Path | None], predictions: Iterable[Path]) -> None:
     """Refuse outputs that would replace an input or each other."""
-    inputs = {file.resolve() for path in predictions for file in (path, _evaluation_file(path))}
+    inputs = {p.resolve() for path in predictions for p in (path, path.parent / _EVALUATION)}
     uses = Counter([*inputs, *(path.resolve() for path in outputs if path)])
     faults = [
         f"{path} is an input or another output; choose another file"

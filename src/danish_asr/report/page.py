@@ -30,9 +30,6 @@ from danish_asr.scoring.scores import Scores
 MAX_CLIP_BYTES: Final = 1_000_000
 """About a minute of speech; longer clips are left out to keep the page small."""
 
-_MOST_IN_A_CHART: Final = 40
-"""Groups. More do not fit into a chart; the table can be sorted."""
-
 
 def render_page(
     scores: Scores,
@@ -56,7 +53,9 @@ def render_page(
     )
     for function in (wording.percent, wording.bounds, wording.sentence, wording.short):
         environment.filters[function.__name__] = function
-    environment.filters["sha256"] = _sha256
+    environment.filters["sha256"] = lambda text: base64.b64encode(
+        hashlib.sha256(text.encode()).digest()
+    ).decode()
     overall = scores.overall.wer.value
     return environment.get_template("page.html").render(
         about=about,
@@ -68,22 +67,14 @@ def render_page(
         charts={
             name: rate_chart(f"WER {wording.grouping_title(name)}", part.groups, overall)
             for name, part in scores.groupings.items()
-            if 0 < len(part.groups) <= _MOST_IN_A_CHART
+            if 0 < len(part.groups) <= 40
         },
         training={panel.title: curves_chart(panel) for panel in panels},
     )
 
 
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def audio_clips(dataset: Path, ids: set[str], console: Console) -> dict[str, str]:
-    """Return ``data:`` URLs with FLAC of utterances, with a warning if some are missing.
-
-    Raises:
-        DatasetError: ``dataset`` is not a built dataset, or one of its files is damaged.
-    """
+    """Return ``data:`` URLs with FLAC of utterances, with a warning if some are missing."""
     shards = sorted((dataset / VERSION_DIR).rglob("*.parquet"))
     if not shards:
         raise DatasetError(

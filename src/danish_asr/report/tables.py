@@ -33,7 +33,7 @@ def print_scores(scores: Scores, console: Console) -> None:
     lines = {"": [_cells(scores.overall)]}
     gaps = []
     for name, grouping in scores.groupings.items():
-        lines[name] = [_cells(group) for group in grouping.groups]
+        lines[name] = [*map(_cells, grouping.groups)]
         if gap := wording.gap_sentence(grouping):
             gaps.append(f"{wording.grouping_title(name)}: {gap}")
     _print_table(Table(*_HEADINGS), lines, gaps, console)
@@ -45,9 +45,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         if rows.partial:
             warn(wording.partial_warning(rows, what=f"the predictions of {run.upper()}"), console)
     say(wording.comparison_summary(comparison), console)
-    lines = {"": [_compared_cells(comparison.overall)]}
-    for name, groups in comparison.groupings.items():
-        lines[name] = [_compared_cells(group) for group in groups]
+    all_groups = {"": [comparison.overall], **comparison.groupings}
+    lines = {name: [*map(_compared_cells, groups)] for name, groups in all_groups.items()}
     table = Table(
         *_COMPARED, box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True
     )
