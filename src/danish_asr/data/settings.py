@@ -52,7 +52,7 @@ def check_settings(
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = [*_task_faults(task), *_storage_faults(storage)]
+    faults = [*_faults(task, storage)]
     chosen: list[AnyTransform] = []
     if transforms:
         if speed_factors or task.spec_aug_p:
@@ -77,7 +77,7 @@ def check_settings(
     return chosen if training else []
 
 
-def _task_faults(task: AsrTaskConfig) -> Iterator[str]:
+def _faults(task: AsrTaskConfig, storage: object) -> Iterator[str]:
     for name in _AT_LEAST_ONE.split():
         if (value := getattr(task, name)) is not None and value < 1:
             yield f"{_TASK}.{name} must be 1 or more, but is {value}"
@@ -85,9 +85,6 @@ def _task_faults(task: AsrTaskConfig) -> Iterator[str]:
         yield f"{_TASK}.use_fbank must be false: the models take waveforms"
     if task.no_padding and task.batching_strategy is BatchingStrategy.STATIC:
         yield f"{_TASK}.no_padding must be false with batching_strategy STATIC"
-
-
-def _storage_faults(storage: object) -> Iterator[str]:
     key = "dataset.mixture_parquet_storage_config"
     for name in ("beta_corpus", "beta_language"):
         if (beta := getattr(storage, name, None)) is not None and not 0 <= beta <= 1:

@@ -116,32 +116,23 @@ class Assets:
         """Return fairseq2's handler of a model family, or None."""
         return self._container.resolve_optional(ModelFamily, key=name)
 
-    def tokenizer_card(self, name: str) -> AssetCard:
-        """Return the card of a tokenizer."""
-        return self._store.retrieve_card(name)
-
     def vocabulary_size(self, section: TokenizerSection, faults: list[str]) -> int | None:
         """Return the number of symbols of a tokenizer; add a fault if it cannot be opened."""
         try:
             if section.path is not None:
                 return self._size_of_file(section, section.path)
             if section.name is not None:
-                found = self.find("tokenizer.name", section.name, faults)
-                return self._size_of_card(section.name) if found else None
+                card = self.find("tokenizer.name", section.name, faults)
+                return self._size_of_card(card) if card else None
         except ConfigError as error:
             faults.extend(error.faults)
         if not faults:  # otherwise the card that names it may be the one that was not found
-            faults.append(
-                "tokenizer.name is missing, and neither the model's nor the dataset's card names a "
-                "tokenizer"
-            )
+            faults.append("tokenizer.name must be given: the cards do not name a tokenizer")
         return None
 
-    def _size_of_card(self, name: str) -> int:
-        card = self.tokenizer_card(name)
-        family = self._container.resolve(
-            TokenizerFamily, key=card.field("tokenizer_family").as_(str)
-        )
+    def _size_of_card(self, card: AssetCard) -> int:
+        name = card.field("tokenizer_family").as_(str)
+        family = self._container.resolve(TokenizerFamily, key=name)
         config = family.get_tokenizer_config(card)
         try:
             return family.load_tokenizer(card, config, progress=False).vocab_info.size
@@ -158,9 +149,7 @@ class Assets:
         if not path.is_file():
             raise ConfigError([f"tokenizer.path {path} is not a file"])
         if family is None:
-            raise ConfigError(
-                [f"tokenizer.family '{section.family}' is unknown; try char_tokenizer"]
-            )
+            raise ConfigError([f"tokenizer.family {section.family} must be char_tokenizer"])
         config = overridden(family.config_kls(), section.config_overrides, "tokenizer")
         try:
             return family.load_custom_tokenizer(path, config).vocab_info.size
@@ -170,12 +159,9 @@ class Assets:
 
 def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
     """Return a configuration changed by a section's overrides; raises their ConfigError."""
-    path = f"{section}.config_overrides"
-    if overrides is None:
+    if overrides is None:  # also for families without a configuration
         return config
-    if not isinstance(overrides, Mapping):
-        raise ConfigError([f"{path} must be a mapping or null, but is {overrides!r}"])
-    result, faults = overlay(config, overrides, path)
+    result, faults = overlay(config, overrides, f"{section}.config_overrides")
     if faults:
         raise ConfigError(faults)
     return result

@@ -10,23 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
-from fairseq2.recipe.config import (
-    ADAMW_OPTIMIZER,
-    TRI_STAGE_LR,
-    AdamWConfig,
-    CommonSection,
-    CompileOptions,
-    GangSection,
-    GradAccumulationConfig,
-    LRSchedulerSection,
-    MixedPrecisionConfig,
-    ModelSection,
-    MyleLRConfig,
-    NoamLRConfig,
-    OptimizerSection,
-    ReferenceModelSection,
-    TriStageLRConfig,
-)
+from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 
 from danish_asr.recipe.sections import (
@@ -44,43 +28,43 @@ from danish_asr.recipe.sections import (
 class AsrConfig:
     """Configuration of the training recipe."""
 
-    model: ModelSection = field(
-        default_factory=lambda: ModelSection(
+    model: base.ModelSection = field(
+        default_factory=lambda: base.ModelSection(
             family=WAV2VEC2_ASR_FAMILY,
-            compile_options=CompileOptions(fullgraph=False, dynamic=False),
+            compile_options=base.CompileOptions(fullgraph=False, dynamic=False),
         )
     )
     """``name`` fine-tunes a checkpoint; ``arch`` alone starts from scratch."""
 
-    pretrained_encoder: ReferenceModelSection = field(
-        default_factory=lambda: ReferenceModelSection(name="", family="wav2vec2_ssl")
+    pretrained_encoder: base.ReferenceModelSection = field(
+        default_factory=lambda: base.ReferenceModelSection(name="", family="wav2vec2_ssl")
     )
     """With ``model.arch``: a pretrained encoder below a new head."""
 
     dataset: AsrDatasetSection = field(default_factory=AsrDatasetSection)
     tokenizer: AsrTokenizerSection = field(default_factory=AsrTokenizerSection)
-    gang: GangSection = field(default_factory=GangSection)
+    gang: base.GangSection = field(default_factory=base.GangSection)
 
     trainer: AsrTrainerSection = field(
         default_factory=lambda: AsrTrainerSection(
-            mixed_precision=MixedPrecisionConfig(dtype=torch.bfloat16),
-            grad_accumulation=GradAccumulationConfig(num_batches=4),
+            mixed_precision=base.MixedPrecisionConfig(dtype=torch.bfloat16),
+            grad_accumulation=base.GradAccumulationConfig(num_batches=4),
             # Without clipping a single bad batch can ruin a run.
             max_grad_norm=1.0,
         )
     )
 
-    optimizer: OptimizerSection = field(
-        default_factory=lambda: OptimizerSection(
-            name=ADAMW_OPTIMIZER,
-            config=AdamWConfig(lr=5e-05, betas=(0.9, 0.98), eps=1e-08, weight_decay=0.0),
+    optimizer: base.OptimizerSection = field(
+        default_factory=lambda: base.OptimizerSection(
+            name=base.ADAMW_OPTIMIZER,
+            config=base.AdamWConfig(lr=5e-05, betas=(0.9, 0.98), eps=1e-08, weight_decay=0.0),
         )
     )
 
-    lr_scheduler: LRSchedulerSection = field(
-        default_factory=lambda: LRSchedulerSection(
-            name=TRI_STAGE_LR,
-            config=TriStageLRConfig(
+    lr_scheduler: base.LRSchedulerSection = field(
+        default_factory=lambda: base.LRSchedulerSection(
+            name=base.TRI_STAGE_LR,
+            config=base.TriStageLRConfig(
                 stage_ratio=(0.1, 0.4, 0.5), start_lr_scale=0.01, final_lr_scale=0.05
             ),
         )
@@ -106,15 +90,15 @@ class AsrConfig:
 
     decoder: DecoderSection = field(default_factory=DecoderSection)
 
-    common: CommonSection = field(
+    common: base.CommonSection = field(
         # One output directory is one run: no hashed directory below it.
-        default_factory=lambda: CommonSection(no_sweep_dir=True)
+        default_factory=lambda: base.CommonSection(no_sweep_dir=True)
     )
 
     def validate(self) -> ValidationResult:
         """Refuse what this recipe cannot do, and what fairseq2 ignores or finds late."""
         values = getattr(self.lr_scheduler, "config", None)  # an evaluation has no schedule
-        endless = isinstance(values, NoamLRConfig | MyleLRConfig | None) or bool(
+        endless = isinstance(values, base.NoamLRConfig | base.MyleLRConfig | None) or bool(
             getattr(values, "cycle_len", None)
         )
         warmup, steps = getattr(values, "num_warmup_steps", None), self.regime.num_steps
@@ -141,8 +125,8 @@ class AsrConfig:
 class AsrEvalConfig(AsrConfig):
     """Configuration of the evaluation recipe: a training configuration works unchanged."""
 
-    model: ReferenceModelSection = field(  # type: ignore[assignment] # same keys, by design
-        default_factory=lambda: ReferenceModelSection(name="omniASR_CTC_300M")
+    model: base.ReferenceModelSection = field(  # type: ignore[assignment] # same keys, by design
+        default_factory=lambda: base.ReferenceModelSection(name="omniASR_CTC_300M")
     )
 
     dataset: AsrDatasetSection = field(

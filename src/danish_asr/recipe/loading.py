@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from enum import EnumType
 from operator import attrgetter
@@ -18,7 +18,7 @@ from types import UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import torch
-from fairseq2.recipe import config as fairseq2_config
+from fairseq2.recipe import config as base
 from fairseq2.utils.config import (
     ReplacePathDirective,
     StandardConfigMerger,
@@ -43,18 +43,18 @@ Tree = dict[str, Any]
 
 COMPONENTS: Final[Mapping[str, Mapping[str, type]]] = {
     "optimizer": {
-        fairseq2_config.ADAMW_OPTIMIZER: fairseq2_config.AdamWConfig,
+        base.ADAMW_OPTIMIZER: base.AdamWConfig,
         ADAMW_8BIT_OPTIMIZER: LeanAdamWConfig,
         ADAMW_OFFLOAD_OPTIMIZER: LeanAdamWConfig,
-        fairseq2_config.ADAFACTOR_OPTIMIZER: fairseq2_config.AdafactorConfig,
+        base.ADAFACTOR_OPTIMIZER: base.AdafactorConfig,
     },
     "lr_scheduler": {
-        fairseq2_config.TRI_STAGE_LR: fairseq2_config.TriStageLRConfig,
-        fairseq2_config.COSINE_ANNEALING_LR: fairseq2_config.CosineAnnealingLRConfig,
-        fairseq2_config.POLYNOMIAL_DECAY_LR: fairseq2_config.PolynomialDecayLRConfig,
-        fairseq2_config.NOAM_LR: fairseq2_config.NoamLRConfig,
-        fairseq2_config.MYLE_LR: fairseq2_config.MyleLRConfig,
-        fairseq2_config.PASSTHROUGH_LR: type(None),
+        base.TRI_STAGE_LR: base.TriStageLRConfig,
+        base.COSINE_ANNEALING_LR: base.CosineAnnealingLRConfig,
+        base.POLYNOMIAL_DECAY_LR: base.PolynomialDecayLRConfig,
+        base.NOAM_LR: base.NoamLRConfig,
+        base.MYLE_LR: base.MyleLRConfig,
+        base.PASSTHROUGH_LR: type(None),
     },
 }
 """Sections whose ``config`` depends on their ``name``, with the type of each name's ``config``."""
@@ -122,10 +122,10 @@ def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[
     return config, faults
 
 
-def overlay(config: ConfigT, tree: Mapping[str, Any], path: str = "") -> tuple[ConfigT, list[str]]:
+def overlay(config: ConfigT, tree: object, path: str = "") -> tuple[ConfigT, list[str]]:
     """Return a copy changed by the sound values of ``tree``, and the faults of the others."""
     faults: list[str] = []
-    config = _build(config, tree, path, faults)
+    config = _field(type(config), config, tree, path, faults)
     try:
         StandardObjectValidator().validate(config)
     except ValidationError as error:
@@ -163,9 +163,6 @@ def _field(hint: Any, current: Any, value: Any, path: str, faults: list[str]) ->
             return _build(current or section(), value, path, faults)  # type: ignore[operator]
         faults.append(f"{path} must be a mapping of keys, but is {value!r}")
         return current
-    part = get_args(hint)[0] if get_origin(hint) is Sequence else None
-    if is_dataclass(part) and isinstance(value, list) and all(isinstance(v, dict) for v in value):
-        return [_build(part(), v, f"{path}[{n}]", faults) for n, v in enumerate(value)]  # type: ignore[operator]
     try:
         return _structured(value, hint)
     except (StructureError, ValueError, OverflowError):

@@ -74,7 +74,8 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
 
 def tokenizer_card(config: AsrConfig) -> AssetCard | None:
     """The card of the tokenizer of a resolved configuration; None if it is given as a path."""
-    return Assets(config).tokenizer_card(config.tokenizer.name) if config.tokenizer.name else None
+    name = config.tokenizer.name
+    return Assets(config).find("tokenizer.name", name, []) if name else None
 
 
 def _name_own_model(config: AsrConfig) -> AsrConfig:

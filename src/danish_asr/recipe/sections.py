@@ -6,13 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fairseq2.recipe.config import (
-    DatasetSection,
-    EvaluatorSection,
-    RegimeSection,
-    TokenizerSection,
-    TrainerSection,
-)
+from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
@@ -48,7 +42,7 @@ def _one_of(section: object, name: str, known: Iterable[str]) -> dict[str, bool]
 
 
 @dataclass(kw_only=True)
-class AsrDatasetSection(DatasetSection):
+class AsrDatasetSection(base.DatasetSection):
     """Which utterances are read, and how they become batches."""
 
     valid_subset: int | None = None
@@ -126,7 +120,7 @@ class AsrDatasetSection(DatasetSection):
 
 
 @dataclass(kw_only=True)
-class AsrTokenizerSection(TokenizerSection):
+class AsrTokenizerSection(base.TokenizerSection):
     """The tokenizer; if none is named, the one in the model's or the dataset's card."""
 
     def validate(self) -> ValidationResult:
@@ -136,7 +130,7 @@ class AsrTokenizerSection(TokenizerSection):
 
 
 @dataclass(kw_only=True)
-class AsrTrainerSection(TrainerSection):
+class AsrTrainerSection(base.TrainerSection):
     """The trainer, and which parameters are frozen for how long."""
 
     freeze_encoder_for_n_steps: int = 0
@@ -159,7 +153,7 @@ class AsrTrainerSection(TrainerSection):
 
 
 @dataclass(kw_only=True)
-class AsrRegimeSection(RegimeSection):
+class AsrRegimeSection(base.RegimeSection):
     """How long to train, and when to validate, to save and to report."""
 
     score_profile: str = "coral"
@@ -198,7 +192,7 @@ class DecoderSection:
 
 
 @dataclass(kw_only=True)
-class AsrEvaluatorSection(EvaluatorSection):
+class AsrEvaluatorSection(base.EvaluatorSection):
     """What the evaluation recipe scores."""
 
     checkpoint: str | None = None
