@@ -18,11 +18,7 @@ from danish_asr.errors import DanishAsrError
 
 @contextmanager
 def publish(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing; it gets its name when the block ends without an error.
-
-    Raises:
-        DanishAsrError: The file cannot be written, for example because the disk is full.
-    """
+    """Open a file for writing; it gets its name when the block ends without an error."""
     with _partial(path) as partial:
         with partial.open("wb") as stream:
             yield stream
@@ -61,11 +57,8 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def _partial(path: Path) -> Iterator[Path]:
-    """A temporary name for a file; it is removed when the block has ended.
-
-    It contains host and process: a worker that outlives its killed parent for a moment must not
-    write into the file of the process that continues the work.
-    """
+    # The name contains host and process: a worker that outlives its killed parent for a moment must
+    # not write into the file of the process that continues the work.
     mark = f"{os.uname().nodename}-{os.getpid()}"
     partial = path.with_name(f".{path.name}.{mark}.partial")
     try:

@@ -21,13 +21,9 @@ Result = TypeVar("Result")
 def run_in_processes(
     task: Callable[[Item], Result], items: Sequence[Item], workers: int, *, fresh: bool = False
 ) -> Iterator[Result]:
-    """Yield ``task(item)`` for every item, in the order in which they finish.
+    """Yield ``task(item)`` for every item, in the order in which they finish; ``task`` must pickle.
 
-    One worker alone is this process. ``task`` must pickle. With ``fresh``, every item gets a new
-    process.
-
-    Raises:
-        DanishAsrError: A task raised it, or a worker was killed.
+    One worker alone is this process. With ``fresh``, every item gets a new process.
     """
     workers = min(workers, len(items))
     if workers == 0 or (workers == 1 and not fresh):

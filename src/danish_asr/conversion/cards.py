@@ -19,8 +19,7 @@ SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
 can share that index because encoding a text never gives it."""
 
-_RESERVED: Final = {" ", "▁", "▅"}
-"""The space, and what SentencePiece writes for it and for an unknown symbol."""
+_RESERVED: Final = {" ", "▁", "▅"}  # the space, and SentencePiece's own signs
 
 
 def alphabet_of(characters: Iterable[str]) -> list[str]:
@@ -58,8 +57,7 @@ def build_char_tokenizer(characters: Iterable[str]) -> bytes:
 def statistics(shards: Iterable[ShardEntry]) -> str:
     """Text of ``language_distribution_0.tsv``: one row per corpus, with its hours of TRAIN audio.
 
-    Sampling weights are computed from these hours, so a row per split would distort them. A corpus
-    without training audio has no row.
+    Sampling weights are computed from these hours, so a row per split would distort them.
     """
     samples: Counter[str] = Counter()
     for shard in shards:

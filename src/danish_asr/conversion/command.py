@@ -38,12 +38,7 @@ def convert_command(
     part: str | None,
     finish: bool,
 ) -> None:
-    """Convert, convert a part (``I/N``), or finish, and print the result.
-
-    Raises:
-        ConfigError: The options do not fit together; it lists all faults.
-        DanishAsrError: What `convert` raises.
-    """
+    """Convert, convert a part (``I/N``), or finish, and print the result."""
     on_ray = engine == "ray"
     numbers = re.fullmatch(r"(\d+)/(\d+)", part or "1/1")
     index, count = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
@@ -54,10 +49,7 @@ def convert_command(
             not _NAME.fullmatch(name or "x"),
             f"--name: up to 100 of a-z, A-Z, 0-9, '_', '-' and '.', as a file name; found {name!r}",
         ),
-        (
-            engine not in {"processes", "ray"},
-            f"--engine: expected processes or ray; found {engine}",
-        ),
+        (engine not in {"processes", "ray"}, f"--engine: processes or ray; found {engine}"),
         (address is not None and not on_ray, "--address: applies to --engine ray only"),
         (
             part is not None and (finish or on_ray),
@@ -106,12 +98,7 @@ def print_sources() -> None:
 def verify_command(
     root: Path, *, sample: int | None, workers: int | None, allow_shared: Sequence[str]
 ) -> None:
-    """Verify a dataset, print hours and notes, and raise with all faults if there are any.
-
-    Raises:
-        ConfigError: The options have faults.
-        DatasetError: The dataset has faults, or is not a finished one.
-    """
+    """Verify a dataset, print hours and notes, and raise with all faults if there are any."""
     checks = [
         (kind not in LEAKS, f"--allow-shared: expected one of {', '.join(LEAKS)}; found {kind}")
         for kind in allow_shared

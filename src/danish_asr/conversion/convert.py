@@ -1,11 +1,7 @@
 """Convert a corpus into a built dataset (the contract: ``data/README.md``).
 
-A conversion can be continued after any stop. Its plan and one record per finished shard are in
-``OUT/.convert``; the inventory is written last, and only then is the dataset finished. The tasks of
-an array job convert one part each, and a last call completes the dataset::
-
-    danish-asr convert SOURCE --out OUT --name NAME --part 3/16
-    danish-asr convert SOURCE --out OUT --name NAME --finish
+A conversion can be continued after any stop: its plan and one record per finished shard are in
+``OUT/.convert``. The inventory is written last, and only then is the dataset finished.
 """
 
 from __future__ import annotations
@@ -60,7 +56,6 @@ def convert(
     Raises:
         SourceError: The source cannot be read, or changed during the conversion.
         DatasetError: ``out`` holds something else, or too many rows were dropped.
-        DanishAsrError: ``out`` cannot be written, or a worker was killed.
     """
     conversion = _Conversion(source, out, options)
     if not conversion.is_finished(name):
@@ -81,10 +76,7 @@ def convert_part(
     options: ConvertOptions | None = None,
     workers: int = 1,
 ) -> None:
-    """Convert part I of N (counted from 1), as one task of an array job; `finish` completes.
-
-    Parts may run at the same time, on machines that share ``out``.
-    """
+    """Convert part I of N (from 1); parts may run at the same time, and `finish` completes them."""
     conversion = _Conversion(source, out, options)
     if not conversion.is_finished():
         conversion.run(partial(run_in_processes, workers=workers), part)
@@ -143,7 +135,11 @@ class _Conversion:
         convert = partial(convert_task, source=self._source, root=self._out, options=self._options)
         # The engine is not kept in a variable: it must end with the loop.
         for record in watch(
-            "converted", engine(convert, remaining), Record.measure, rows, done=done
+            "converted",
+            engine(convert, remaining),
+            lambda record: (record.rows + len(record.dropped), record.samples),
+            rows,
+            done=done,
         ):
             records.append(record)
             dropped += len(record.dropped)

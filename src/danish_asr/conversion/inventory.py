@@ -1,8 +1,4 @@
-"""The inventory of a built dataset, ``manifest.json``: its source, and what it must contain.
-
-It is written last, so that its presence says that the dataset is complete. Nothing in it depends on
-when the conversion ran or on how many processes.
-"""
+"""The inventory of a built dataset, ``manifest.json``: its source, and what it must contain."""
 
 from __future__ import annotations
 
@@ -17,17 +13,14 @@ from danish_asr.schema import INVENTORY_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardEntry:
-    """One shard: its path below the root, its content, and the source files it was made from.
+    """One shard."""
 
-    ``fingerprint`` changes with the source rows.
-    """
-
-    path: str
+    path: str  # below the root
     rows: int
     seconds: float
     sha256: str
-    fingerprint: str
-    files: list[str]
+    fingerprint: str  # changes with the source rows
+    files: list[str]  # of the source
 
     def partition(self, key: str) -> str:
         """Value of ``corpus``, ``split`` or ``language`` in the path; empty if it is not there."""
@@ -65,11 +58,7 @@ class Inventory:
 
 
 def read_inventory(root: Path) -> Inventory:
-    """Read the inventory of a dataset.
-
-    Raises:
-        DatasetError: It is missing, so there is no finished dataset; or it is damaged.
-    """
+    """Read the inventory of a dataset; raises `DatasetError` if it is missing or damaged."""
     path = root / INVENTORY_FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

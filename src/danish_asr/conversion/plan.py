@@ -25,11 +25,8 @@ from danish_asr.files import publish_first
 from danish_asr.schema import SPLITS, VERSION_DIR, partition_dir
 from danish_asr.sources.base import Source, SourceFile
 
-FORMAT: Final = 3
-"""Raised when the same source and options give another key, other shards or another ledger."""
-
-WORK_DIR: Final = ".convert"
-"""Holds the plan and the records of an unfinished conversion, below the dataset's root."""
+FORMAT: Final = 3  # raised when the same source and options give other bytes
+WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
 
 
 class RowSlice(NamedTuple):
@@ -94,12 +91,9 @@ def claim(out: Path, key: str) -> None:
     """Claim ``out`` for a conversion, or check that the one that was begun there has the same key.
 
     Of many processes that do so at the same moment, the first one publishes the key for all.
-
-    Raises:
-        DatasetError: ``out`` holds something else, or a conversion with another key.
     """
-    # Looked at before the plan: shards appear only after a plan, so shards without a plan are not
-    # ours. In the other order, the shards of a process that starts right now would be refused.
+    # Before the plan: shards appear only after a plan. In the other order, the shards of a process
+    # that starts right now would be refused.
     shards = (out / VERSION_DIR).exists()
     path = out / WORK_DIR / "plan.json"
     ours = json.dumps({"key": key})

@@ -1,7 +1,6 @@
 """Convert one shard task: source rows in, one shard and its record out.
 
-The record marks the shard as finished: it is written last, and it holds what the ledger, the
-statistics and the inventory need, so that no finished shard is read again.
+The record is written last, so it marks the shard as finished.
 """
 
 from __future__ import annotations
@@ -45,18 +44,9 @@ class Record:
     unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
     characters: str = ""  # of the written texts, raw and in profile coral, for the tokenizer
 
-    def measure(self) -> tuple[int, int]:
-        """Source rows and samples."""
-        return self.rows + len(self.dropped), self.samples
-
 
 def convert_task(task: ShardTask, *, source: Source, root: Path, options: ConvertOptions) -> Record:
-    """Convert one task and publish its shard, then its record.
-
-    Raises:
-        SourceError: A source file cannot be read.
-        DanishAsrError: The output cannot be written, for example because the disk is full.
-    """
+    """Convert one task and publish its shard, then its record."""
     record = Record(task=task.number)
     characters: set[str] = set()
     shard = root / task.path
@@ -92,7 +82,6 @@ def _record_path(root: Path, task: ShardTask) -> Path:
 
 
 def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Group rows: `ROW_GROUP_SIZE` of them, or `ROW_GROUP_BYTES` of audio if that comes first."""
     group: list[dict[str, Any]] = []
     size = 0
     for row in rows:

@@ -1,8 +1,4 @@
-"""Read a built dataset back and report all faults at once.
-
-Every file is compared with its sha256 in the inventory; shards that are as they were written are
-then checked for their columns, ids, leaks between splits and audio.
-"""
+"""Read a built dataset back and report all faults at once."""
 
 from __future__ import annotations
 
@@ -44,9 +40,6 @@ LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence"}
 _COMPARED: Final = pa.schema([(name, pa.string()) for name in ("id", "speaker_id", "sentence")])
 """What is compared over all shards; a sentence is a text in profile ``coral``, null if short."""
 
-_LEAST_WORDS: Final = 3
-"""Shorter sentences ("ja tak") occur everywhere; that two splits share them is not a leak."""
-
 _AUDIO: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
 _NAMED: Final = 3
 
@@ -74,26 +67,18 @@ class ShardFindings:
         """Split of the shard."""
         return self.entry.partition("split")
 
-    def measure(self) -> tuple[int, int]:
-        """Rows and samples."""
-        return self.entry.rows, self.samples.total()
-
 
 def verify(
     root: Path, *, sample: int | None = None, workers: int = 1, allow_shared: Collection[str] = ()
 ) -> Verification:
-    """Check a built dataset; ``sample`` is the number of rows whose audio is decoded, None for all.
-
-    The `LEAKS` in ``allow_shared`` are not faults.
-
-    Raises:
-        DatasetError: It is not a finished dataset, or its inventory cannot be read.
-    """
+    """Check a built dataset; decode the audio of ``sample`` rows, or of all of them."""
     inventory = read_inventory(root)
     rows = [entry.rows for entry in inventory.shards]
     tasks = list(zip(inventory.shards, spread(rows, sample), strict=True))
     results = run_in_processes(partial(check_shard, root=root), tasks, workers)
-    watched = watch("verified", results, ShardFindings.measure, sum(rows))
+    watched = watch(
+        "verified", results, lambda found: (found.entry.rows, found.samples.total()), sum(rows)
+    )
     findings = sorted(watched, key=lambda found: found.entry.path)
     faults = [
         *chain.from_iterable(found.faults for found in findings),
@@ -130,7 +115,6 @@ def check_shard(task: tuple[ShardEntry, int], *, root: Path) -> ShardFindings:
 
 
 def _guarded(place: str, faults: Iterable[str]) -> Iterator[str]:
-    """Yield the faults that the check of a file finds; an error that it raises is the last one."""
     try:
         yield from faults
     except FileNotFoundError:
@@ -159,7 +143,8 @@ def _shard_faults(path: Path, found: ShardFindings, decoded: int) -> Iterator[st
         compared = []
         for number, row in enumerate(chain.from_iterable(group.to_pylist() for group in groups)):
             spoken = normalize(row["text"], "coral")
-            sentence = spoken if len(spoken.split()) >= _LEAST_WORDS else None
+            # Shorter sentences ("ja tak") occur everywhere, so sharing them is not a leak.
+            sentence = spoken if len(spoken.split()) >= 3 else None
             compared.append({**row, "audio_bytes": None, "sentence": sentence})
             found.samples[row["dialect"]] += row["audio_size"]
             if found.split == "train":
@@ -186,10 +171,7 @@ def _audio_faults(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
-    """Files among the shards that readers would read with them.
-
-    Upstream reads every file whose name begins with neither ``.`` nor ``_``; we read ``*.parquet``.
-    """
+    # Upstream reads every file whose name begins with neither . nor _; we read *.parquet.
     shards = {entry.path for entry in inventory.shards}
     for path in sorted((root / VERSION_DIR).rglob("*")):
         place = path.relative_to(root).as_posix()

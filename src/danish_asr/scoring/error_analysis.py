@@ -200,8 +200,7 @@ CATEGORIES: Final[Mapping[str, Callable[[str, str], int]]] = {
 def errors_without_compounds(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
     """Count word errors, where "rød grød" for "rødgrød" (in either direction) is not an error.
 
-    Up to ``LONGEST_COMPOUND`` words match as many words of the same letters. Only stretches
-    between two hits of jiwer's alignment are searched.
+    Only stretches between two hits of jiwer's alignment are searched.
     """
     errors = begin = other_begin = 0
     for block in Levenshtein.opcodes(reference, hypothesis).as_matching_blocks():

@@ -26,7 +26,6 @@ speakers, in 91 % with 8, but in 84 % with 4 (``benchmarks/intervals.py``)."""
 MAX_SHARE: Final = 0.5
 """A speaker with a larger share of a group's words dominates its rate; no interval then."""
 
-_CELLS_AT_ONCE: Final = 2_000_000
 _NORMAL: Final = NormalDist()
 
 
@@ -81,10 +80,7 @@ def estimate_gap(worst: GroupSums, best: GroupSums, settings: Settings) -> Estim
 def resampled_rates(
     group: GroupSums, settings: Settings, seed: int | list[int]
 ) -> list[tuple[FloatArray, ...]]:
-    """Return for WER and for CER the rates of the group, of its speakers and of the resamples.
-
-    Each has the shape (lines, runs).
-    """
+    """Return rates (lines, runs) of the group, its speakers, its resamples, for WER and CER."""
     resampled = resample_sums(group.sums, settings.resamples, np.random.default_rng(seed))
     runs = group.sums.shape[1] // 9
     views = [
@@ -104,10 +100,7 @@ def estimate(
 
 
 def why_not_resolvable(group: GroupSums, per_speaker: FloatArray) -> str | None:
-    """Return why a group's speakers cannot give an interval, or None if they can.
-
-    ``per_speaker`` is the estimated rate or difference of each line of ``group.sums``.
-    """
+    """Return why a group's speakers cannot give an interval, or None if they can."""
     if not group.known_speakers:
         return "the speakers are unknown"
     speakers = len(group.speakers)
@@ -123,12 +116,9 @@ def why_not_resolvable(group: GroupSums, per_speaker: FloatArray) -> str | None:
 
 
 def resample_sums(sums: IntArray, resamples: int, generator: np.random.Generator) -> FloatArray:
-    """Return sums over drawn speakers, (resamples, columns), of ``sums`` (speakers, columns).
-
-    Draws in chunks, which bounds the memory for any number of speakers.
-    """
+    """Return sums over drawn speakers, (resamples, columns), of ``sums`` (speakers, columns)."""
     speakers = len(sums)
-    chunk = max(1, _CELLS_AT_ONCE // speakers)
+    chunk = max(1, 2_000_000 // speakers)  # bounds the memory
     exact = sums.astype(np.float64)  # sums below 2**53 stay exact
     chunks: list[FloatArray] = []
     for begin in range(0, resamples, chunk):

@@ -19,23 +19,19 @@ from danish_asr.files import publish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One utterance with its reference and hypothesis.
-
-    ``duration`` is in seconds. An empty ``hypothesis`` is valid. Unknown metadata is None, and ""
-    in a file. ``extra`` holds all other keys of the row (e.g. ``sub_dialect``), to group by.
-    """
+    """One utterance with its reference and hypothesis; unknown metadata is None."""
 
     id: str
     corpus: str
     split: str
     reference: str
     hypothesis: str
-    duration: float
+    duration: float  # in seconds
     speaker_id: str | None = None
     dialect: str | None = None
     age_group: str | None = None
     gender: str | None = None
-    extra: Mapping[str, str | None] = field(default_factory=dict)
+    extra: Mapping[str, str | None] = field(default_factory=dict)  # all other keys of the row
 
 
 _TEXTS: Final = ("id", "corpus", "split", "reference", "hypothesis")

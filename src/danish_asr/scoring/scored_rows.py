@@ -53,7 +53,7 @@ class RowsUsed:
     partial: bool  # the file has fewer rows than the split
 
     def why_left_out(self) -> str:
-        """Return the numbers of excluded rows and the reasons in brackets, or an empty string."""
+        """Return numbers of excluded rows and the reasons in brackets, or an empty string."""
         reasons = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
         return f" ({reasons})" if reasons else ""
 
@@ -109,10 +109,7 @@ class ScoredRows:
         )
 
     def groups(self, columns: Sequence[str] = ()) -> list[GroupSums]:
-        """Sum the counts per group and speaker; the order of the rows does not matter.
-
-        Names are in alphabetical order, bands by size, and unknown values last.
-        """
+        """Sum the counts per group and speaker, in alphabetical order or by size of a band."""
         of_cell = (*columns, "speaker_id")
         indices = [self.columns.index(column) for column in of_cell]
         counts_of: defaultdict[Values, list[tuple[int, ...]]] = defaultdict(list)

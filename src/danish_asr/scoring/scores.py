@@ -45,10 +45,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The scores of all groups of a grouping; ``gap`` is None if no two named groups differ."""
+    """The scores of all groups of a grouping."""
 
     groups: tuple[GroupScore, ...]
-    gap: Gap | None
+    gap: Gap | None  # None if no two named groups differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,13 +45,10 @@ def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
 
 
 def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
-    """Return the function of a profile.
+    """Return the function of a profile; raises `ConfigError` if it is unknown.
 
     ``remove_fillers``: also remove "øh", "hmm" and similar (``rye`` only; the leaderboard's
     snapshots differ in it). ``coral`` always does, ``raw`` never.
-
-    Raises:
-        ConfigError: The profile is unknown, or does not have the option.
     """
     if profile not in _PROFILES:
         known = ", ".join(PROFILES)
