@@ -15,18 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.base import (
-    COLUMNS,
-    Columns,
-    Source,
-    SourceFile,
-    SourceOptions,
-    Utterance,
-    list_files,
-    utterance,
-)
+from danish_asr.sources import base
 
-_COLUMNS: Final = COLUMNS | {"audio": "audio_filepath", "start": "offset", "seconds": "duration"}
+_COLUMNS = base.COLUMNS | {"audio": "audio_filepath", "start": "offset", "seconds": "duration"}
 
 _TABLES: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},
@@ -40,19 +31,19 @@ Row = dict[str, Any] | None  # None for a row that cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManifestSource(Source):
+class ManifestSource(base.Source):
     """A `Source` over manifest files below ``root``."""
 
     root: Path
-    columns: Columns
+    columns: base.Columns
 
-    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
+    def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
         for row, values in _read_rows(self.root / file.name, start, stop):
             found = values and {**values, self.columns["audio"]: self._audio(values)}
-            yield utterance(found, self.columns, file, row)
+            yield base.utterance(found, self.columns, file, row)
 
-    def local_files(self, file: SourceFile) -> Iterator[Path]:
+    def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`."""
         yield self.root / file.name
         for _, values in _read_rows(self.root / file.name):
@@ -64,12 +55,12 @@ class ManifestSource(Source):
         return self.root / path if path and isinstance(path, str) else None
 
 
-def open_manifest(where: str, options: SourceOptions) -> ManifestSource:
+def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
     """Open a manifest, or all manifests of a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns(_COLUMNS)
     place = Path(where)
 
-    def open_all() -> Iterator[tuple[SourceFile, Collection[str]]]:
+    def open_all() -> Iterator[tuple[base.SourceFile, Collection[str]]]:
         for path in sorted(place.glob("[!.]*")) if place.is_dir() else [place]:
             if path.suffix not in SUFFIXES or not path.is_file():
                 continue
@@ -79,7 +70,7 @@ def open_manifest(where: str, options: SourceOptions) -> ManifestSource:
                 rows += 1
             status = path.stat()
             yield (
-                SourceFile(
+                base.SourceFile(
                     name=path.name,
                     corpus=corpus,
                     split=options.split_of(PurePosixPath(path.name)),
@@ -90,7 +81,7 @@ def open_manifest(where: str, options: SourceOptions) -> ManifestSource:
             )
 
     what = f"manifest ({', '.join(SUFFIXES)})"
-    files = list_files(where, open_all(), {corpus: columns}, options, what)
+    files = base.list_files(where, open_all(), {corpus: columns}, options, what)
     root = (place if place.is_dir() else place.parent).resolve()
     return ManifestSource(name=where, files=files, root=root, columns=columns)
 

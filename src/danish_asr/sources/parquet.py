@@ -17,16 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from danish_asr.errors import SourceError
-from danish_asr.sources.base import (
-    COLUMNS,
-    Columns,
-    Source,
-    SourceFile,
-    SourceOptions,
-    Utterance,
-    list_files,
-    utterance,
-)
+from danish_asr.sources import base
 from danish_asr.sources.location import Location, explain_read_error, locate
 
 _BATCH_BYTES: Final = 16 << 20
@@ -37,9 +28,9 @@ _READ_ALOUD: Final = "coral_read_aloud"
 _CONVERSATION: Final = "coral_conversation"
 """Names of the corpora in a built dataset; the versions share them."""
 
-_COLUMNS: Final[Mapping[str, Columns]] = {
-    _READ_ALOUD: {**COLUMNS, "id": "id_recording", "speaker_id": "id_speaker"},
-    _CONVERSATION: {**COLUMNS, "id": "id_conversation,id_segment", "speaker_id": "id_speaker"},
+_COLUMNS: Final[Mapping[str, base.Columns]] = {
+    _READ_ALOUD: {**base.COLUMNS, "id": "id_recording", "speaker_id": "id_speaker"},
+    _CONVERSATION: {**base.COLUMNS, "id": "id_conversation,id_segment", "speaker_id": "id_speaker"},
 }
 
 _SUBSETS: Final = {
@@ -50,13 +41,13 @@ _SUBSETS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParquetSource(Source):
+class ParquetSource(base.Source):
     """A `Source` over Parquet files of any file system that fsspec supports."""
 
     location: Location
-    columns: Mapping[str, Columns]  # of each corpus
+    columns: Mapping[str, base.Columns]  # of each corpus
 
-    def ids(self, file: SourceFile) -> pa.Array:
+    def ids(self, file: base.SourceFile) -> pa.Array:
         """See `Source.ids`. Reads the id columns only."""
         names = self.columns[file.corpus]["id"].split(",")
         positions = pa.array([f"{file.name}:{row}" for row in range(file.rows)], pa.string())
@@ -67,7 +58,7 @@ class ParquetSource(Source):
             parts = [table[name].combine_chunks().cast(pa.string()) for name in names]
         return pc.coalesce(pc.binary_join_element_wise(*parts, "_"), positions)
 
-    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
+    def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
         columns = self.columns[file.corpus]
         wanted = {*columns.values(), *columns["id"].split(",")}
@@ -76,9 +67,9 @@ class ParquetSource(Source):
             for row, values in _read_rows(parquet, start, stop, names):
                 if values is not None:
                     values[columns["audio"]] = self._audio(file, values[columns["audio"]])
-                yield utterance(values, columns, file, row)
+                yield base.utterance(values, columns, file, row)
 
-    def local_files(self, file: SourceFile) -> Iterator[Path]:
+    def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`. A file has all of its audio inside if its first row has."""
         if not self.location.local:
             return
@@ -95,7 +86,7 @@ class ParquetSource(Source):
                 if isinstance(path, Path):
                     yield path
 
-    def _audio(self, file: SourceFile, value: Any) -> bytes | Path | None:
+    def _audio(self, file: base.SourceFile, value: Any) -> bytes | Path | None:
         """Embedded bytes, or else the path of a local file, relative to the Parquet file."""
         if isinstance(value, dict):
             value = value.get("path") if value.get("bytes") is None else value["bytes"]
@@ -104,16 +95,16 @@ class ParquetSource(Source):
         usable = value and isinstance(value, str) and self.location.local
         return self._path(file).parent / value if usable else None
 
-    def _path(self, file: SourceFile) -> Path:
+    def _path(self, file: base.SourceFile) -> Path:
         return Path(self.location.root, file.name)
 
-    def _open(self, file: SourceFile) -> AbstractContextManager[pq.ParquetFile]:
+    def _open(self, file: base.SourceFile) -> AbstractContextManager[pq.ParquetFile]:
         return _open_parquet(self.location, f"{self.location.root}/{file.name}")
 
 
-def open_coral(where: str, options: SourceOptions) -> ParquetSource:
+def open_coral(where: str, options: base.SourceOptions) -> ParquetSource:
     """Open a local copy of CoRal (any folder above its Parquet files), or CoRal on the hub."""
-    if options != SourceOptions():
+    if options != base.SourceOptions():
         raise SourceError("--corpus, --column and --split do not apply to CoRal")
     location = locate(where)
     if location.subset is not None and location.subset not in _SUBSETS:
@@ -132,7 +123,7 @@ def open_coral(where: str, options: SourceOptions) -> ParquetSource:
     return open_parquet_files(where, location, _COLUMNS, corpus_of)
 
 
-def open_hf_parquet(where: str, options: SourceOptions) -> ParquetSource:
+def open_hf_parquet(where: str, options: base.SourceOptions) -> ParquetSource:
     """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns()
     location = locate(where)
@@ -142,9 +133,9 @@ def open_hf_parquet(where: str, options: SourceOptions) -> ParquetSource:
 def open_parquet_files(
     where: str,
     location: Location,
-    columns: Mapping[str, Columns],
+    columns: Mapping[str, base.Columns],
     corpus_of: Callable[[list[str], str], str | None],
-    options: SourceOptions | None = None,
+    options: base.SourceOptions | None = None,
 ) -> ParquetSource:
     """List the Parquet files of a location as a source.
 
@@ -152,9 +143,9 @@ def open_parquet_files(
     With options (CoRal has none), the location's subset is a folder.
     """
     folder = f"{location.subset}/" if location.subset and options else ""
-    options = options or SourceOptions()
+    options = options or base.SourceOptions()
 
-    def open_all() -> Iterator[tuple[SourceFile, list[str]]]:
+    def open_all() -> Iterator[tuple[base.SourceFile, list[str]]]:
         try:
             paths = sorted(location.fs.find(location.root))
         except OSError as error:
@@ -171,7 +162,7 @@ def open_parquet_files(
                 groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
                 row_groups = tuple(group.num_rows for group in groups)
                 info = location.fs.info(path)
-            file = SourceFile(
+            file = base.SourceFile(
                 name=name,
                 corpus=corpus,
                 split=options.split_of(PurePosixPath(name)),
@@ -181,7 +172,7 @@ def open_parquet_files(
             )
             yield file, names
 
-    files = list_files(where, open_all(), columns, options, "Parquet files")
+    files = base.list_files(where, open_all(), columns, options, "Parquet files")
     return ParquetSource(name=where, files=files, location=location, columns=columns)
 
 

@@ -21,20 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 import soxr
-from numpy.typing import NDArray
 from rich.console import Console
 
 from danish_asr.errors import SourceError
 from danish_asr.files import publish, publish_first, sweep
+from danish_asr.sources import voices
 from danish_asr.sources.sentences import draw_sentence, speak
-from danish_asr.sources.voices import (
-    AGES,
-    DIALECT_VOICES,
-    Espeak,
-    SyntheticSpeaker,
-    draw_speaker,
-    find_espeak,
-)
 from danish_asr.workers import run_in_processes
 
 _SAMPLE_RATE: Final = 48_000  # Hz, as in CoRal
@@ -82,22 +74,19 @@ class _File(NamedTuple):
     subset: str
     split: str
     seed: str
-    utterances: list[tuple[int, SyntheticSpeaker]]
+    utterances: list[tuple[int, voices.SyntheticSpeaker]]
 
 
 def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int = 1) -> None:
     """Make the files of the corpus that are missing; another seed or size is a `SourceError`."""
     sizes = asdict(size)
-    find_espeak()
+    voices.find_espeak()
     # Written before the first file, so that two corpora are never mixed.
     made, marker = json.dumps({"seed": seed, **sizes}), folder / "synthetic.json"
     if not marker.is_file():
         publish_first(marker, made + "\n")
     if (found := marker.read_text(encoding="utf-8").strip()) != made:
-        raise SourceError(
-            f"{folder}: holds a synthetic corpus of {found}, not {made}; choose another folder or "
-            "delete it"
-        )
+        raise SourceError(f"{folder}: holds a synthetic corpus of {found}, not {made}; use another")
     files = [file for file in _plan(folder, sizes, seed) if not file.path.is_file()]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for path in run_in_processes(_write_file, files, workers, fresh=True):
@@ -118,18 +107,20 @@ def _plan(folder: Path, sizes: Mapping[str, int], seed: int) -> Iterator[_File]:
                 yield _File(path, subset, split, own_seed, utterances[part::parts])
 
 
-def _draw_speakers(random: Random, subset: str, split: str, rows: float) -> list[SyntheticSpeaker]:
+def _draw_speakers(
+    random: Random, subset: str, split: str, rows: float
+) -> list[voices.SyntheticSpeaker]:
     """The speaker of each utterance; in dev and test, every dialect has 3 % of the rows."""
     least = 0.0 if split == "train" else rows * 0.03
-    total = sum(voice.share for voice in DIALECT_VOICES.values())
+    total = sum(voice.share for voice in voices.DIALECT_VOICES.values())
     # Every age group is in dev and test.
-    groups = [] if split == "train" else list(range(len(AGES)))
-    drawn: list[SyntheticSpeaker] = []
-    for number, (dialect, voice) in enumerate(DIALECT_VOICES.items()):
+    groups = [] if split == "train" else list(range(len(voices.AGES)))
+    drawn: list[voices.SyntheticSpeaker] = []
+    for number, (dialect, voice) in enumerate(voices.DIALECT_VOICES.items()):
         own = max(1, round(max(rows * voice.share / total, least)))
         count = max(1, len(groups), round(own / _ROWS_PER_SPEAKER[split]))
         speakers = [
-            draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
+            voices.draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
             for index, group in zip(range(count), chain(groups, repeat(None)), strict=False)
         ]
         drawn += [speakers[index % count] for index in range(own)]
@@ -138,7 +129,7 @@ def _draw_speakers(random: Random, subset: str, split: str, rows: float) -> list
 
 
 def _write_file(file: _File) -> Path:
-    espeak = Espeak()
+    espeak = voices.Espeak()
     rows = [_row(espeak, file, number, speaker) for number, speaker in file.utterances]
     schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS[file.subset]])
     table = pa.Table.from_pylist(rows, schema)
@@ -147,36 +138,31 @@ def _write_file(file: _File) -> Path:
     return file.path
 
 
-def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) -> dict[str, Any]:
+def _row(
+    espeak: voices.Espeak, file: _File, number: int, speaker: voices.SyntheticSpeaker
+) -> dict[str, Any]:
     """One row of the file; columns that are missing here are null."""
     random = Random(f"{file.seed}/{number}")  # noqa: S311 - not for cryptography
     conversation = file.subset == "conversation"
-    ids: dict[str, Any]
-    if conversation:
-        ids = {"id_conversation": f"con_{file.split}_{number // 20:05d}", "id_segment": number % 20}
-    else:
-        ids = {"id_recording": f"rec_{file.split}_{number:06d}", "validated": "validated"}
     text = draw_sentence(random, file.split, conversation=conversation)
-    mixed = _record(espeak.speak(speak(text), speaker), speaker, random)
+    speech = espeak.speak(speak(text), speaker)
+    # The speaker's device records it with white noise, at its own level.
+    noise = np.random.default_rng(random.getrandbits(64)).standard_normal(len(speech), np.float32)
+    mixed = speech + float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20) * noise
+    gain = 10 ** (-speaker.gain_db / 20) / max(1e-6, float(np.abs(mixed).max()))
     audio = io.BytesIO()
-    resampled = soxr.resample(mixed, espeak.sample_rate, _SAMPLE_RATE, quality="HQ")
+    recorded = (mixed * np.float32(0.95 * gain)).astype(np.float32)
+    resampled = soxr.resample(recorded, espeak.sample_rate, _SAMPLE_RATE, quality="HQ")
     soundfile.write(audio, resampled, _SAMPLE_RATE, format="FLAC", subtype="PCM_16")
     name = f"{file.subset}_{file.split}_{number:06d}.flac"
-    return ids | {
+    return {  # from_pylist leaves out what is not a column of the subset
+        "id_conversation": f"con_{file.split}_{number // 20:05d}",
+        "id_segment": number % 20,
+        "id_recording": f"rec_{file.split}_{number:06d}",
+        "validated": "validated",
         **speaker.row,
         "text": text,
         "noise_level": f"{-speaker.noise_db:.1f}",
         "noise_type": "synthetic white noise",
         "audio": {"bytes": audio.getvalue(), "path": name},
     }
-
-
-def _record(
-    speech: NDArray[np.float32], speaker: SyntheticSpeaker, random: Random
-) -> NDArray[np.float32]:
-    """The speech as the speaker's device records it: with white noise, at its own level."""
-    noise = np.random.default_rng(random.getrandbits(64)).standard_normal(len(speech), np.float32)
-    level = float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20)
-    mixed = speech + level * noise
-    gain = 10 ** (-speaker.gain_db / 20) / max(1e-6, float(np.abs(mixed).max()))
-    return (mixed * np.float32(0.95 * gain)).astype(np.float32)
