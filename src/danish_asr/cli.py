@@ -21,9 +21,7 @@ from danish_asr.conversion import ConvertOptions
 from danish_asr.errors import EXIT_FAILED, DanishAsrError
 from danish_asr.scoring.settings import COMPARE_RESAMPLES, DEFAULT_BY, Settings
 
-INTERRUPTED: Final = 128 + signal.SIGINT
-"""Exit status after Ctrl-C, as in shells."""
-
+INTERRUPTED: Final = 128 + signal.SIGINT  # the exit status after Ctrl-C, as in shells
 app = typer.Typer(
     name="danish-asr",
     help="Fine-tune omniASR CTC models on Danish speech and report error rates per dialect.",
@@ -31,8 +29,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
 _SCORING: Final = Settings()
 _GROUPINGS: Final = list(DEFAULT_BY)
 _CONVERT: Final = ConvertOptions()
@@ -225,12 +221,7 @@ def doctor(
         raise typer.Exit(EXIT_FAILED)
 
 
-def main() -> None:
-    """Run the command line of this process."""
-    run(app)
-
-
-def run(command: Callable[[], object]) -> None:
+def main(command: Callable[[], object] = app) -> None:
     """Run a command; a `DanishAsrError` ends it with a message and status 1, Ctrl-C with 130."""
     try:
         command()

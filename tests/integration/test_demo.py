@@ -28,7 +28,7 @@ if __name__ == "__main__":
     # Children of tests that run in the background would ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     small = SyntheticSize(train=60, dev=10, test=20)
-    cli.run(lambda: demo.run_demo(Path(sys.argv[1]), size=small, overrides=sys.argv[2:]))
+    cli.main(lambda: demo.run_demo(Path(sys.argv[1]), size=small, overrides=sys.argv[2:]))
 """
 """The demo as `danish-asr demo` runs it, with a smaller corpus."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from danish_asr.cli import INTERRUPTED, app, main, run
+from danish_asr.cli import INTERRUPTED, app, main
 from danish_asr.conversion import ConvertOptions, command
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import COMPARE_RESAMPLES, Settings
@@ -113,6 +113,6 @@ def test_an_interrupted_command_names_the_way_to_continue(
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as stop:
-        run(interrupted)
+        main(interrupted)
     assert stop.value.code == INTERRUPTED == 130
     assert "run the same command again" in capsys.readouterr().err

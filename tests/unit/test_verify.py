@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.cli import run
+from danish_asr.cli import main
 from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.conversion.command import verify_command
 from danish_asr.conversion.verify import spread, verify
@@ -117,7 +117,7 @@ def test_all_faults_are_in_one_list_with_status_1(
     for name in files:
         (root / name).write_bytes(b"\xff\x00")
     with pytest.raises(SystemExit) as stop:
-        run(lambda: verify_command(root, sample=None, workers=1, allow_shared=()))
+        main(lambda: verify_command(root, sample=None, workers=1, allow_shared=()))
     assert stop.value.code == 1
     output = capsys.readouterr().err
     assert f"{root} has {len(files)} faults:" in output

@@ -19,12 +19,6 @@ from typing import Any, Final, NamedTuple
 from danish_asr.cluster.cpus import lsf_slots, usable_cpus
 
 INSTALL: Final = "run `make setup` in a fresh checkout"
-NEVER_IMPORTED: Final = "omnilingual-asr 0.2.0 requires kenlm,"
-"""A package that upstream declares and never imports; it would need a compiler."""
-
-STACK: Final = ("danish-asr ", "fairseq2", "omnilingual-asr ", "torch")
-"""Packages whose requirements must be met; `pip check` looks at all that are installed."""
-
 NATIVE: Final = (
     *("numpy", "pandas", "pyarrow.parquet", "danish_asr.native"),
     *("torchaudio", "soxr", "sentencepiece"),
@@ -53,7 +47,6 @@ class Finding(NamedTuple):
 
 
 ok = partial(Finding, "ok")
-unknown = partial(Finding, "unknown")
 warning = partial(Finding, "warning")
 error = partial(Finding, "error")
 
@@ -64,9 +57,11 @@ def check_packages() -> Iterator[Finding]:
         [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
     )
     lines = (answer.stdout + answer.stderr).splitlines() if answer.returncode else []
-    conflicts = [line for line in lines if not line.startswith(NEVER_IMPORTED)]
+    # Upstream declares kenlm and never imports it; it would need a compiler.
+    conflicts = [line for line in lines if "omnilingual-asr 0.2.0 requires kenlm," not in line]
+    stack = ("danish-asr ", "fairseq2", "omnilingual-asr ", "torch")
     for line in conflicts:
-        yield (error if line.startswith(STACK) else warning)("packages", line, INSTALL)
+        yield (error if line.startswith(stack) else warning)("packages", line, INSTALL)
     if not conflicts:
         yield ok("packages", "pip check finds no conflict")
     for module in NATIVE:
@@ -101,7 +96,7 @@ def check_gpu() -> Iterator[Finding]:
 
     if names := [gpu.name for gpu in _gpus()]:
         yield ok("gpu", f"{', '.join(names)}; CUDA {torch.version.cuda}")
-    elif _on_cpu():
+    elif os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu"):
         yield ok("gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
     elif os.environ.get("CUDA_VISIBLE_DEVICES") or shutil.which("nvidia-smi"):
         found = f"torch {torch.__version__} finds no GPU"
@@ -149,8 +144,8 @@ def check_disk(run: Path, needed: int | None = None) -> Iterator[Finding]:
     elif (refusal := reserve(folder, needed)) == "":
         yield ok("disk", found)
     elif refusal is None:
-        compare = "compare it with getquota_work3.sh, or ask"
-        yield unknown("disk", f"{found}; the quota is not known", compare)
+        fix = "compare it with getquota_work3.sh, or ask"
+        yield Finding("unknown", "disk", f"{found}; the quota is not known", fix)
     else:
         yield error("quota", f"{needs}, cannot be reserved: {refusal}", fix)
 
@@ -185,14 +180,10 @@ def reserve(folder: Path, needed: int) -> str | None:
     return os.strerror(number) if number in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} else None
 
 
-def _on_cpu() -> bool:
-    return os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu")
-
-
 def _gpus() -> list[Any]:
     """The properties of the GPUs that a run would use."""
     from torch import cuda  # noqa: PLC0415 - slow
 
-    if _on_cpu() or not cuda.is_available():
+    if os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu") or not cuda.is_available():
         return []
     return [cuda.get_device_properties(index) for index in range(cuda.device_count())]

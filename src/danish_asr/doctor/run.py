@@ -29,8 +29,6 @@ def read_config(files: Sequence[Path]) -> tuple[AsrConfig, list[str], str]:
     """Return a configuration, with defaults for faulty values, its faults and its name.
 
     As in lsf/train.sh, the dataset is that of ``ASR_DATASET`` and ``ASR_DATA`` if both are set.
-
-    Raises ConfigError: a file cannot be read or is not a YAML mapping.
     """
     trees = [read_yaml(file) for file in files]
     where = " with ".join(map(str, files))
@@ -69,10 +67,9 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
         yield error("dataset", str(problem), fix)
         return
     faults = [f"{s.path}: is missing" for s in inventory.shards if not (root / s.path).is_file()]
-    one_per_split = {Path(shard.path).parent: shard for shard in inventory.shards}
-    for shard in one_per_split.values():
-        if (root / shard.path).is_file():
-            faults += check_shard((shard, 5), root=root).faults
+    there = {Path(s.path).parent: s for s in inventory.shards if (root / s.path).is_file()}
+    for shard in there.values():
+        faults += check_shard((shard, 5), root=root).faults
     for fault in faults:
         yield error("dataset", f"{root}: {fault}", fix)
     if not faults:

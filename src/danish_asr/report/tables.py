@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -20,9 +20,6 @@ _COMPARED: Final = (
     *("\nrows", "\nspeakers"),
 )
 """In two lines, so that the table fits into 80 columns."""
-
-_Lines: TypeAlias = dict[str, list[list[str]]]
-"""The cells of each grouping's groups; those of all rows have an empty name."""
 
 
 def print_scores(scores: Scores, console: Console) -> None:
@@ -63,8 +60,10 @@ def warn(text: str, console: Console) -> None:
     console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True, highlight=False)
 
 
-def _print_table(table: Table, lines: _Lines, notes: Iterable[str], console: Console) -> None:
-    """Print the cells of all groups under the name of their grouping, and the notes below."""
+def _print_table(
+    table: Table, lines: dict[str, list[list[str]]], notes: Iterable[str], console: Console
+) -> None:
+    """Print the cells of groups under their grouping; those of all rows have an empty name."""
     table.columns[0].overflow = "fold"
     for column in table.columns[1:]:
         column.justify, column.no_wrap = "right", True

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from danish_asr.cli import app, run
+from danish_asr.cli import app, main
 from danish_asr.errors import ConfigError
 from tests.builders import coral_row, write_parquet
 
@@ -41,7 +41,7 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
         ("", ["SOURCE: required", "--name: required"]),
         ("x --name y --engine spark --max-drop 2", ["--engine: .*spark", "--max-drop: .*2"]),
         ("x --name y --address auto", ["--address: .*--engine ray"]),
-        ("x --shard 3/2 --finish --workers 0", ["--part: .*--finish", "--part: .*3/2", "--work"]),
+        ("x --shard 3/2 --finish", ["--part: .*--finish", "--part: .*3/2"]),
         ("x --name y --max-seconds 0 --shard-rows 0", ["--max-seconds: .*0", "--shard-rows: "]),
         ("x --name y --max-seconds nan --max-drop nan", ["--max-drop: .*nan", "--max-sec.*nan"]),
         *((f"x --name {name}", ["--name: "]) for name in ("../y", "a:b", "-", "å", "y" * 101)),
@@ -59,7 +59,7 @@ def test_a_wrong_source_is_an_error_without_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stop:
-        run(lambda: invoke("convert", tmp_path / "no", "--name", "x"))
+        main(lambda: invoke("convert", tmp_path / "no", "--name", "x"))
     assert stop.value.code == 1
     output = capsys.readouterr().err
     assert "found no Parquet files" in output

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-import pandas as pd
 import pytest
 
-from danish_asr.report.charts import curves_chart, rate_chart
-from danish_asr.report.curves import Panel
+from danish_asr.report.charts import rate_chart
 from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import prediction, random_rows
 
@@ -34,11 +32,3 @@ def test_a_chart_has_its_numbers_as_text() -> None:
     for group in groups:
         assert f"{group.label}: {100 * group.wer.value:.2f} %" in description
     assert root.findtext(f"{SVG}title") == "WER by dialect"
-
-
-def test_a_chart_along_hours_names_where_another_job_started() -> None:
-    curve = pd.Series([20.0, 96.0, 90.0], index=[0.0, 0.5, 2.25])
-    chart = curves_chart(Panel("GPUs", "%", {"computing": curve}, "hour", (0.5, 1.75)))
-    words = "computing: 20 at hour 0, lowest 20, highest 96, 90 at hour 2.25; another job at hour"
-    assert f"<desc>{words} 0.5, 1.75</desc>" in chart
-    assert ">hour (dashed: another job)<" in chart

@@ -16,7 +16,7 @@ from danish_asr.errors import PredictionsError
 from danish_asr.report import compare_files
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import four_rows, prediction, random_rows
+from tests.score_rows import four_rows, random_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 QUICK = Settings(resamples=500)
@@ -91,17 +91,6 @@ def test_a_partial_run_is_reported(tmp_path: Path) -> None:
     comparison = compare_files(a, b, settings=QUICK, console=console)
     assert console.export_text().count("the predictions of A are partial: 4 of 5 rows") == 1
     assert comparison.to_dict()["rows"]["a"]["partial"]
-
-
-def test_rows_left_out_are_reported_for_each_run_if_they_differ(tmp_path: Path) -> None:
-    rows = four_rows()
-    more = [*rows, prediction("e", "ja", "ja", duration=0.1)]
-    files = [_write(tmp_path / f"{len(part)}.jsonl", part) for part in (rows, more)]
-    console = Console(record=True, width=200, file=io.StringIO())
-    settings = Settings(row_filter="coral", resamples=100)
-    compare_files(files[0], files[1], settings=settings, console=console)
-    summary = "4 rows paired by id; A: all rows; B (1 left out: 0.5 s or shorter)"
-    assert summary in console.export_text()
 
 
 @pytest.mark.parametrize(("rows", "message"), [(4, "of 4 rows.* of 3;"), (3, "has 4 rows, .* 3")])

@@ -94,11 +94,6 @@ def test_a_measure_without_values_has_no_curve(tmp_path: Path) -> None:
     assert set(found["memory of the fullest"]) == {50.0}
 
 
-def test_days_become_a_few_hundred_points(tmp_path: Path) -> None:
-    write(tmp_path, "7", "n-1", range(0, 3 * 86_400, 10), gpu(90))
-    assert 250 < len(curves(tmp_path)["computing"]) <= 301
-
-
 def test_a_broken_line_is_named_and_half_a_last_line_is_left_out(tmp_path: Path) -> None:
     file = write(tmp_path, "7", "n-1", range(0, 10, 10), gpu(90))
     before = {name: dict(curve) for name, curve in curves(tmp_path).items()}

@@ -86,18 +86,6 @@ def test_no_name_in_the_csv_is_a_formula(tmp_path: Path, dialect: str, cell: str
     assert lines[1]["group"] == cell
 
 
-def test_the_csv_names_for_each_rate_why_it_has_no_interval(tmp_path: Path) -> None:
-    predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
-    rows = [
-        prediction(str(n), f"ja {'o' * n}", "ja", speaker_id=f"speaker {n}") for n in range(1, 10)
-    ]
-    write_predictions(predictions, rows)
-    score_file(predictions, csv_path=path, console=_console())
-    line = next(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-    assert line["wer_not_resolvable"] == "every speaker has the same value"
-    assert (line["cer_not_resolvable"], line["cer_low"] < line["cer_high"]) == ("", True)
-
-
 def _evaluation(predictions: Path, document: Any) -> None:
     predictions.with_name("evaluation.json").write_text(json.dumps(document), encoding="utf-8")
 
