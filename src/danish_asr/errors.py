@@ -57,6 +57,10 @@ class RunFailedError(DanishAsrError):
     """A run that had begun cannot continue."""
 
 
+class ExtensionError(RunFailedError):
+    """A user's own source, transform or decoder failed (docs/extending.md)."""
+
+
 class PredictionsError(DanishAsrError):
     """A predictions file breaks its contract."""
 

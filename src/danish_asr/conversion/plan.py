@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.errors import DatasetError
+from danish_asr.extending import user_code
 from danish_asr.files import publish_first
 from danish_asr.schema import SPLITS, VERSION_DIR, partition_dir
 from danish_asr.sources.base import Source, SourceFile
@@ -114,7 +115,8 @@ def claim(out: Path, key: str) -> None:
 
 def find_duplicates(source: Source) -> dict[str, frozenset[int]]:
     """For each file, the rows whose id occurs in an earlier row of this or an earlier file."""
-    ids = pa.chunked_array([source.ids(file) for file in source.files], pa.string())
+    with user_code(source, "reading the ids of its rows"):
+        ids = pa.chunked_array([source.ids(file) for file in source.files], pa.string())
     # Codes count up in the order of first appearance, so a new id is always a new maximum.
     codes = pc.dictionary_encode(ids).chunks
     seen = np.concatenate([chunk.indices.to_numpy() for chunk in codes] or [np.empty(0, np.int32)])

@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from danish_asr.audio import AudioError, to_flac
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.plan import WORK_DIR, RowSlice, ShardTask
+from danish_asr.errors import SourceError
+from danish_asr.extending import user_code
 from danish_asr.files import publish, publish_text, sha256_of
 from danish_asr.schema import LEDGER_SCHEMA, ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
 from danish_asr.sources.base import Source, Utterance
@@ -99,7 +101,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """The rows of a shard; what is dropped or has an unknown dialect goes to the record."""
     for part in task.slices:
-        for utterance in source.read(part.file, part.start, part.stop):
+        for utterance in _read(source, part):
             dialect = utterance.speaker.dialect
             if dialect is not None and dialect not in DIALECTS:
                 record.unmapped[dialect] = record.unmapped.get(dialect, 0) + 1
@@ -109,6 +111,25 @@ def _rows(
                 record.dropped.append(dict(zip(LEDGER_SCHEMA.names, values, strict=True)))
             else:
                 yield row
+
+
+def _read(source: Source, part: RowSlice) -> Iterator[Utterance]:
+    """Read a slice; the rows must be the announced ones, or rows would be lost or doubled."""
+    row = part.start
+    with user_code(source, f"reading {part.file.name} after row {part.start}"):
+        for utterance in source.read(part.file, part.start, part.stop):
+            audio: object = utterance.audio
+            if not isinstance(audio, bytes | Path | None):
+                raise TypeError(f"row {row}: expected audio as bytes or a Path, found {audio!r}")
+            if utterance.row != row:
+                break
+            yield utterance
+            row += 1
+    if row != part.stop:
+        raise SourceError(
+            f"{part.file.name}: row {row} was expected next, of the {part.file.rows} rows that the "
+            "source has announced; it skips or repeats rows, or the file has changed"
+        )
 
 
 def _convert(utterance: Utterance, part: RowSlice, max_seconds: float) -> dict[str, Any] | str:

@@ -18,6 +18,7 @@ from danish_asr.data.sampler import Rows
 from danish_asr.data.targets import Targets
 from danish_asr.data.transforms import EpochLengths, Transform, Waveform
 from danish_asr.errors import DatasetError
+from danish_asr.extending import user_code
 from danish_asr.flac import open_flac
 from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE
 
@@ -112,12 +113,10 @@ class Collate:
                 out[:] = layer_norm(tensor, tensor.shape).numpy()
             for transform in self.transforms:
                 if rng is not None and transform.after_normalization == after:
-                    changed = transform(out, rng)
-                    if changed.shape != out.shape:
-                        name = type(transform).__name__
-                        raise ValueError(
-                            f"{name} returned shape {changed.shape}, expected {out.shape}"
-                        )
+                    with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                        changed = np.asarray(transform(out, rng), np.float32)
+                        if changed.shape != out.shape:
+                            raise ValueError(f"returned {changed.shape}, expected {out.shape}")
                     out[:] = changed
 
     def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from typing_extensions import override
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.audio import RESAMPLING_QUALITY
 from danish_asr.errors import ConfigError
+from danish_asr.extending import find_named, user_code
 from danish_asr.schema import SAMPLE_RATE
 
 # isort: split
@@ -194,17 +194,12 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
 
 def _transform_class(name: object) -> type[AnyTransform]:
     """Look a name up, or import it; raise ``ValueError`` if that fails."""
-    if isinstance(name, str) and name in TRANSFORMS:
-        return TRANSFORMS[name]
-    module, colon, attribute = str(name).partition(":")
-    if not colon:
-        known = ", ".join(TRANSFORMS)
-        raise ValueError(f"unknown transform; expected one of {known}, or <module>:<class>")
     try:
-        found: Any = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{error}; is the module's directory on PYTHONPATH?") from error
-    if not (issubclass(found, Transform | LengthTransform) and is_dataclass(found)):
+        found: Any = find_named(str(name), TRANSFORMS, "name")
+    except ConfigError as error:
+        raise ValueError(error.faults[0]) from error
+    derived = isinstance(found, type) and issubclass(found, Transform | LengthTransform)
+    if not (derived and is_dataclass(found)):
         raise ValueError("expected a dataclass that derives from Transform or LengthTransform")
     return cast(type[AnyTransform], found)
 
@@ -236,8 +231,11 @@ class EpochLengths:
         draws = []
         for transform in transforms:
             if isinstance(transform, LengthTransform):
-                values = transform.draw(len(lengths), rng)
-                changed = transform.lengths(lengths, values)
+                with user_code(transform, "in `draw` and `lengths`"):
+                    values = transform.draw(len(lengths), rng)
+                    changed = np.asarray(transform.lengths(lengths, values))
+                    if changed.shape != lengths.shape or changed.dtype.kind not in "iu":
+                        raise TypeError(f"expected {lengths.shape} integers from `lengths`")
                 acts = fits(changed)
                 lengths = np.where(acts, changed, lengths)
                 draws.append((transform, values, acts))
@@ -247,7 +245,8 @@ class EpochLengths:
         """Apply the length transforms that act on a row."""
         for transform, values, acts in self.draws:
             if acts[row]:
-                waveform = transform(waveform, values[row])
+                with user_code(transform, "changing a waveform"):
+                    waveform = np.asarray(transform(waveform, values[row]), np.float32)
         if len(waveform) != (stated := self.lengths[row]):
             names = ", ".join(type(transform).__name__ for transform, _, _ in self.draws)
             raise ValueError(f"{names} returned {len(waveform)} samples, `lengths` stated {stated}")

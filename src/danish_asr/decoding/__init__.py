@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from torch import Tensor
 
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.extending import find_named
+from danish_asr.errors import ConfigError, ExtensionError
+from danish_asr.extending import find_named, user_code
 
 Decoder = Callable[[Tensor, Sequence[int]], list[str]]
 """Takes logits, (N, S, V), and the number of frames of each row; returns one text per row."""
@@ -20,6 +22,39 @@ DECODERS: Final[dict[str, Callable[..., Decoder]]] = {GREEDY: GreedyDecoder}
 and with the keys of ``decoder.config``."""
 
 
-def find_decoder(name: str) -> Callable[..., Decoder]:
-    """Return what creates the decoder ``name``; raises ConfigError if there is none."""
-    return find_named(name, DECODERS, "decoder.name")
+def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]:
+    """Return what creates the decoder ``name``.
+
+    Raises:
+        ConfigError: There is none, or it does not take the tokenizer and the keys of ``config``.
+    """
+    found: Any = find_named(name, DECODERS, "decoder.name")
+    try:
+        inspect.signature(found).bind(None, **config)
+    except TypeError as error:
+        fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"
+        raise ConfigError([fault]) from error
+    return found  # type: ignore[no-any-return]
+
+
+def decode(decoder: Decoder, logits: Tensor, lengths: Sequence[int]) -> list[str]:
+    """Call a decoder; raises ExtensionError if a user's fails or returns anything but texts."""
+    with user_code(decoder, f"decoding {len(lengths)} utterances"):
+        texts = list(decoder(logits, lengths))
+    if len(texts) != len(lengths) or not all(isinstance(text, str) for text in texts):
+        kinds = ", ".join(sorted({type(text).__name__ for text in texts}))
+        raise ExtensionError(
+            f"the decoder {type(decoder).__qualname__} returned {len(texts)} values ({kinds}); "
+            f"expected {len(lengths)} texts"
+        )
+    return texts
+
+
+def make_decoder(name: str, config: Mapping[str, Any], tokenizer: object) -> Decoder:
+    """Create a decoder; raises ExtensionError if a user's code fails."""
+    factory = find_decoder(name, config)
+    with user_code(factory, f"creating the decoder '{name}'"):
+        decoder = factory(tokenizer, **config)
+    if not callable(decoder):
+        raise ExtensionError(f"{name} returned {decoder!r}; expected a decoder, which is callable")
+    return decoder

@@ -23,7 +23,7 @@ from fairseq2.recipe.run import evaluate
 from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
-from danish_asr.decoding import GREEDY, find_decoder
+from danish_asr.decoding import GREEDY, make_decoder
 from danish_asr.errors import ConfigError, RunError, RunFailedError
 from danish_asr.files import publish_text
 from danish_asr.recipe import cli
@@ -194,10 +194,9 @@ class PredictionUnit(AsrValidationUnit):
         reader: SplitsReader,
         about: Mapping[str, object],
     ) -> None:
-        decoder = find_decoder(config.decoder.name)
         super().__init__(
             CtcCriterion(context.model),
-            decoder(context.default_tokenizer, **config.decoder.config),
+            make_decoder(config.decoder.name, config.decoder.config, context.default_tokenizer),
             profile=config.regime.score_profile,
         )
         self._gangs, self._output_dir = context.gangs, context.output_dir

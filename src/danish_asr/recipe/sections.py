@@ -185,7 +185,7 @@ class DecoderSection:
     def validate(self) -> ValidationResult:
         """Check that the decoder can be imported."""
         try:
-            find_decoder(self.name)
+            find_decoder(self.name, self.config)
         except ConfigError as error:
             return with_broken(dict.fromkeys(error.faults, False), ValidationResult())
         return ValidationResult()

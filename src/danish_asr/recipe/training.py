@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from danish_asr.cluster import rank_info
 from danish_asr.data.targets import FrameCount
-from danish_asr.decoding import find_decoder
+from danish_asr.decoding import make_decoder
 from danish_asr.errors import EXIT_STOPPED, ConfigError
 from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
@@ -136,7 +136,7 @@ class AsrRecipe(TrainRecipe):
         if config.dataset.valid_split is not None:
             splits, subset = config.dataset.valid_split, config.dataset.valid_subset
             valid_reader = splits_reader(context, config, splits, subset=subset)
-            decoder = find_decoder(config.decoder.name)(tokenizer, **config.decoder.config)
+            decoder = make_decoder(config.decoder.name, config.decoder.config, tokenizer)
             valid_unit = AsrValidationUnit(
                 criterion,
                 decoder,

@@ -18,7 +18,7 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import override
 
-from danish_asr.decoding import Decoder
+from danish_asr.decoding import Decoder, decode
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.run_directory import validation_scores
@@ -70,7 +70,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
             {split, f"{_DIALECT}{dialect}"} & {*self._splits, *self._dialects}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
-        hypotheses = self._decoder(logits, layout.seq_lens)
+        hypotheses = decode(self._decoder, logits, layout.seq_lens)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
         return hypotheses
 

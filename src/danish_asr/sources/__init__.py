@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from pickle import dumps
 from pkgutil import resolve_name
 from typing import Final, NamedTuple
 
 from danish_asr.errors import SourceError
+from danish_asr.extending import user_code
 from danish_asr.sources.base import Source, SourceFile, SourceOptions, Utterance
 from danish_asr.sources.manifest import SUFFIXES, open_manifest
 from danish_asr.sources.metadata import speaker
@@ -80,9 +82,15 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     else:
         try:
             open_kind = resolve_name(kind)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # whatever the import of a user's module raises
             raise SourceError(
-                f"unknown kind of source '{kind}' ({error}); expected one of "
-                f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION on PYTHONPATH"
+                f"unknown kind of source '{kind}' ({type(error).__name__}: {error}); expected one "
+                f"of {', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is "
+                "installed or on PYTHONPATH"
             ) from error
-    return open_kind(where, options or SourceOptions())
+    with user_code(open_kind, f"opening {where}"):
+        source = open_kind(where, options or SourceOptions())
+        if not isinstance(source, Source):
+            raise TypeError(f"expected a Source, found {source!r}")
+        dumps(source)  # workers get a copy
+    return source

@@ -41,6 +41,12 @@ class SourceFile:
     row_groups: tuple[int, ...]  # rows of each part that is cheapest to read as a whole
     fingerprint: str  # changes with the content
 
+    def __post_init__(self) -> None:
+        if self.split not in SPLITS:
+            raise SourceError(
+                f"{self.name}: unknown split {self.split!r}; expected one of {', '.join(SPLITS)}"
+            )
+
     @property
     def rows(self) -> int:
         """Rows in the file."""
