@@ -64,7 +64,6 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("regime.num_steps", None, "must be given for this schedule, but is None"),
         ("regime.num_steps", 2.5, "must be int | None, but is 2.5"),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
-        ("model.dtype", "float16", "must be float32"),
         ("optimizer.config.lr", 0, "must be above 0, but is 0"),
         ("regime.export_hugging_face", True, "must be false"),
         ("dataset.text_profile", "dansk", "must be one of raw, coral, rye, but is 'dansk'"),
@@ -105,11 +104,10 @@ def test_another_component_starts_from_its_own_defaults() -> None:
     assert dict(flatten(unstructure(config)))["optimizer.config.lr"] == 1e-2
 
 
-@pytest.mark.parametrize("section", ["optimizer", "lr_scheduler"])
-def test_naming_the_default_component_keeps_this_recipes_defaults(section: str) -> None:
+def test_naming_the_default_component_keeps_this_recipes_defaults() -> None:
     usual = unstructure(AsrConfig())
-    named = merge(SOUND, {section: {"name": usual[section]["name"]}})
-    assert unstructure(inspect(AsrConfig, named)[0])[section] == usual[section]
+    named = merge(SOUND, {"optimizer": {"name": usual["optimizer"]["name"]}})
+    assert unstructure(inspect(AsrConfig, named)[0])["optimizer"] == usual["optimizer"]
 
 
 def test_an_upstream_style_file_keeps_its_meaning(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
     ("overrides", "expected"),
     [
         (["dataset.name=nope"], ("dataset.name", "'nope'; available: ")),
+        # TRAPS, names: upstream only warns of a missing path and continues without its cards.
+        (["common.assets.extra_paths=[/crads]"], ("dataset.name", "/crads (not a directory)")),
         (["model={name: nope}"], ("model.name", "'nope'; available: omniASR_CTC_1B")),
         (["model.arch=huge"], ("model.arch", "'huge'; available: ")),
         (["model={arch: null}"], ("model.name", "model.arch or model.path must say")),
@@ -62,15 +64,8 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
         (["model={path: /nowhere, arch: tiny}"], ("model.path", "/nowhere must be a finished run")),
         (["model={path: /}"], ("model.path", "another checkpoint needs model.arch")),
         (["model.config_overrides={target_vocab_size: 7}"], ("model.config_overrides", "but is 7")),
-        (
-            ["model.config_overrides={encoder_confg: {}}"],
-            ("model.config_overrides", "encoder_config"),
-        ),
-        (["model.config_overrides=3"], ("model.config_overrides", "must be a mapping")),
-        (
-            ["tokenizer={path: /no, family: char_tokenizer}"],
-            ("tokenizer.path", "/no is not a file"),
-        ),
+        (["model.config_overrides={encoder_confg: {}}"], ("model.config_overrides", "encoder_c")),
+        (["tokenizer={path: /no, family: char_tokenizer}"], ("tokenizer.path", "/no is not a")),
         (["dataset.valid_split=dav"], ("dataset.valid_split", "the dataset has: dev, test, train")),
         (
             ["dataset.train_split=null"],
@@ -108,15 +103,6 @@ def test_what_cannot_be_used_is_refused_with_what_could(
     key, text = expected
     assert any(fault.startswith(key) and text in fault for fault in faults(capsys))
     assert not (tmp_path / "run").exists()
-
-
-def test_a_missing_directory_of_cards_is_named(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """TRAPS, names: upstream only warns of a missing path and continues without its cards."""
-    wrong = f"common.assets.extra_paths=[{tmp_path}/crads]"
-    assert train(tmp_path / "run", dataset, wrong) == 2
-    assert f"{tmp_path}/crads (not a directory)" in faults(capsys)[0]
 
 
 def test_a_directory_of_cards_may_be_named_twice(

@@ -80,12 +80,15 @@ FROM_ENCODER: Tree = {
     "model": {"family": "wav2vec2_asr", "arch": "300m"},
     "pretrained_encoder": {"name": "omniASR_W2V_300M"},
 }
-LLM_NAMED: Tree = from_yaml("""
+LLM = merge(
+    PLAIN,
+    from_yaml("""
 model: {name: omniASR_LLM_1B}
 trainer:
   data_parallelism: fsdp
   fsdp: {granularity: stack, version: v1, fp32_reduce: False}
-""")
+"""),
+)
 SLOW_START: Tree = {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
 
 TRAINING = {
@@ -114,10 +117,6 @@ dataset:
     example_shuffle_window: 1
 """),
 )
-LLM = {
-    "llm-finetune": merge(PLAIN, LLM_NAMED),
-    "llm-from-encoder": merge(PLAIN, FROM_ENCODER, {"model": {"family": "wav2vec2_llama"}}),
-}
 
 
 def write(folder: Path, tree: Tree) -> Path:
@@ -126,19 +125,14 @@ def write(folder: Path, tree: Tree) -> Path:
     return file
 
 
-def expected(tree: Tree) -> Tree:
-    """The leaves of a file as the whole configuration shows them."""
-    dtypes = {"torch.bfloat16": "bfloat16"}
-    return {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
-
-
 @pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
 def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
     kls, tree = (AsrConfig, TRAINING[name]) if name in TRAINING else (AsrEvalConfig, EVALUATION)
     config, faults = inspect(kls, read_yaml(write(tmp_path, tree)))
     assert not faults
-    resolved = dict(flatten(unstructure(config)))
-    assert {key: resolved[key] for key in expected(tree)} == expected(tree)
+    dtypes = {"torch.bfloat16": "bfloat16"}
+    expected = {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
+    assert expected.items() <= dict(flatten(unstructure(config))).items()
 
 
 def test_the_keys_mean_what_upstream_documents() -> None:
@@ -192,13 +186,11 @@ def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
     assert len(predictions) == 6
 
 
-@pytest.mark.parametrize("name", LLM)
 def test_an_llm_configuration_is_refused_with_one_sentence(
-    tmp_path: Path, dataset: Path, name: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, faults = inspect(AsrConfig, LLM[name])
-    assert len(faults) <= 1, "no key of the file is unknown"
-    file = write(tmp_path, LLM[name])
+    assert not inspect(AsrConfig, LLM)[1], "no key of the file is unknown"
+    file = write(tmp_path, LLM)
     own = ["tokenizer.name=tiny_char", "model.config_overrides=null"]
     assert train(tmp_path / "run", dataset, *own, config=file) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "LLM" in line]
