@@ -76,9 +76,8 @@ class Assets:
         try:
             self._store = self._container.resolve(AssetStore)
         except AssetMetadataError as error:
-            fix = "Correct or rename a card, or name fewer directories in"
-            fault = f"{error} {fix} common.assets.extra_paths and $DANISH_ASR_ASSETS."
-            raise ConfigError([fault]) from error
+            fix = "Correct common.assets.extra_paths, $DANISH_ASR_ASSETS or a card."
+            raise ConfigError([f"{error} {fix}"]) from error
 
     def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
         """Return the card that ``key`` names; if there is none, add a fault that lists them."""

@@ -56,15 +56,12 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     elif section.path is not None and not (section.arch and section.path.exists()):
         found.append(
             f"model.path {section.path} must be a finished run or one checkpoint of a run "
-            "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch, for example 300m"
+            "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch"
         )
     elif section.arch is not None:
         config = replace(config, model=_with_new_head(_family(assets), section, size, found))
     elif not found:
-        found.append(
-            "model.name, model.arch or model.path must say which model to train, for example "
-            "model.name=omniASR_CTC_300M"
-        )
+        found.append("model.name, model.arch or model.path must say which model to train")
     if config.optimizer is not None:  # an evaluation has none
         found.extend(optimizer_faults(config.optimizer.name))
     if found:
@@ -108,9 +105,8 @@ def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> Asse
             faults.append(f"dataset.family must be one of {known}, but is '{section.family}'")
         return None
     try:
-        found = _dataset_faults(assets.open_dataset(section, card), config)
         # A filter that is not an expression is a fault of every split.
-        faults.extend(dict.fromkeys(found))
+        faults += dict.fromkeys(_dataset_faults(assets.open_dataset(section, card), config))
     except ConfigError as error:
         faults.extend(error.faults)
     except DatasetError as error:
@@ -119,11 +115,7 @@ def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> Asse
 
 
 def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
-    """Compare splits, filters and statistics with the dataset's paths; no audio is read.
-
-    Raises:
-        DatasetError: There is no dataset at all.
-    """
+    """Compare splits, filters and statistics with the dataset's paths; no audio is read."""
     section, right = config.dataset, "MANIFEST"
     storage = section.mixture_parquet_storage_config
     if isinstance(dataset, DanishAsrDataset):
@@ -199,8 +191,6 @@ def _with_new_head(
     overrides = cast(Mapping[str, object], section.config_overrides or {})
     given = overrides.get("target_vocab_size", size)
     if size is not None and given != size:
-        faults.append(
-            f"model.config_overrides.target_vocab_size must be {size}, the tokenizer's number of "
-            f"symbols, but is {given}; leave it out"
-        )
+        key = "model.config_overrides.target_vocab_size"
+        faults.append(f"{key} must be {size}, as in the tokenizer, but is {given}; leave it out")
     return replace(section, config_overrides={**overrides, "target_vocab_size": size})
