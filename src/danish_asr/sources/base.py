@@ -21,12 +21,9 @@ Columns = Mapping[str, str]
 """Our names of columns, and the corpus's. That of ``id`` may be several, separated by commas."""
 
 _SPEAKER: Final = ("speaker_id", "dialect", "age", "gender", "country_birth")
+_ALWAYS: Final = ("text", "audio", "id", *_SPEAKER, "validated")
 
-COLUMNS: Final = {
-    **{name: name for name in ("text", "audio", "id", *_SPEAKER, "validated")},
-    "start": "",
-    "seconds": "",
-}
+COLUMNS: Final = {name: name for name in _ALWAYS} | {"start": "", "seconds": ""}
 """The names by default. Only text and audio are required. ``start`` and ``seconds`` cut an
 utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
 
@@ -163,10 +160,7 @@ def list_files(
 def utterance(
     values: Mapping[str, Any] | None, columns: Columns, file: SourceFile, row: int
 ) -> Utterance:
-    """Make an utterance of a row's values, in which the audio is bytes, a path or None.
-
-    A row that could not be read (None), or has an invalid text or time, is refused.
-    """
+    """Make an utterance of values, or a refused one (of None, or of an invalid text or time)."""
     id_ = f"{file.name}:{row}"
     if values is not None:
         parts = [values.get(name) for name in columns["id"].split(",")]

@@ -34,11 +34,7 @@ class Location:
 
 
 def locate(where: str) -> Location:
-    """Resolve a local folder or a place on the hub (``hf:OWNER/NAME[:SUBSET][@REVISION]``).
-
-    A revision of the hub is resolved to its commit once, so that a conversion reads one version.
-    Without a network, the hub's local cache is read.
-    """
+    """Resolve a folder or a revision on the hub; without a network, the hub's cache is read."""
     if not where.startswith("hf:"):
         return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))
     import huggingface_hub as hub  # noqa: PLC0415

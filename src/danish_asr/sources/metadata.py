@@ -79,10 +79,7 @@ def clean(value: Any) -> str | None:
 
 
 def map_dialect(sub_dialect: str | None, country_birth: str | None) -> str | None:
-    """One of `DIALECTS`; an unknown name is kept.
-
-    A speaker born outside Denmark is Non-native, whatever the dialect is.
-    """
+    """One of `DIALECTS` (`NON_NATIVE` for birth outside Denmark); an unknown name is kept."""
     if country_birth is not None and country_birth.upper() != "DK":
         return NON_NATIVE
     return _DIALECT_OF.get((sub_dialect or "").lower(), sub_dialect)

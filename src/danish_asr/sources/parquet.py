@@ -126,8 +126,7 @@ def open_coral(where: str, options: base.SourceOptions) -> ParquetSource:
 def open_hf_parquet(where: str, options: base.SourceOptions) -> ParquetSource:
     """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns()
-    location = locate(where)
-    return open_parquet_files(where, location, {corpus: columns}, lambda *_: corpus, options)
+    return open_parquet_files(where, locate(where), {corpus: columns}, lambda *_: corpus, options)
 
 
 def open_parquet_files(
@@ -137,11 +136,8 @@ def open_parquet_files(
     corpus_of: Callable[[list[str], str], str | None],
     options: base.SourceOptions | None = None,
 ) -> ParquetSource:
-    """List the Parquet files of a location as a source.
-
-    ``corpus_of`` gives the corpus of a file from its columns and path, or None to leave it out.
-    With options (CoRal has none), the location's subset is a folder.
-    """
+    """List Parquet files; ``corpus_of`` takes columns and path, and is None to leave a file out."""
+    # CoRal has no options, and its subsets are no folders.
     folder = f"{location.subset}/" if location.subset and options else ""
     options = options or base.SourceOptions()
 
@@ -161,7 +157,7 @@ def open_parquet_files(
                     continue
                 groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
                 row_groups = tuple(group.num_rows for group in groups)
-                info = location.fs.info(path)
+            info = location.fs.info(path)
             file = base.SourceFile(
                 name=name,
                 corpus=corpus,
@@ -194,11 +190,8 @@ def _open_parquet(location: Location, path: str) -> Iterator[pq.ParquetFile]:
 def _read_rows(
     parquet: pq.ParquetFile, start: int, stop: int, columns: list[str]
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield the positions and values of rows ``start`` to ``stop - 1``.
-
-    The values are None if a text in the row is not UTF-8. Row groups are read one by one: Arrow
-    would keep all that are read together in memory.
-    """
+    """Yield the positions and values of rows; None for a row with a text that is not UTF-8."""
+    # One row group after another: Arrow would keep all that are read together in memory.
     row = 0
     for index in range(parquet.num_row_groups):
         group = parquet.metadata.row_group(index)
