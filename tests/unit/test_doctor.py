@@ -108,6 +108,20 @@ def test_the_disk_is_that_of_the_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_quota_that_cannot_be_checked_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "getquota_work3.sh"
+    script.write_text("#!/bin/sh\necho 53 GiB of 200 GiB\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(machine, "reserve", lambda *_: None)
+    disk, quota = machine.check_disk(tmp_path, 1)
+    assert (disk.level, quota.level) == ("unknown", "unknown")
+    assert "quota is not known" in disk.found
+    assert "53 GiB of 200 GiB" in quota.found
+
+
 def test_a_quota_shows_when_space_is_reserved() -> None:
     shared = Path("/dev/shm")  # noqa: S108 - a file system with a limit that every Linux has
     assert machine.reserve(shared, shutil.disk_usage(shared).total * 2) == "No space left on device"

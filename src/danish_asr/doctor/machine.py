@@ -144,10 +144,14 @@ def check_disk(run: Path, needed: int | None = None) -> Iterator[Finding]:
     elif (refusal := reserve(folder, needed)) == "":
         yield ok("disk", found)
     elif refusal is None:
-        fix = "compare it with getquota_work3.sh, or ask"
+        fix = "see the quota below, or ask"
         yield Finding("unknown", "disk", f"{found}; the quota is not known", fix)
     else:
         yield error("quota", f"{needs}, cannot be reserved: {refusal}", fix)
+    for command in filter(shutil.which, ("getquota_work3.sh", "getquota_zhome.sh")):  # DTU's
+        answer = subprocess.run([command], capture_output=True, text=True, check=False)  # noqa: S603
+        found = f"{command}:\n{answer.stdout.strip()}"
+        yield Finding("unknown", "quota", found, "compare it with the above")
 
 
 def check_caches() -> Iterator[Finding]:
