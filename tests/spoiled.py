@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
 from danish_asr.conversion.verify import verify
+from danish_asr.files import from_yaml, to_yaml
 from danish_asr.schema import UTTERANCE_SCHEMA
 from danish_asr.sources import open_source
-from danish_asr.yaml_text import from_yaml, to_yaml
 from tests.builders import coral_row, write_parquet
 
 TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"

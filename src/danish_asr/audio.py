@@ -11,9 +11,8 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
+from danish_asr.compressed import Mp3, is_joined, is_mp3, open_flac
 from danish_asr.errors import SourceError
-from danish_asr.flac import open_flac
-from danish_asr.mp3 import Mp3, is_joined, is_mp3
 from danish_asr.schema import SAMPLE_RATE
 
 RESAMPLING_QUALITY: Final = "HQ"

@@ -7,11 +7,14 @@ leaves temporary files, never half a file under the final name.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from ruamel.yaml import YAML
 
 from danish_asr.errors import DanishAsrError
 
@@ -72,3 +75,21 @@ def _partial(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def from_yaml(text: str) -> Any:
+    """Parse YAML 1.2, as fairseq2 does (``1e-05`` is a number), into plain dicts, lists and values.
+
+    Raises:
+        ruamel.yaml.YAMLError: It is not YAML.
+    """
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def to_yaml(tree: dict[str, Any]) -> str:
+    """Return a mapping as YAML, its keys in their order and long lines not folded."""
+    yaml = YAML(pure=True)
+    yaml.width = 1 << 20
+    text = io.StringIO()
+    yaml.dump(tree, text)
+    return text.getvalue()

@@ -16,7 +16,7 @@ from rich.console import Console
 from danish_asr.doctor import doctor, machine
 from danish_asr.doctor import run as of_run
 from danish_asr.doctor.machine import Finding
-from danish_asr.yaml_text import from_yaml, to_yaml
+from danish_asr.files import from_yaml, to_yaml
 from tests.builders import build_dataset
 
 ROOT = Path(__file__).parents[2]

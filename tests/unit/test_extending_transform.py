@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from danish_asr.errors import ConfigError
+from danish_asr.files import from_yaml
 from danish_asr.recipe.sections import AsrDatasetSection
-from danish_asr.yaml_text import from_yaml
 from tests.shards import reader, utterance, write_shard
 
 # isort: split

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from danish_asr.audio import AudioError, decode
-from danish_asr.mp3 import is_mp3
+from danish_asr.compressed import is_mp3
 from tests.builders import tone
 
 SECONDS = 6.0

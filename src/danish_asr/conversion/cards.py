@@ -11,9 +11,8 @@ from typing import Any, Final
 import sentencepiece
 
 from danish_asr.conversion.inventory import ShardEntry
-from danish_asr.files import publish, publish_text
+from danish_asr.files import publish, publish_text, to_yaml
 from danish_asr.schema import CARDS_DIR, LANGUAGE, SAMPLE_RATE, VERSION_DIR
-from danish_asr.yaml_text import to_yaml
 
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``

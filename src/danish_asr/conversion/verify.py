@@ -20,7 +20,7 @@ import soundfile
 from danish_asr.conversion.cards import SPECIAL_SYMBOLS, alphabet_of, cards, statistics
 from danish_asr.conversion.inventory import Inventory, ShardEntry, read_inventory
 from danish_asr.conversion.progress import watch
-from danish_asr.files import sha256_of
+from danish_asr.files import from_yaml, sha256_of
 from danish_asr.schema import (
     CARDS_DIR,
     LEDGER_FILE,
@@ -32,7 +32,6 @@ from danish_asr.schema import (
 )
 from danish_asr.text.profiles import normalize
 from danish_asr.workers import run_in_processes
-from danish_asr.yaml_text import from_yaml
 
 LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence"}
 """What splits should not share, and its column in `_COMPARED`."""

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
+from danish_asr.compressed import open_flac
 from danish_asr.data.index import Index
 from danish_asr.data.sampler import Rows
 from danish_asr.data.targets import Targets
 from danish_asr.data.transforms import EpochLengths, Transform, Waveform
 from danish_asr.errors import DatasetError
 from danish_asr.extending import user_code
-from danish_asr.flac import open_flac
 from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE
 
 # isort: split

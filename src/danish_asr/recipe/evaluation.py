@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from danish_asr.decoding import GREEDY, make_decoder
 from danish_asr.errors import ConfigError, RunError, RunFailedError
-from danish_asr.files import publish_text
+from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe import cli
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.criterion import CtcCriterion
@@ -43,7 +43,6 @@ from danish_asr.recipe.training import register_common
 from danish_asr.recipe.validation import AsrValidationUnit
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
-from danish_asr.yaml_text import to_yaml
 
 PREDICTIONS: Final = "predictions.jsonl"
 EVALUATION: Final = "evaluation.json"

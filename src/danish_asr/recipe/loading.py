@@ -29,12 +29,12 @@ from fairseq2.utils.validation import StandardObjectValidator, ValidationError, 
 from ruamel.yaml.error import YAMLError
 
 from danish_asr.errors import ConfigError
+from danish_asr.files import from_yaml
 from danish_asr.recipe.optimizers import (
     ADAMW_8BIT_OPTIMIZER,
     ADAMW_OFFLOAD_OPTIMIZER,
     LeanAdamWConfig,
 )
-from danish_asr.yaml_text import from_yaml
 
 ConfigT = TypeVar("ConfigT")
 

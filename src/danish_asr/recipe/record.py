@@ -21,11 +21,10 @@ from fairseq2.assets import AssetCard
 from fairseq2.logging import log
 
 from danish_asr import __version__
-from danish_asr.files import publish_text
+from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.loading import Tree, read_yaml
 from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD, best_step
 from danish_asr.schema import CARDS_DIR
-from danish_asr.yaml_text import to_yaml
 
 
 def write_environment(output_dir: Path) -> None:

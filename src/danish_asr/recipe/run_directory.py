@@ -13,9 +13,8 @@ from fairseq2.recipe.config import RegimeSection
 from torch.nn import Module
 
 from danish_asr.errors import RunError
-from danish_asr.files import publish_text
+from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.loading import flatten, read_yaml
-from danish_asr.yaml_text import to_yaml
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"

@@ -27,6 +27,7 @@ from danish_asr.cluster import rank_info
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import make_decoder
 from danish_asr.errors import EXIT_STOPPED, ConfigError
+from danish_asr.files import to_yaml
 from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.config import AsrConfig
@@ -39,7 +40,6 @@ from danish_asr.recipe.readers import model_frames, splits_reader, training_inde
 from danish_asr.recipe.record import write_environment, write_model_card
 from danish_asr.recipe.trainer import StoppableTraining
 from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
-from danish_asr.yaml_text import to_yaml
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,8 +19,14 @@ from danish_asr.errors import MissingExtraError, SourceError
 from danish_asr.schema import SPLITS
 from danish_asr.sources import open_source
 from danish_asr.sources.metadata import DIALECTS, NON_NATIVE, age_group, map_dialect
-from danish_asr.sources.sentences import OPENERS, draw_sentence, speak, split_of_sentence
-from danish_asr.sources.synthetic import SyntheticSize, synthesise
+from danish_asr.sources.synthetic import (
+    OPENERS,
+    SyntheticSize,
+    draw_sentence,
+    speak,
+    split_of_sentence,
+    synthesise,
+)
 from danish_asr.sources.voices import DIALECT_VOICES, draw_speaker, find_espeak
 from danish_asr.text.profiles import normalize
 
