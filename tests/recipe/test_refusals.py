@@ -65,6 +65,10 @@ def test_keys_types_rules_names_and_splits_are_refused_in_one_pass(
         (["model={path: /}"], ("model.path", "another checkpoint needs model.arch")),
         (["model.config_overrides={target_vocab_size: 7}"], ("model.config_overrides", "but is 7")),
         (["model.config_overrides={encoder_confg: {}}"], ("model.config_overrides", "encoder_c")),
+        (
+            ["model.config_overrides={encoder_config: {model_dim: 33}}"],
+            ("model.config_overrides", "divisible"),
+        ),
         (["tokenizer={path: /no, family: char_tokenizer}"], ("tokenizer.path", "/no is not a")),
         (["dataset.valid_split=dav"], ("dataset.valid_split", "the dataset has: dev, test, train")),
         (

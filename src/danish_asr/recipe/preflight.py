@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from fairseq2.assets import AssetCard
+from fairseq2.device import CPU
+from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import ModelSection
@@ -184,9 +186,14 @@ def _with_new_head(
         faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
         return section
     try:
-        overridden(architecture, section.config_overrides, "model")
+        model = overridden(architecture, section.config_overrides, "model")
+        # Without memory: this finds sizes that do not fit each other.
+        family.create_new_model(model, create_fake_gangs(CPU), section.dtype, meta=True)
     except ConfigError as error:
         faults.extend(error.faults)
+        return section
+    except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
+        faults.append(f"model.config_overrides: no model can be built with these values: {error}")
         return section
     overrides = cast(Mapping[str, object], section.config_overrides or {})
     given = overrides.get("target_vocab_size", size)
