@@ -116,7 +116,8 @@ def verify_command(
     for note in result.notes:
         console.print(f"allowed: {note}", markup=False)
     if result.faults:
-        lines = "\n  - ".join([f"{root} has {len(result.faults):,} faults:", *result.faults])
+        count = len(result.faults)
+        lines = "\n  - ".join([f"{root} has {count:,} fault{'s' * (count > 1)}:", *result.faults])
         fix = "restore damaged files from a copy, or delete the dataset and convert it again"
         raise DatasetError(f"{lines}\n{fix}")
     console.print(f"{root}: no faults", markup=False)
