@@ -6,8 +6,6 @@ in which others, such as torch or pyarrow, cannot be imported.
 
 # ruff: noqa: PLC0415
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Callable

@@ -6,8 +6,6 @@ length tag libsndfile guesses the length from the bit rate of the first frame, a
 before the end; miniaudio counts the frames.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Every stage uses the same code and files as a real corpus. Each stage continues 
 interrupted, and so does the demo.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Each message says what was found, what was expected and what to do. Entry points
 message and exit with status 1; only our own bugs show a traceback.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,12 +14,10 @@ EXIT_REFUSED: Final = 2
 """The configuration or the output directory was refused; nothing was started."""
 
 EXIT_STOPPED: Final = 75
-"""The run saved its state before it was complete (EX_TEMPFAIL of sysexits.h); the same command
-continues it."""
+"""The run saved its state before it was complete (EX_TEMPFAIL); the same command continues it."""
 
 EXIT_TOO_MANY_TRIES: Final = 76
-"""A batch job has stopped (75) as often as ``ASR_TRIES`` allows. The scripts in ``lsf/`` end with
-it, because LSF starts a job that ends with 75 again."""
+"""A batch job has stopped as often as ``ASR_TRIES`` allows; LSF starts only 75 again."""
 
 
 class DanishAsrError(Exception):

@@ -1,7 +1,5 @@
 """Finds and guards the code of users: sources, transforms and decoders (docs/extending.md)."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +11,7 @@ from danish_asr.errors import ConfigError, DanishAsrError, ExtensionError
 
 
 def find_named(name: str, table: Mapping[str, Any], key: str) -> Any:
-    """Return ``table[name]``, or the object that ``package.module:name`` names.
-
-    Raises:
-        ConfigError: It is neither; the message has ``key`` and the known names.
-    """
+    """Return ``table[name]`` or what ``package.module:name`` names; else raises ConfigError."""
     if name in table:
         return table[name]
     try:
@@ -37,14 +31,9 @@ def find_named(name: str, table: Mapping[str, Any], key: str) -> Any:
 
 @contextmanager
 def user_code(code: object, doing: str) -> Iterator[None]:
-    """Turn an exception of a user's code into an error that says where it was raised.
+    """Turn an exception of a user's ``code`` into an ExtensionError that says where it was raised.
 
-    Args:
-        code: The user's object; errors of this package's own objects pass unchanged.
-        doing: What it was called for, for the message.
-
-    Raises:
-        ExtensionError: The code failed.
+    Exceptions of this package's own objects pass unchanged. The message says what it was ``doing``.
     """
     try:
         yield

@@ -4,8 +4,6 @@ Content is written under a temporary name, flushed to the disk and renamed. A pr
 leaves temporary files, never half a file under the final name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

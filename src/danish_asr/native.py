@@ -5,8 +5,6 @@ wheel contains that library. After it is loaded with ``RTLD_GLOBAL``, the dynami
 its soname. Import this module before fairseq2.
 """
 
-from __future__ import annotations
-
 import os
 from ctypes import CDLL, RTLD_GLOBAL
 from pathlib import Path

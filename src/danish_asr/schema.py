@@ -1,7 +1,5 @@
 """The data contract as code, which ``data/README.md`` describes in prose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Share tasks among processes of this machine, so that killing any of them is harmless."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

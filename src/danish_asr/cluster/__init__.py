@@ -1,7 +1,5 @@
 """What a run needs from a batch system: its rank, its CPUs, a launcher and a trace of its use."""
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ Takes the options of ``torchrun``, which itself ends with 1 whatever the process
 that nobody sees whether a run was refused (2) or has stopped and can be continued (75).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -14,8 +14,6 @@ starts its processes in sessions of their own. So this process sends it to every
 that handles it, as soon as it does: the recipe installs its handler after its libraries are loaded.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

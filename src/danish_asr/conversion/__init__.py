@@ -1,7 +1,5 @@
 """Utterances of any source to a built dataset (the contract: ``data/README.md``)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

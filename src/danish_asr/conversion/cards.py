@@ -1,7 +1,5 @@
 """Write what readers of a dataset need: hours per corpus, asset cards, a character tokenizer."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Collection, Iterable

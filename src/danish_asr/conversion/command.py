@@ -1,7 +1,5 @@
 """Run ``danish-asr convert`` and ``danish-asr verify`` with the options of their command lines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ A conversion can be continued after any stop: its plan and one record per finish
 ``OUT/.convert``. The inventory is written last, and only then is the dataset finished.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """The inventory of a built dataset, ``manifest.json``: its source, and what it must contain."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ The tasks are a function of the source and the options alone. That makes a conve
 its bytes independent of the number of workers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Report the progress of long work: a live display, or a line per minute without a terminal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar

@@ -1,7 +1,5 @@
 """Run the tasks of a conversion on a Ray cluster, whose machines share source and output."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module

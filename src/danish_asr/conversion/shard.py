@@ -3,8 +3,6 @@
 The record is written last, so it marks the shard as finished.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field

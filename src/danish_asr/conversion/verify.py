@@ -1,7 +1,5 @@
 """Read a built dataset back and report all faults at once."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

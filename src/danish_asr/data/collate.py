@@ -1,7 +1,5 @@
 """From row numbers to a batch: fetch, decode, transform, normalise, tokenise, pad."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

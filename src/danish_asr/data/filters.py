@@ -1,7 +1,5 @@
 """Which rows training leaves out, counted by reason and dialect. Evaluation is never filtered."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase

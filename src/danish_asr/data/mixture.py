@@ -7,8 +7,6 @@ and the epoch is as long as it must be to show every row at least once: the part
 weight favours least is read once, the others more often. Betas of 1 leave everything as it is.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections import defaultdict

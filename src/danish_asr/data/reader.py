@@ -1,7 +1,5 @@
 """fairseq2's ``DataReader`` over the batches of an epoch: background decoding, exact resume."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 

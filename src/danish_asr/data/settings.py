@@ -1,7 +1,5 @@
 """The rules of upstream's dataset sections, and the keys that have no effect here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 

@@ -4,8 +4,6 @@ Upstream applies the filters to training only and scores the whole split elsewhe
 for every split, and a filter that cannot be applied is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

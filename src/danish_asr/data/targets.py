@@ -1,7 +1,5 @@
 """From raw text to CTC targets: tokens, the frames they need, symbols the tokenizer lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar

@@ -1,7 +1,5 @@
 """Decoders: from a model's logits to text."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -25,8 +23,7 @@ and with the keys of ``decoder.config``."""
 def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]:
     """Return what creates the decoder ``name``.
 
-    Raises:
-        ConfigError: There is none, or it does not take the tokenizer and the keys of ``config``.
+    Raises ConfigError if there is none, or if it does not take the keys of ``config``.
     """
     found: Any = find_named(name, DECODERS, "decoder.name")
     try:

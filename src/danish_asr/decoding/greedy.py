@@ -1,7 +1,5 @@
 """Greedy CTC decoding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, final
 

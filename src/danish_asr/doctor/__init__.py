@@ -5,8 +5,6 @@
     danish-asr doctor --config configs/ctc-finetune-danish.yaml --run /work3/me/runs/one
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

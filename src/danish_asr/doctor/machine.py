@@ -1,7 +1,5 @@
 """Python, packages, GPU, CPUs, disk and the job scripts: what every run needs from this machine."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """The training configuration: names, dataset, precision and the size of its checkpoints."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

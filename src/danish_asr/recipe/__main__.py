@@ -1,7 +1,5 @@
 """Train: ``python -m danish_asr.recipe OUTDIR --config-file FILE``."""
 
-from __future__ import annotations
-
 from danish_asr.recipe.training import main
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ Symptom without: its kernels fail on a DTensor. When the version moves: see whet
 sharded parameters; tests/recipe/test_optimizers.py fails if the two methods are no longer called.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

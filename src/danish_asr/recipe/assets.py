@@ -1,7 +1,5 @@
 """fairseq2's asset store as a configuration sees it: cards, and what can be opened from them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, cast

@@ -1,7 +1,5 @@
 """The command line of both recipes, and the signals that stop training."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from argparse import OPTIONAL, ArgumentParser, Namespace

@@ -4,8 +4,6 @@ The keys are upstream's (omnilingual-asr's recipe of the same name), so its YAML
 unchanged. Defaults are defined here; a YAML file holds only what differs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

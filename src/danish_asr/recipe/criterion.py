@@ -1,7 +1,5 @@
 """From a batch to its loss and its logits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final, cast, final
 

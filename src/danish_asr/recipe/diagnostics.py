@@ -1,7 +1,5 @@
 """What goes wrong in a run, in plain words: warnings about its numbers, and errors that end it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import math

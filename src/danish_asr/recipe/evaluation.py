@@ -5,8 +5,6 @@ training section evaluates the model that it names. ``python -m danish_asr.recip
 it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

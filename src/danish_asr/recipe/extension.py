@@ -4,8 +4,6 @@ The cards of built datasets and finished runs are found in ``data/parquet/cards`
 directory and in the directories that ``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path

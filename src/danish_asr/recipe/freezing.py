@@ -1,7 +1,5 @@
 """Which parts of a model are frozen: in the first steps, or in the whole run."""
 
-from __future__ import annotations
-
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn.utils.module import freeze_parameters
 

@@ -4,8 +4,6 @@ fairseq2 stops at the first fault, and finds some after minutes of loading. Here
 each key alone. A faulty key keeps its default, so that rules between values are checked too.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import re

@@ -1,7 +1,5 @@
 """The optimizers that this recipe adds to fairseq2's: AdamW for GPUs with little memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

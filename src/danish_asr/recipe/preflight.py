@@ -3,8 +3,6 @@
 They also fill in what the cards say: the tokenizer, and the size of the head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

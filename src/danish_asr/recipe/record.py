@@ -4,8 +4,6 @@ fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable
 written here, later runs and omnilingual-asr's inference pipeline find both.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """A run's output directory: what it holds, and how a run continues in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

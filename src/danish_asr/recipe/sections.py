@@ -1,7 +1,5 @@
 """The sections of the configuration that differ from fairseq2's: keys, defaults and rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

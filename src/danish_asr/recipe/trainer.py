@@ -4,8 +4,6 @@ fairseq2's own trainer looks at a stop request only if ``num_steps`` is not set,
 before it exits. Here the data reader and the validator end the run between two steps.
 """
 
-from __future__ import annotations
-
 import inspect
 from math import inf
 from pathlib import Path

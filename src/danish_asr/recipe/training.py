@@ -1,7 +1,5 @@
 """The training recipe: from a configuration to a trained model."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import cast, final

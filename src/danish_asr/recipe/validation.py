@@ -1,7 +1,5 @@
 """What validation measures, and when it ends training: WER and CER, all rows and per group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, MutableMapping, Sequence
 from math import inf
 from pathlib import Path

@@ -5,8 +5,6 @@ printed. It draws in fixed colours: figures use the placeholder colours below, a
 variables in their place, which follow the reader's light or dark mode.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

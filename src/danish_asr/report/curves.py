@@ -1,7 +1,5 @@
 """Curves of a run: its metrics over training steps, and what its jobs used over hours."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

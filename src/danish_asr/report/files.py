@@ -1,7 +1,5 @@
 """``danish-asr score`` and ``danish-asr compare``: from predictions files to tables and reports."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

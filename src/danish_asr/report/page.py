@@ -4,8 +4,6 @@ Jinja escapes every text from the data. A ``Content-Security-Policy`` allows the
 by its hash and forbids any other script or request, so HTML in a hypothesis is shown as text.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Scores and comparisons as tables: in the terminal, as CSV and as Markdown for a model card."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Numbers and settings in words: the same in the terminal, on the page and in Markdown."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from danish_asr.scoring.comparison import Comparison

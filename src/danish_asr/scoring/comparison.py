@@ -5,8 +5,6 @@ Paired bootstrap (Bisani and Ney, ICASSP 2004) with speakers as blocks (Liu and 
 groups of a grouping (Holm, Scandinavian Journal of Statistics 6, 1979).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final

@@ -5,8 +5,6 @@ are changed in the same way, or compounds may be split anywhere. Categories over
 need not add up. What remains after all of them are misrecognised words.
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 from collections import Counter, defaultdict

@@ -6,8 +6,6 @@ the percentiles are moved outwards to those of a t distribution: the "expanded p
 of Hesterberg (The American Statistician 69, 2015).
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple

@@ -3,8 +3,6 @@
 Its texts are not normalised, so that a file can be scored under any profile.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The scored rows of a predictions file as integer counts, and their sums per group."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

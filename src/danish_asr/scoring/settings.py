@@ -1,7 +1,5 @@
 """Scoring settings, and the row filters that select the rows of a split that are scored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final

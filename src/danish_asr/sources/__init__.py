@@ -4,8 +4,6 @@ A source is written ``KIND:WHERE``. Without a kind, a manifest is recognised by 
 everything else is CoRal. docs/extending.md shows how to add a kind without changing this package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from pickle import dumps

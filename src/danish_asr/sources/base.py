@@ -1,7 +1,5 @@
 """What a corpus gives to conversion: files, and their rows as utterances."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import ABC, abstractmethod

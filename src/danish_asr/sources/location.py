@@ -3,8 +3,6 @@
 huggingface_hub is imported only where a source needs it: it takes most of a worker's start.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

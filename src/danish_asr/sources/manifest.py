@@ -4,8 +4,6 @@
 fewer fields than the header, is a row as well: it goes to the ledger. TSV has no quoting.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Collection, Iterator

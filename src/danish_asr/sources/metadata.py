@@ -1,7 +1,5 @@
 """Metadata of speakers in one form for all corpora; ``sub_dialect`` keeps the corpus's value."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Final

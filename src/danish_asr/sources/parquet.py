@@ -4,8 +4,6 @@ CoRal's subsets have different columns, and its versions differ slightly. Licenc
 speech synthesis and no biometric identification. Its repositories on the hub are gated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

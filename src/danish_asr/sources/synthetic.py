@@ -4,8 +4,6 @@ Speech synthesiser and invented speakers: enough to try every step within minute
 statements about people. Speakers and sentences are disjoint between splits. A seed fixes each byte.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

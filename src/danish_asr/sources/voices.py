@@ -4,8 +4,6 @@ A synthesiser has no Danish dialects. Each group has its own voices, rate, pitch
 which describe no real dialect. Non-native speech is Danish text in a Norwegian or Swedish voice.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass

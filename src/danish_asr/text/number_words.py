@@ -5,8 +5,6 @@ tohundrede og tre") and of everyday writing ("tolvhundrede", "halvtredsindstyve"
 A single "en" or "et" is an article and stays.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Final

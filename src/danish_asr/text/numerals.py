@@ -4,8 +4,6 @@ num2words 0.5.14 fails 67 of the 103 vectors in ``tests/golden/coral_text.tsv`` 
 writes "toogtreds" for 62, "et" for 1 and "tretusinde og tohundrede og niogfirs" for 3289.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Final

@@ -7,8 +7,6 @@ Scores are comparable only under the same profile, so every score names its own:
 - ``rye``: the normalisation of RyeAI's Danish leaderboard; number words and digits become equal.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Evaluate: ``python -m workflows.recipes.wav2vec2.asr.eval OUTDIR --config-file FILE``."""
 
-from __future__ import annotations
-
 from danish_asr.recipe.evaluation import main
 
 if __name__ == "__main__":
