@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from danish_asr.decoding import DECODERS
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import flatten, inspect, merge, read_yaml, unstructure
@@ -92,8 +93,9 @@ def test_every_value_of_every_key_is_accepted_or_refused(value: object) -> None:
             assert any(key in fault for fault in faults), key
 
 
-def test_parameters_of_decoders_and_transforms_may_be_negative() -> None:
-    own = {"decoder": {"config": {"threshold": -10.0}}}
+def test_parameters_of_decoders_may_be_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DECODERS, "own", lambda tokenizer, threshold: (tokenizer, threshold))
+    own = {"decoder": {"name": "own", "config": {"threshold": -10.0}}}
     config, faults = inspect(AsrConfig, merge(SOUND, own))
     assert not faults
     assert config.decoder.config == {"threshold": -10.0}

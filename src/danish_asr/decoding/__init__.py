@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from torch import Tensor
@@ -21,13 +22,11 @@ and with the keys of ``decoder.config``."""
 
 
 def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]:
-    """Return what creates the decoder ``name``.
-
-    Raises ConfigError if there is none, or if it does not take the keys of ``config``.
-    """
+    """Return what creates a decoder; ConfigError if there is none or it does not take ``config``."""
     found: Any = find_named(name, DECODERS, "decoder.name")
     try:
-        inspect.signature(found).bind(None, **config)
+        with suppress(ValueError):  # some callables have no signature
+            inspect.signature(found).bind(None, **config)
     except TypeError as error:
         fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"
         raise ConfigError([fault]) from error
