@@ -22,7 +22,7 @@ and with the keys of ``decoder.config``."""
 
 
 def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]:
-    """Return what creates a decoder; ConfigError if there is none or it does not take ``config``."""
+    """Return what creates a decoder; raises ConfigError if it does not take ``config``."""
     found: Any = find_named(name, DECODERS, "decoder.name")
     try:
         with suppress(ValueError):  # some callables have no signature
