@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.schema import ROW_GROUP_SIZE, SAMPLE_RATE, UTTERANCE_SCHEMA, partition_dir
 
 if TYPE_CHECKING:
@@ -119,8 +120,9 @@ def measure(root: Path) -> None:
             index.lengths, index.row_group_of, rows, task, seed=1, epoch=0
         ),
     )
+    hours = index.lengths.sum() / SAMPLE_RATE / 3600
     print(
-        f"{len(index):,} rows, {index.seconds / 3600:,.0f} h, {len(batches):,} batches, "
+        f"{len(index):,} rows, {hours:,.0f} h, {len(batches):,} batches, "
         f"padding {batches.padding(index.lengths):.1%}"
     )
     measure_texts(index)
@@ -144,7 +146,6 @@ def measure_texts(index: Index) -> None:
 
 def make_tokenizer() -> Tokenizer:
     """A tokenizer of the texts' characters, except for one."""
-    from danish_asr import native  # noqa: F401, PLC0415 - libsndfile before fairseq2
     from danish_asr.conversion.cards import build_char_tokenizer  # noqa: PLC0415
 
     # isort: split

@@ -20,17 +20,19 @@ from io import StringIO
 from pathlib import Path
 from random import Random
 
+import jiwer
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from danish_asr.metrics import count_errors
 from danish_asr.report import compare_files, score_file
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.intervals import resample_sums
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
-from danish_asr.text.profiles import PROFILES
+from danish_asr.text.profiles import PROFILES, normalizer
 
 ROWS = 20_000
 SPEAKERS = 150
@@ -60,15 +62,22 @@ def main() -> None:
         write_predictions(other, rows(ROWS, seed=1))
         write_predictions(large, repeated(many))
         tasks: list[tuple[str, Callable[..., None], tuple[object, ...]]] = [
-            (f"{ROWS:,} rows, 3 profiles, 4 groupings, intervals", score_profiles, (small,)),
+            (f"{ROWS:,} rows, all profiles, 4 groupings, intervals", score_profiles, (small,)),
             (f"{ROWS:,} rows, 1,000 resamples of 150 speakers", resample, (SPEAKERS,)),
             (f"{ROWS:,} rows, 1,000 resamples, each row a speaker", resample, (ROWS,)),
             (f"{ROWS:,} rows, error analysis", analyse, (small,)),
             (f"{ROWS:,} rows, table, JSON and page", report, (small,)),
-            (f"{ROWS:,} rows, compare, 10,000 resamples", compare, (small, other)),
+            (f"{ROWS:,} rows, compare", compare, (small, other)),
             (f"{many:,} rows, 1 profile, 4 groupings, intervals", score, (large, "coral")),
         ]
-        show([measure(name, task, *arguments) for name, task, arguments in tasks])
+        texts = normalised(small, "coral")
+        ours, baseline = (
+            measure(f"{ROWS:,} normalised rows, {name}", task, *texts)
+            for name, task in (("error counts", count), ("jiwer.wer and jiwer.cer", rates_of_jiwer))
+        )
+        measured = [measure(name, task, *arguments) for name, task, arguments in tasks]
+        show([*measured, ours, baseline])
+        print(f"CPU time of our counts / of jiwer: {ours[2] / baseline[2]:.2f}")
 
 
 def measure(name: str, task: Callable[..., None], *arguments: object) -> Measured:
@@ -85,6 +94,26 @@ def timed(task: Callable[..., None], *arguments: object) -> tuple[float, float, 
     task(*arguments)
     seconds, busy = time.perf_counter() - begin, time.process_time() - busy
     return seconds, busy, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def normalised(path: Path, profile: str) -> tuple[list[str], list[str]]:
+    """Return the references and hypotheses of a file as they are compared."""
+    normalize = normalizer(profile)
+    pairs = [(row.reference, row.hypothesis) for row in read_predictions(path)]
+    references, hypotheses = zip(*pairs, strict=True)
+    return list(map(normalize, references)), list(map(normalize, hypotheses))
+
+
+def count(references: list[str], hypotheses: list[str]) -> None:
+    """Count the errors of each row."""
+    for pair in zip(references, hypotheses, strict=True):
+        count_errors(*pair)
+
+
+def rates_of_jiwer(references: list[str], hypotheses: list[str]) -> None:
+    """Compute WER and CER over all rows."""
+    jiwer.wer(references, hypotheses)
+    jiwer.cer(references, hypotheses)
 
 
 def score(path: Path, profile: str) -> None:

@@ -1,10 +1,9 @@
 #!/bin/bash
-# Score the best checkpoint of ASR_RUN on the test split and write the report:
+# Score the best checkpoint of ASR_RUN on the test split, or continue that, and write the report:
 #
 #   bsub < lsf/eval.sh
 #   ASR_ARGS='--config evaluator.checkpoint=last' bsub < lsf/eval.sh         arguments for the recipe
 #
-# An evaluation cannot be continued: give it enough wall time, such as bsub -W 4:00 < lsf/eval.sh
 #BSUB -J eval
 #BSUB -o eval-%J.out
 #BSUB -q gpua100
@@ -13,6 +12,9 @@
 #BSUB -R "rusage[mem=8GB]"
 #BSUB -gpu "num=1:mode=exclusive_process"
 #BSUB -W 2:00
+#BSUB -wa USR2
+#BSUB -wt 10
+#BSUB -Q 75
 
 cd "${ASR_HOME:-${LS_SUBCWD:-.}}" || exit 2
 # shellcheck source=lsf/job.sh

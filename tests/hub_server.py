@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GATED = "CoRal-project/gated"
+_REVISION = f"({COMMIT}|main|refs/convert/parquet)"
 
 
 class Hub(ThreadingHTTPServer):
@@ -50,7 +51,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = path.replace(GATED, repo)
         if match := re.fullmatch(rf"/api/datasets/{repo}/tree/{COMMIT}(?:/(.*))?", path):
             self._send(200, json.dumps(self._tree(match[1] or "")).encode())
-        elif re.fullmatch(rf"/api/datasets/{repo}(/revision/({COMMIT}|main))?", path):
+        elif re.fullmatch(
+            rf"/api/datasets/{repo}(/revision/({COMMIT}|main|refs/convert/parquet))?", path
+        ):
             known = {"id": repo, "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
             info = known | {"likes": 0, "gated": False, "disabled": False}
             self._send(200, json.dumps(info).encode())

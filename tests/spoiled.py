@@ -18,7 +18,7 @@ from danish_asr.conversion.verify import verify
 from danish_asr.files import from_yaml, to_yaml
 from danish_asr.schema import UTTERANCE_SCHEMA
 from danish_asr.sources import open_source
-from tests.builders import coral_row, write_parquet
+from tests.builders import coral_row, tone, write_parquet
 
 TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
 FIRST = f"{TRAIN}/part-00000-of-00003.parquet"
@@ -35,7 +35,13 @@ def build(root: Path) -> Path:
     """A dataset in order: 8 train rows and one in the ledger, 3 test rows."""
     for split, count in (("train", 9), ("test", 3)):
         rows = [
-            coral_row(number, split=split, text=f"{split} sætning nummer {number}", dialect="fynsk")
+            coral_row(
+                number,
+                split=split,
+                text=f"{split} sætning nummer {number}",
+                dialect="fynsk",
+                audio=tone(0.5 + 0.1 * (number % 5), hertz=200 + 7 * number + (split == "test")),
+            )
             for number in range(count)
         ]
         if split == "train":
@@ -110,7 +116,7 @@ def content(name: str, change: Callable[[bytes], bytes]) -> Spoil:
 
 
 def text(name: str, new: str) -> Spoil:
-    return content(name, lambda _: new.encode())
+    return lambda root: (root / name).write_text(new)
 
 
 def copy(name: str, to: str) -> Spoil:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +14,15 @@ from numpy.typing import NDArray
 
 from danish_asr.compressed import Mp3, is_joined, is_mp3, open_flac
 from danish_asr.errors import SourceError
+from danish_asr.media import HEAD, Media, is_media
 from danish_asr.schema import SAMPLE_RATE
 
 RESAMPLING_QUALITY: Final = "HQ"
 """soxr's recipe: 20 bits of precision, more than the 16 that are kept."""
 
 _SLACK: Final = 0.1
-"""Seconds by which a file may be shorter than the length in its header, as some MP3s are."""
+"""Seconds by which a file may be shorter than the length in its header, as some MP3s are, or than
+the part that is requested."""
 
 _BLOCK: Final = 1 << 20
 """Samples of all channels that are averaged at a time."""
@@ -34,21 +37,31 @@ class AudioError(Exception):
 
 
 def to_flac(audio: bytes | Path, **part: Any) -> tuple[bytes, int]:
-    """Convert an audio file of any format that libsndfile reads (WAV, FLAC, MP3, OGG, ...).
+    """Convert an audio file to FLAC; arguments and errors are those of `to_mono`.
 
-    ``part`` is that of `decode`. Returns the FLAC file and its number of samples.
+    Returns the FLAC file and its number of samples.
+    """
+    mono = to_mono(audio, **part)
+    return encode_flac(mono, SAMPLE_RATE), len(mono)
+
+
+def to_mono(audio: bytes | Path, **part: Any) -> NDArray[np.float32]:
+    """Return an audio file as one channel of 16 kHz; ``part`` is that of `decode`.
+
+    The format is any that libsndfile reads (WAV, FLAC, MP3, OGG, ...), or MP4, WebM and Matroska
+    where PyAV is installed.
 
     Raises:
         AudioError: The audio is undecodable, truncated, empty, too long or has non-finite samples.
     """
     mono, rate = decode(audio, **part)
-    if not np.isfinite(mono).all():
-        raise AudioError("non-finite samples")
     if rate != SAMPLE_RATE:
         mono = soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
     if not len(mono):
         raise AudioError("zero samples")
-    return encode_flac(mono, SAMPLE_RATE), len(mono)
+    if not np.isfinite(mono).all():  # a filter spreads such values and removes none
+        raise AudioError("non-finite samples")
+    return mono
 
 
 def decode(
@@ -64,9 +77,10 @@ def decode(
     that neither a long file nor many channels cost memory.
 
     Raises:
-        AudioError: The audio is missing, undecodable or too long, or it ends before the length in
-            its header. A WAV or OGG file that was cut at its end cannot be detected (libsndfile
-            derives their length from what is left), nor can an MP3 without a length tag.
+        AudioError: The audio is missing, undecodable or too long, or it ends 0.1 s or more before
+            the length in its header or the end of the part. A WAV or OGG file that was cut at its
+            end cannot be detected (libsndfile derives their length from what is left), nor can an
+            MP3 without a length tag.
         SourceError: The file exists and cannot be read.
     """
     if isinstance(audio, bytes) and not start and seconds is None:
@@ -84,7 +98,7 @@ def decode(
 
 
 def _decode_part(
-    file: _SoundFile | Mp3, start: float, seconds: float | None, max_seconds: float
+    file: _Decoder, start: float, seconds: float | None, max_seconds: float
 ) -> NDArray[np.float32]:
     rate = int(file.samplerate)
     unknown_length = file.frames >= _UNKNOWN_LENGTH
@@ -98,12 +112,14 @@ def _decode_part(
     if first and frames > 0:
         file.seek(first)
     mono = _read_mono(file, frames) if frames > 0 else np.empty(0, np.float32)
-    if not len(mono):
-        raise AudioError("zero samples")
     if len(mono) > most:
         raise AudioError(f"longer than {max_seconds:g} s")
-    if len(mono) < frames - _SLACK * rate and not unknown_length:
+    if len(mono) and len(mono) < frames - _SLACK * rate and not unknown_length:
         raise AudioError("truncated audio")
+    if seconds is not None and len(mono) < (seconds - _SLACK) * rate:
+        raise AudioError("past the end of its audio")
+    if not len(mono):
+        raise AudioError("zero samples")
     return mono
 
 
@@ -122,8 +138,14 @@ class _Bytes(io.BytesIO):
             return self.tell()
 
 
-def _open(audio: bytes | Path) -> _SoundFile | Mp3:
-    if is_mp3(audio[:3] if isinstance(audio, bytes) else _read_head(audio)):
+_Decoder = _SoundFile | Mp3 | Media
+
+
+def _open(audio: bytes | Path) -> _Decoder:
+    head = audio[:HEAD] if isinstance(audio, bytes) else _read_head(audio)
+    if is_media(head):
+        return Media(audio)
+    if is_mp3(head):
         data = audio if isinstance(audio, bytes) else audio.read_bytes()
         if is_joined(data):
             raise AudioError("several MP3 files in one")
@@ -133,19 +155,23 @@ def _open(audio: bytes | Path) -> _SoundFile | Mp3:
 
 def _read_head(path: Path) -> bytes:
     try:
+        if not path.is_file():  # a pipe would never end
+            raise FileNotFoundError  # noqa: TRY301
         with path.open("rb") as stream:
-            return stream.read(3)
+            return stream.read(HEAD)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
         # ValueError: the path has characters that no file name can have.
         raise AudioError("audio file missing") from None
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise AudioError("audio file missing") from None
         # A disk that fails for a moment must not remove the row from the dataset.
         raise SourceError(
             f"{path}: cannot be read ({error.strerror}); fix this and run the same command again"
         ) from error
 
 
-def _read_mono(file: _SoundFile | Mp3, frames: int) -> NDArray[np.float32]:
+def _read_mono(file: _Decoder, frames: int) -> NDArray[np.float32]:
     mono = np.empty(frames, np.float32)
     size = max(1, _BLOCK // file.channels)
     done = 0
@@ -157,8 +183,13 @@ def _read_mono(file: _SoundFile | Mp3, frames: int) -> NDArray[np.float32]:
 
 
 def encode_flac(mono: NDArray[np.float32], rate: int) -> bytes:
-    """Encode samples in [-1, 1] as FLAC of 16 bits; values outside are clipped."""
-    whole = np.rint(np.clip(mono, -1.0, 1.0) * np.float32(32767)).astype(np.int16)
+    """Encode samples in [-1, 1) as FLAC of 16 bits; values outside are clipped.
+
+    The scale is that of decoders, so that samples of 16 bits stay as they are.
+    """
+    scaled = mono * np.float32(32768)
+    np.rint(scaled, out=scaled)
+    np.clip(scaled, -32768, 32767, out=scaled)
     file = io.BytesIO()
-    soundfile.write(file, whole, rate, format="FLAC", subtype="PCM_16")
+    soundfile.write(file, scaled.astype(np.int16), rate, format="FLAC", subtype="PCM_16")
     return file.getvalue()

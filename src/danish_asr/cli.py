@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.errors import EXIT_FAILED, DanishAsrError
-from danish_asr.scoring.settings import COMPARE_RESAMPLES, DEFAULT_BY, Settings
+from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 INTERRUPTED: Final = 128 + signal.SIGINT  # the exit status after Ctrl-C, as in shells
 app = typer.Typer(
@@ -32,19 +32,28 @@ _GROUPINGS: Final = list(DEFAULT_BY)
 _CONVERT: Final = ConvertOptions()
 _DATASET: Final = Path("data/parquet")
 
-_Profile = Annotated[str, Option(help="Text profile: raw, coral or rye.")]
+_Profile = Annotated[str, Option(help="Text profile: raw, coral, rye or rye-2026-06.")]
 _Fillers = Annotated[bool, Option("--remove-fillers", help="Also remove fillers (rye only).")]
-_By = Annotated[list[str], Option(help="Columns to group by, with commas. May be repeated.")]
-_Filter = Annotated[str, Option("--filter", help="Rows: all or coral.")]
+_By = Annotated[
+    list[str],
+    Option(help="Columns to group by, with commas; age:5 or age:18,25,50 in bands. Repeatable."),
+]
+_Filter = Annotated[str, Option("--filter", help="Rows: all, coral or rye.")]
 _Denominator = Annotated[str, Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")]
-_Resamples = Annotated[int, Option(help="Bootstrap resamples.", min=100)]
-_Seed = Annotated[int, Option(help="Bootstrap seed.", min=0)]
+_Resamples = Annotated[
+    int, Option(help="Utterance-level intervals too, from this many resamples (e.g. 1000).")
+]
+_Seed = Annotated[int, Option(help="Seed of the resampling.", min=0)]
+_References = Annotated[
+    Path | None, Option(help="The dataset; has the references of files with only hypotheses.")
+]
+_Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' own, or test.")]
 _Workers = Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")]
 
 
 @app.command()
 def score(
-    predictions: Annotated[Path, Argument(help="The predictions.jsonl of an evaluation.")],
+    predictions: Annotated[Path, Argument(help="predictions.jsonl, or CSV, TSV, Parquet.")],
     *,
     profile: _Profile = _SCORING.profile,
     remove_fillers: _Fillers = False,
@@ -58,10 +67,27 @@ def score(
     csv: Annotated[Path | None, Option(help="Write a table of all groups.")] = None,
     markdown: Annotated[Path | None, Option(help="Write a section for a model card.")] = None,
     run: Annotated[Path | None, Option(help="The run; adds its curves to the page.")] = None,
-    dataset: Annotated[Path | None, Option(help="The dataset; adds audio to the page.")] = None,
+    dataset: Annotated[
+        Path | None, Option(help="The dataset; adds audio to the page, and missing references.")
+    ] = None,
+    split: _Split = None,
+    utterances: Annotated[
+        Path | None, Option(help="Write each utterance (.csv or .jsonl).")
+    ] = None,
+    errors: Annotated[Path | None, Option(help="Write all errors (.csv or .jsonl).")] = None,
+    trn: Annotated[Path | None, Option(help="Write ref.trn, hyp.trn for sclite here.")] = None,
+    model_index: Annotated[
+        Path | None, Option(help="Write the results of a Hugging Face model card, in YAML.")
+    ] = None,
+    leaderboard: Annotated[
+        Path | None, Option(help="Write or complete a result of RyeAI's leaderboard, in JSON.")
+    ] = None,
+    model_name: Annotated[
+        str | None, Option(help="Name in the last two; default: the model of the evaluation.")
+    ] = None,
 ) -> None:
     """Report WER and CER with confidence intervals, overall and per group."""
-    from danish_asr.report import score_file
+    from danish_asr.report import Exports, score_file
 
     score_file(
         predictions,
@@ -80,35 +106,56 @@ def score(
         markdown_path=markdown,
         run_dir=run,
         dataset=dataset,
+        split=split,
+        exports=Exports(
+            utterances=utterances,
+            errors=errors,
+            trn=trn,
+            model_index=model_index,
+            leaderboard=leaderboard,
+            model_name=model_name,
+        ),
     )
 
 
 @app.command()
 def compare(
-    a: Annotated[Path, Argument(help="The predictions.jsonl of run A.")],
-    b: Annotated[Path, Argument(help="The predictions.jsonl of run B, with the same rows.")],
+    runs: Annotated[
+        list[str], Argument(help="FILE, or NAME=FILE,FILE with a file per seed; first: baseline.")
+    ],
     *,
     profile: _Profile = _SCORING.profile,
     remove_fillers: _Fillers = False,
     by: _By = _GROUPINGS,
     row_filter: _Filter = _SCORING.row_filter,
     denominator: _Denominator = _SCORING.denominator,
-    resamples: _Resamples = COMPARE_RESAMPLES,
-    seed: _Seed = _SCORING.seed,
+    dataset: _References = None,
+    split: _Split = None,
     json: Annotated[Path | None, Option(help="Write the comparison as JSON.")] = None,
+    csv: Annotated[Path | None, Option(help="Write a line per group and run.")] = None,
+    markdown: Annotated[Path | None, Option(help="Write tables in Markdown.")] = None,
+    html: Annotated[Path | None, Option(help="Write a page.")] = None,
 ) -> None:
-    """Compare two runs on the same rows: differences, intervals and a test over speakers."""
-    from danish_asr.report import compare_files
+    """Compare runs on the same rows: differences, intervals and a test over speakers."""
+    from danish_asr.report import compare_run_files, parse_runs
 
     settings = Settings(
         profile=profile,
         remove_fillers=remove_fillers,
         row_filter=row_filter,
         denominator=denominator,  # type: ignore[arg-type] # it is checked there
-        resamples=resamples,
-        seed=seed,
     )
-    compare_files(a, b, by=by, settings=settings, json_path=json)
+    compare_run_files(
+        parse_runs(runs),
+        by=by,
+        settings=settings,
+        dataset=dataset,
+        split=split,
+        json_path=json,
+        csv_path=csv,
+        markdown_path=markdown,
+        html_path=html,
+    )
 
 
 @app.command()
@@ -150,6 +197,8 @@ def convert(
     address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
     part: Annotated[str | None, Option(metavar="I/N", help="Convert only part I of N.")] = None,
     shard: Annotated[str | None, Option(hidden=True, help="The old name of --part.")] = None,
+    split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
+    drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
     finish: Annotated[bool, Option("--finish", help="Complete a dataset of parts.")] = False,
     list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
@@ -166,6 +215,8 @@ def convert(
         out=out,
         source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
         options=ConvertOptions(max_seconds=max_seconds, shard_rows=shard_rows, max_drop=max_drop),
+        split_by_speaker=split_by_speaker,
+        drop_shared_sentences=drop_shared,
         workers=workers,
         engine=engine,
         address=address,
@@ -178,15 +229,30 @@ def convert(
 def verify(
     root: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
     sample: Annotated[int | None, Option(help="Rows to decode, spread; default: all.")] = None,
-    allow_shared: Annotated[
-        list[str] | None, Option(help="speakers or sentences: accept that splits share them.")
-    ] = None,
+    allow_shared: Annotated[list[str] | None, Option(help="speakers, sentences or audio.")] = None,
     workers: _Workers = None,
 ) -> None:
     """Check a built dataset and report all faults."""
     from danish_asr.conversion.command import verify_command
 
     verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
+
+
+@app.command()
+def explore(
+    dataset: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
+    *,
+    out: Annotated[Path, Option(help="The page.")] = Path("explore.html"),
+    tokenizer: Annotated[
+        str | None, Option(help="Name or file; lists the characters that it lacks.")
+    ] = None,
+    sample: Annotated[int, Option(min=0, help="Rows whose audio is measured.")] = 2_000,
+    seed: Annotated[int, Option(min=0, help="Seed of the samples.")] = 0,
+) -> None:
+    """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
+    from danish_asr.report.explore import explore as write_page
+
+    write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)
 
 
 _Overrides = Annotated[list[str] | None, Option(help="key=value for the recipe. May be repeated.")]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 EXIT_FAILED: Final = 1
-"""A run that had begun cannot continue."""
+"""A run that had begun to write cannot continue."""
 
 EXIT_REFUSED: Final = 2
 """The configuration or the output directory was refused; nothing was started."""

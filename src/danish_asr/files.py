@@ -10,11 +10,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from ruamel.yaml import YAML
 
 from danish_asr.errors import DanishAsrError
+
+AnyPath: TypeAlias = str | os.PathLike[str]
 
 
 @contextmanager

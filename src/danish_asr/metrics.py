@@ -7,7 +7,7 @@ jiwer's overhead per call. Importing it loads neither torch nor fairseq2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from operator import attrgetter
@@ -92,8 +92,12 @@ def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
 
 def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
     """Count hits and errors of jiwer's alignment."""
+    if reference == hypothesis:
+        return Counts(hits=len(reference))
     tags = [tag for tag, _, _ in Levenshtein.editops(reference, hypothesis).as_list()]
-    substitutions, deletions, insertions = map(tags.count, ("replace", "delete", "insert"))
+    deletions = tags.count("delete")
+    insertions = deletions + len(hypothesis) - len(reference)
+    substitutions = len(tags) - deletions - insertions
     hits = len(reference) - substitutions - deletions
     return Counts(hits, substitutions, deletions, insertions)
 
@@ -125,26 +129,51 @@ def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Ali
     return aligned
 
 
+_SPACES: Final = re.compile(r"\s\s+")
+
+
 def split_words(text: str) -> list[str]:
     """Split at spaces as jiwer does: a single tab or newline does not separate words."""
-    return [word for word in re.sub(r"\s\s+", " ", text).strip().split(" ") if word]
+    words = text.split()
+    if " ".join(words) == text:  # usual, and faster
+        return words
+    return [word for word in _SPACES.sub(" ", text).strip().split(" ") if word]
 
 
-def compute_wer(predictions: Sequence[str], references: Sequence[str]) -> float:
-    """Return jiwer's word error rate over all pairs, as a fraction."""
+def compute_wer(predictions: Iterable[str], references: Iterable[str]) -> float:
+    """Return jiwer's word error rate over all pairs, as a fraction.
+
+    Takes lists, pandas Series, arrays or iterators of strings; mind that jiwer takes the references
+    first.
+
+    Raises:
+        TypeError: A single text, or an entry that is not a string, such as None or NaN.
+        ValueError: The numbers of predictions and references differ.
+    """
     return _compute(jiwer.wer, predictions, references)
 
 
-def compute_cer(predictions: Sequence[str], references: Sequence[str]) -> float:
+def compute_cer(predictions: Iterable[str], references: Iterable[str]) -> float:
     """Return jiwer's character error rate over all pairs, see `compute_wer`."""
     return _compute(jiwer.cer, predictions, references)
 
 
 def _compute(
     rate: Callable[[list[str], list[str]], float],
-    predictions: Sequence[str],
-    references: Sequence[str],
+    predictions: Iterable[str],
+    references: Iterable[str],
 ) -> float:
-    if isinstance(predictions, str) or isinstance(references, str):
-        raise TypeError("expected two lists of texts, found a single text")
-    return float(rate(list(references), list(predictions)))
+    hypotheses, expected = _texts("predictions", predictions), _texts("references", references)
+    if len(hypotheses) != len(expected):
+        raise ValueError(f"{len(hypotheses)} predictions for {len(expected)} references")
+    return float(rate(expected, hypotheses))
+
+
+def _texts(name: str, texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str):
+        raise TypeError(f"{name}: expected a list of texts, found a single text")
+    entries = list(texts)
+    for position, text in enumerate(entries):
+        if not isinstance(text, str):
+            raise TypeError(f"{name}[{position}]: expected a string, found {text!r:.40}")
+    return entries

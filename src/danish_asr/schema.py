@@ -52,10 +52,22 @@ LEDGER_SCHEMA: Final = pa.schema(
 )
 """One row per source row that was not written: ``source`` is the file, ``row`` its position."""
 
+SUSPECTS_SCHEMA: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string(), nullable=False) for name in ("corpus", "split", "id")),
+        ("dialect", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("value", pa.float64(), nullable=False),
+    ]
+)
+"""One row per written utterance and reason to listen to it, with what was measured."""
+
 VERSION_DIR: Final = "version=0"
 STATISTICS_FILE: Final = "language_distribution_0.tsv"
 LEDGER_FILE: Final = "ledger.parquet"
+SUSPECTS_FILE: Final = "suspects.parquet"
 INVENTORY_FILE: Final = "manifest.json"
+README_FILE: Final = "README.md"
 CARDS_DIR: Final = "cards"
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -37,9 +38,10 @@ def run_in_processes(
     running: set[Future[Result]] = set()
 
     def submit(count: int) -> None:
-        # Ctrl-C reaches every process of the terminal; a child that is still importing would die
-        # with a traceback. Children inherit the blocked signal: stopping is up to the parent.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # Ctrl-C and a batch system's SIGTERM reach every process; a child that is still importing
+        # would die with a traceback. Children inherit the blocked signals: stopping is up to the
+        # parent.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             running.update(pool.submit(task, item) for item in islice(waiting, count))
         finally:
@@ -64,6 +66,27 @@ def run_in_processes(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until the end of a short block.
+
+    libsndfile calls back into Python: an exception there is printed and lost, and cuts the audio.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda found, _: received.append(found)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received[0])
 
 
 def _end_with_parent() -> None:

@@ -5,8 +5,6 @@
 Each process writes the ids, one a line, into a file of its own in FOLDER.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs the recipes on a small dataset: in this process, or in processes of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A finished run: a model with a name, and a record of its environment."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -46,16 +44,16 @@ def test_a_later_run_starts_from_the_finished_model_by_name(
     assert read_yaml(run / "config.yaml")["tokenizer"]["name"] == "finished"
 
 
-def test_a_finished_runs_directory_is_a_model_path(
-    tmp_path: Path, dataset: Path, finished_run: Path
+@pytest.mark.parametrize("place", ["", "checkpoints/step_2"])
+def test_a_finished_run_and_each_of_its_checkpoints_is_a_model_path(
+    tmp_path: Path, dataset: Path, finished_run: Path, place: str
 ) -> None:
     """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
-    own = [f"model={{path: {finished_run}}}", "regime.num_steps=2"]
-    assert train(tmp_path / "run", dataset, *own) == 0
-    ours, theirs = (
-        weights(run, 2)["final_proj.weight"] for run in (tmp_path / "run", finished_run)
-    )
-    assert ours.shape == theirs.shape
+    own = [f"model={{path: {finished_run / place}}}", "regime.num_steps=2"]
+    run, head = tmp_path / "run", "final_proj.weight"
+    assert train(run, dataset, *own) == 0
+    assert evaluate(run, dataset, *own, "evaluator.checkpoint=last") == 0
+    assert weights(run, 2)[head].shape == weights(finished_run, 2)[head].shape
 
 
 def test_a_tokenizer_that_does_not_fit_the_head_is_refused(

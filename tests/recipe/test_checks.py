@@ -1,8 +1,7 @@
 """The checks of a run's numbers, its disk and its tokenizer."""
 
-from __future__ import annotations
-
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,17 +9,20 @@ import pytest
 import torch
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_parallel_gangs
-from fairseq2.recipe.config import RegimeSection
+from fairseq2.logging import log
+from fairseq2.recipe.config import RegimeSection, WandbConfig
 from torch import nn
 
 from danish_asr.data.targets import UnknownSymbols
-from danish_asr.errors import ConfigError, RunError
+from danish_asr.errors import ConfigError, RunError, RunFailedError
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.diagnostics import loss_above_chance, performance_warnings
-from danish_asr.recipe.readers import check_symbols, waveform_dtype
+from danish_asr.recipe.diagnostics import explained, loss_above_chance, performance_warnings
+from danish_asr.recipe.readers import check_symbols, report_removed, waveform_dtype
+from danish_asr.recipe.record import keep_wandb_id
 from danish_asr.recipe.run_directory import check_free_space
 from danish_asr.recipe.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.validation import PatienceStopper
+from tests.recipe.running import copy_until, train
 
 
 def test_a_loss_above_chance_is_reported() -> None:
@@ -105,10 +107,50 @@ def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
     """TRAPS, names: v1 maps capitals to UNK; nothing checks agreement."""
     unknown = UnknownSymbols(characters=100, unknown=5, symbols=(("Æ", 3), ("1", 2)))
 
-    def config(limit: float) -> AsrConfig:
+    def config(limit: float | None) -> AsrConfig:
         section = AsrDatasetSection(name="d", max_unknown_share=limit)
         return AsrConfig(dataset=section, tokenizer=AsrTokenizerSection(name="t"))
 
     with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
-        check_symbols(unknown, config(0.04))
-    check_symbols(unknown, config(0.05))
+        check_symbols(unknown, config(0.04), own_tokenizer=True)
+    check_symbols(unknown, config(0.05), own_tokenizer=False)
+    # Without a limit of its own, the share depends on whose tokenizer it is.
+    with pytest.raises(ConfigError, match=r"is 2.00%, but 5.00%"):
+        check_symbols(unknown, config(None), own_tokenizer=False)
+    check_symbols(unknown, config(None), own_tokenizer=True)
+    with pytest.raises(ConfigError, match=r"is 20.00%, but 21.00%"):
+        check_symbols(replace(unknown, unknown=21), config(None), own_tokenizer=True)
+
+
+def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRAPS, names: the profile coral removes emoji and foreign letters without a word."""
+    lines: list[str] = []
+    record = lambda text, *values: lines.append(text.format(*values))  # noqa: E731
+    monkeypatch.setattr(log, "warning", record)
+    report_removed(UnknownSymbols(2_500, 0, ()), "coral")
+    counts = UnknownSymbols(2_000, 0, (), removed=(("漢", 2), ("😀", 1)), raw_characters=2_500)
+    report_removed(counts, "coral")
+    (line,) = lines
+    assert "'coral' removes letters, digits or emoji, 0.12% of the characters" in line
+    assert line.endswith("'漢' (2) '😀' (1)")
+
+
+def test_wandb_records_a_run_and_continues_it(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, training: upstream makes ids with a function that newer versions do not have."""
+    monkeypatch.delattr("wandb.util.generate_id", raising=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = copy_until(2, finished_run, tmp_path / "run")
+    keep_wandb_id(run, WandbConfig(enabled=True))
+    identifier = (run / "wandb_run_id").read_text()
+    assert AsrConfig().common.metric_recorders.wandb.resume_mode == "allow"
+    assert train(run, dataset, "common.metric_recorders.wandb.enabled=true") == 0
+    assert len(list(run.glob(f"wandb/offline-run-*-{identifier}/run-{identifier}.wandb"))) == 1
+
+
+def test_wandb_without_a_login_is_explained_with_the_command() -> None:
+    from wandb.errors import UsageError  # noqa: PLC0415 - takes a second
+
+    with pytest.raises(RunFailedError, match=r"No API key.*\n.*`wandb login`"), explained():
+        raise UsageError("No API key configured.")

@@ -1,7 +1,5 @@
 """What upstream's users have: their storage, their keys and the same loss."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +12,12 @@ from fairseq2.metrics import MetricBag
 from fairseq2.metrics.aggregation import Mean
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
+from fairseq2.utils.device_stat import DeviceStatTracker
 
 from danish_asr.errors import RunFailedError
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.fairseq2_private import library_container
 from tests.recipe.running import metrics, train
 
 
@@ -26,13 +26,13 @@ class Model:
 
     def __init__(self, config: Wav2Vec2AsrConfig) -> None:
         torch.manual_seed(0)
-        self.module = create_wav2vec2_asr_model(config).eval()
+        self.module = self.base_module = create_wav2vec2_asr_model(config).eval()
 
 
-def batch(scale: float = 1.0) -> Seq2SeqBatch:
+def batch() -> Seq2SeqBatch:
     torch.manual_seed(1)
     return Seq2SeqBatch(
-        scale * torch.randn(2, 16_000),
+        torch.randn(2, 16_000),
         [16_000, 12_000],
         torch.randint(4, 32, (2, 9)),
         [9, 5],
@@ -57,10 +57,25 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
     assert bag.get("ctc_loss", Mean).compute().item() == pytest.approx(bits_per_utterance)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_utterances() -> None:
-    criterion = CtcCriterion(Model(tiny()))  # type: ignore[arg-type]
-    with pytest.raises(RunFailedError, match=r"NaN or infinite.*one, two"):
-        criterion(batch(scale=float("nan")), bag_of(criterion))
+def test_upstreams_recipe_runs_on_a_cpu_too() -> None:
+    """TRAPS, data reading: without a tracker it fails, and then aborts with status 134."""
+    assert library_container().resolve_optional(DeviceStatTracker, key="cpu") is not None
+
+
+@pytest.mark.parametrize("cause", ["audio", "loss", "weights"])
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_utterances(cause: str) -> None:
+    """TRAPS, training: one bad recording looks like a learning rate that is too high."""
+    model, given = Model(tiny()), batch()
+    if cause == "weights":
+        model.module.get_parameter("final_proj.weight").data.fill_(float("nan"))
+        expected = "utterances: one, two. Lower the learning rate"
+    else:
+        # The largest number is finite, but its square is not.
+        given.source_seqs[1, 500] = float("nan") if cause == "audio" else 3e38
+        expected = "the audio of two holds NaN" if cause == "audio" else "the loss of two is NaN"
+    criterion = CtcCriterion(model)  # type: ignore[arg-type]
+    with pytest.raises(RunFailedError, match=expected):
+        criterion(given, bag_of(criterion))
 
 
 def notes(capsys: pytest.CaptureFixture[str]) -> list[str]:

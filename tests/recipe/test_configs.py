@@ -1,7 +1,5 @@
 """The shipped configurations: what they resolve to, and that every line of them has an effect."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -17,6 +15,7 @@ GOLDEN = ROOT / "tests" / "golden" / "configs.txt"
 BASE = "ctc-finetune-danish"
 STACKS = {
     "demo": ["demo"],
+    "ctc-finetune": ["ctc-finetune"],
     BASE: [BASE],
     "a100": [BASE, "a100"],
     "two-a100": [BASE, "a100", "two-a100"],

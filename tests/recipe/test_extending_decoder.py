@@ -1,7 +1,5 @@
 """The decoder of docs/extending.md runs as the page says."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

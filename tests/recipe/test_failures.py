@@ -1,19 +1,19 @@
 """Failures while a run is running: a message with a hint, and status 1."""
 
-from __future__ import annotations
-
 import errno
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 from fairseq2.error import OperationalError
+from fairseq2.io import TensorDataNotValidError
 from fairseq2.recipe.error import MinimumLossScaleReachedError
 from torch.cuda import OutOfMemoryError
 
-from danish_asr.errors import RunFailedError
+from danish_asr.errors import ConfigError, DanishAsrError, DatasetError, RunError, RunFailedError
 from danish_asr.recipe.diagnostics import explained
-from tests.recipe.running import train
+from tests.recipe.running import evaluate, train
 
 
 def fail(error: Exception, cause: Exception | None = None) -> str:
@@ -37,11 +37,29 @@ def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> 
         (OSError(errno.ENOSPC, "No space left on device"), None),
         (OperationalError("A system error occurred."), OSError(errno.EDQUOT, "quota")),
         (RuntimeError("PytorchStreamWriter failed writing file data.pkl"), None),
+        # fairseq2 takes a checkpoint that torch could not write for one that cannot be pickled.
+        (TensorDataNotValidError("not a pickleable object"), RuntimeError("unexpected pos 3 vs 2")),
     ],
 )
 def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None:
     """TRAPS, training: a full quota ends the job without a message."""
     assert "disk or quota is full" in fail(error, cause)
+
+
+@pytest.mark.parametrize(("number", "silent"), [(errno.ENOSPC, True), (errno.ENOENT, False)])
+def test_on_a_full_disk_a_thread_gives_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, silent: bool
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+
+    def write() -> None:
+        raise OSError(number, "of TensorBoard's thread")
+
+    with explained():
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+    assert ("Traceback" not in capsys.readouterr().err) == silent
 
 
 @pytest.mark.parametrize(
@@ -54,12 +72,17 @@ def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None
 def test_what_fairseq2_refuses_is_one_line(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], override: str, found: str
 ) -> None:
-    assert train(tmp_path / "run", dataset, override) == 2
+    assert train(tmp_path / "run", dataset, override) == 1
     error = capsys.readouterr().err
     assert "Traceback" not in error
     assert f"{found}. (common.cluster: auto, none or slurm)" in error
     with pytest.raises(RunFailedError, match="minimum at step 7"), explained():
         raise MinimumLossScaleReachedError(7)
+
+
+@pytest.mark.parametrize("error", [ConfigError(["a: b"]), DatasetError("c"), RunError("d")])
+def test_what_is_refused_within_a_run_is_a_failure(error: DanishAsrError) -> None:
+    assert fail(error) == str(error)
 
 
 def test_a_bug_keeps_its_traceback() -> None:
@@ -72,6 +95,10 @@ def test_a_broken_checkpoint_is_reported_with_a_hint(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
+    (weights,) = (run / "checkpoints" / "step_4" / "model").rglob("*.pt")
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert evaluate(run, dataset, "evaluator.checkpoint=step_4") == 1
+    assert "delete it, and the same command" in capsys.readouterr().err
     (file,) = (run / "checkpoints" / "step_4" / "optimizer").rglob("*.pt")
     file.write_bytes(b"")
     assert train(run, dataset, "regime.num_steps=6") == 1

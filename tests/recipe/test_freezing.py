@@ -1,7 +1,5 @@
 """Frozen layers: their weights stay, and the optimizer has no state for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

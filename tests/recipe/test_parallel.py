@@ -1,12 +1,20 @@
 """Precision, memory and processes change a run's speed, and not what it learns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.recipe.running import arguments, finish, losses, start, train, train_with_two
+from tests.recipe.running import (
+    arguments,
+    copy_until,
+    finish,
+    losses,
+    start,
+    train,
+    train_with_two,
+    weights,
+)
 
 # Dropout is drawn per process; without it runs can be compared.
 SMALL = "num_encoder_layers: 1, model_dim: 32, dropout_p: 0.0"
@@ -27,7 +35,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
 @pytest.mark.parametrize(
     ("overrides", "tolerance"),
     [
-        pytest.param([], 1e-6, id="ddp"),
         pytest.param([SHARDED, LAYERWISE], 1e-5, id="fsdp-checkpointed"),
         pytest.param([SHARDED, "trainer.mixed_precision.mode=static"], 1e-2, id="fsdp-bf16"),
     ],
@@ -37,6 +44,18 @@ def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
 ) -> None:
     train_with_two(tmp_path / "run", dataset, PLAIN, *overrides)
     assert losses(tmp_path / "run") == pytest.approx(losses(plain), rel=tolerance)
+
+
+def test_two_processes_compute_the_gradients_of_one_with_twice_the_accumulation(
+    tmp_path: Path, dataset: Path
+) -> None:
+    # With this epsilon, Adam's step is proportional to the gradient and does not amplify rounding.
+    linear = ["optimizer.config={eps: 1.0, lr: 0.02}", "lr_scheduler={name: passthrough}"]
+    short = [PLAIN, *linear, "regime.num_steps=2", "dataset.valid_split=null"]
+    assert train(tmp_path / "one", dataset, TWICE, *short) == 0
+    train_with_two(tmp_path / "two", dataset, *short)
+    one, two = (weights(tmp_path / name, 2) for name in ("one", "two"))
+    torch.testing.assert_close(two, one, rtol=0, atol=5e-7)
 
 
 @pytest.mark.parametrize(
@@ -55,37 +74,33 @@ SIXTEEN_BATCHES = (
     *("dataset.asr_task_config.max_num_batches=16", "dataset.valid_split=null"),
     # A schedule of its own would end with each stage.
     *("dataset.asr_task_config.example_shuffle_window=0", "lr_scheduler={name: passthrough}"),
+    "regime.keep_last_n_checkpoints=4",
 )
 
 
-def train_in_stages(
-    run: Path, dataset: Path, *stages: tuple[int, int]
-) -> tuple[list[str], list[str]]:
-    """Train with some processes up to some step, then with others.
-
-    The accumulation changes with the processes, so that a step takes two batches throughout.
-    Returns the ids of all batches, and what each stage printed.
-    """
-    noted, printed = run.with_name(f"{run.name}.ids"), []
+def train_until(step: int, run: Path, dataset: Path, processes: int) -> tuple[list[str], str]:
+    """Train, with two batches a step whatever the processes; returns their ids and the output."""
+    noted = run.with_name(f"{run.name}.{processes}")
     noted.mkdir()
-    for processes, steps in stages:
-        accumulate = f"trainer.grad_accumulation.num_batches={2 // processes}"
-        own = [*SIXTEEN_BATCHES, accumulate, f"regime.num_steps={steps}"]
-        command = [str(noted), *arguments(run, dataset, PLAIN, *own)]
-        printed.append(finish(start("tests.recipe.noting_ids", command, processes=processes)))
-    return [name for file in noted.iterdir() for name in file.read_text().split()], printed
+    accumulate = f"trainer.grad_accumulation.num_batches={2 // processes}"
+    own = [*SIXTEEN_BATCHES, accumulate, f"regime.num_steps={step}"]
+    command = [str(noted), *arguments(run, dataset, PLAIN, *own)]
+    output = finish(start("tests.recipe.noting_ids", command, processes=processes))
+    return [name for file in noted.iterdir() for name in file.read_text().split()], output
 
 
 def test_another_number_of_processes_trains_on_the_rest_of_the_epochs_rows_each_once(
     tmp_path: Path, dataset: Path
 ) -> None:
     """TRAPS, data reading: a resumed run does not continue with the data it would have had."""
-    constant = tmp_path / "one"
-    undisturbed, _ = train_in_stages(constant, dataset, (1, 8))
-    assert len(undisturbed) == len(set(undisturbed)) == 32
-    for name, stages in {"more": [(1, 4), (2, 8)], "fewer": [(2, 4), (1, 8)]}.items():
-        ids, (_, second) = train_in_stages(tmp_path / name, dataset, *stages)
-        assert sorted(ids) == sorted(undisturbed)
-        assert losses(tmp_path / name) == pytest.approx(losses(constant), rel=1e-4)
-        (before, _), (after, _) = stages
-        assert f"note: the run was saved by {before} processes and continues with {after}" in second
+    constant, fewer = tmp_path / "constant", tmp_path / "fewer"
+    rows, _ = train_until(8, constant, dataset, 1)
+    assert len(rows) == len(set(rows)) == 32
+    more = copy_until(4, constant, tmp_path / "more")
+    first, _ = train_until(4, fewer, dataset, 2)
+    for run, before, seen in ((more, 1, rows[:16]), (fewer, 2, first)):
+        after = 3 - before
+        rest, output = train_until(8, run, dataset, after)
+        assert sorted([*seen, *rest]) == sorted(rows)
+        assert losses(run) == pytest.approx(losses(constant), rel=1e-4)
+        assert f"note: the run was saved by {before} processes and continues with {after}" in output

@@ -1,7 +1,5 @@
 """A run's directory when the run continues in it, also after a kill."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,10 @@ from torch.utils.tensorboard import SummaryWriter
 from danish_asr.errors import RunError
 from danish_asr.recipe.run_directory import (
     CONFIG_FILE,
+    ENVIRONMENT,
     check_continuation,
+    check_output_dir,
+    check_processes,
     checkpoint_steps,
     resumable_steps,
     tidy,
@@ -96,3 +97,43 @@ def test_a_key_that_an_older_version_lacks_is_compared_with_its_default(tmp_path
     check_continuation(run, {"dataset": {"name": "tiny", "speeds": []}}, usual)
     with pytest.raises(RunError, match=r"dataset.speeds was \[\] and is now \[0.9\]"):
         check_continuation(run, {"dataset": {"name": "tiny", "speeds": [0.9]}}, usual)
+
+
+@pytest.mark.parametrize("place", ["sub", "checkpoints/x", "eval/best/test"])
+def test_a_run_within_another_runs_directory_is_refused(tmp_path: Path, place: str) -> None:
+    for name in (ENVIRONMENT, CONFIG_FILE):
+        (tmp_path / name).touch()
+    check_output_dir(tmp_path)
+    with pytest.raises(RunError, match=f"{tmp_path} is a run; name a directory outside it"):
+        check_output_dir(tmp_path / place)
+
+
+@pytest.mark.parametrize(
+    ("processes", "batches", "expected"),
+    [
+        (2, 4, None),
+        (1, 8, "saved by 2 processes and continues with 1"),
+        (4, 2, "saved by 2 processes and continues with 4"),
+        (1, 4, "took 8 batches and now takes 4; trainer.grad_accumulation.num_batches=8 keeps it"),
+        (2, 1, "took 8 batches and now takes 2; trainer.grad_accumulation.num_batches=4 keeps it"),
+        (3, 4, "took 8 batches and now takes 12; no trainer.grad_accumulation.num_batches keeps"),
+    ],
+)
+def test_a_step_of_another_number_of_batches_is_noted(
+    tmp_path: Path, processes: int, batches: int, expected: str | None
+) -> None:
+    run = make_run(tmp_path, full=2)
+    for rank in range(2):
+        (run / "checkpoints" / "step_2" / "trainer" / f"rank_{rank:02d}.pt").touch()
+    (run / CONFIG_FILE).write_text("trainer: {grad_accumulation: {num_batches: 4}}\n")
+    note = check_processes(run, processes, batches)
+    assert (expected or "") in (note or "")
+    assert ("WARNING" in (note or "")) == (processes * batches != 8)
+
+
+def test_fewer_steps_than_a_run_has_taken_are_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path, full=14)
+    (run / CONFIG_FILE).write_text("regime: {num_steps: 20}")
+    with pytest.raises(RunError, match=r"at step 14, but regime.num_steps is 8"):
+        check_continuation(run, {"regime": {"num_steps": 8}}, {})
+    check_continuation(run, {"regime": {"num_steps": 14}}, {})

@@ -1,7 +1,5 @@
 """Training starts from a pretrained encoder below a new head."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
@@ -46,6 +44,7 @@ def test_a_pretrained_encoder_gives_its_weights_below_a_new_head(
         "pretrained_encoder.name=pretrained",
         "model.config_overrides=null",
         "trainer.freeze_encoder_for_n_steps=2",
+        "masking.time=0.5",
         "regime.num_steps=4",
     )
     assert status == 0
@@ -53,6 +52,8 @@ def test_a_pretrained_encoder_gives_its_weights_below_a_new_head(
     inner = "encoder.layers.0.ffn.inner_proj.weight"
     first_convolution = "encoder_frontend.feature_extractor.layers.0.conv.weight"
     assert torch.equal(at_2[inner], encoder[inner])
+    mask = "masker.temporal_mask_embed"
+    assert torch.equal(at_2[mask], encoder[mask])
     assert not torch.equal(at_4[inner], encoder[inner])
     # Pretrained convolutions stay frozen when the encoder is freed.
     assert torch.equal(at_4[first_convolution], encoder[first_convolution])

@@ -1,18 +1,28 @@
 """How a run stops before it is complete, and how the same command continues it."""
 
-from __future__ import annotations
-
+import json
 import shutil
 import signal
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from danish_asr.errors import EXIT_STOPPED
 from danish_asr.recipe.run_directory import checkpoint_scores, checkpoint_steps
-from tests.recipe.running import RECIPE, arguments, finish, metrics, start, train, wait_for
+from danish_asr.recipe.stopping import STOP_SIGNALS, on_stop_signals
+from danish_asr.recipe.training import AsrTrainUnit
+from danish_asr.recipe.validation import AsrValidationUnit
+from tests.recipe.running import copy_until, metrics, same_weights, train
 
-SLOW_STEPS = ("regime.num_steps=400", "regime.validate_every_n_steps=400")
+TWO_EPOCHS = (
+    # Ten steps, of which the fourth and the eighth are saved and validated.
+    *("regime.num_steps=null", "regime.num_data_epochs=2", "lr_scheduler={name: passthrough}"),
+    *("dataset.asr_task_config.batching_strategy=STATIC", "dataset.asr_task_config.batch_size=8"),
+    *("trainer.grad_accumulation.num_batches=1", "regime.publish_metrics_every_n_steps=4"),
+    *("regime.checkpoint_every_n_steps=4", "regime.validate_every_n_steps=4"),
+)
 
 SLOW_VALIDATION = (
     # Every row of the dataset, one or two in a batch.
@@ -22,21 +32,45 @@ SLOW_VALIDATION = (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
+def test_each_stop_signal_requests_a_stop_and_a_second_ctrl_c_interrupts(
+    number: signal.Signals,
+) -> None:
+    assert number in STOP_SIGNALS, "it would end this process"
+    requests: list[None] = []
+    before = signal.getsignal(number)
+    with on_stop_signals(lambda: requests.append(None)):
+        signal.raise_signal(number)
+        assert len(requests) == 1
+        if number == signal.SIGINT:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def signal_at_batch(patch: pytest.MonkeyPatch, unit: Any, place: int, number: int) -> None:
+    """Send this process a signal before a unit's batch of this place, counted from 1."""
+    process, batches = unit.process_batch, count(1)
+
+    def process_batch(*arguments: Any) -> Any:
+        if next(batches) == place:
+            signal.raise_signal(number)
+        return process(*arguments)
+
+    patch.setattr(unit, "process_batch", process_batch)
+
+
 def test_a_stop_signal_saves_and_exits_with_its_own_status(
-    tmp_path: Path, dataset: Path, number: signal.Signals
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TRAPS, training: upstream ignores SIGUSR1 when num_steps is set."""
     run = tmp_path / "run"
-    process = start(
-        RECIPE, arguments(run, dataset, *SLOW_STEPS, "regime.checkpoint_every_n_steps=400")
-    )
-    wait_for((run / "metrics" / "train.jsonl").is_file, process)
-    process.send_signal(number)
-    finish(process, EXIT_STOPPED)
-    (step,) = checkpoint_steps(run)
-    assert metrics(run, "train")[-1]["Step"] <= step < 400
-    assert not (run / "metrics" / "valid.jsonl").exists()
+    late = [f"regime.{name}=9" for name in ("validate_every_n_steps", "checkpoint_every_n_steps")]
+    signal_at_batch(monkeypatch, AsrTrainUnit, 3, signal.SIGUSR1)
+    assert train(run, dataset, *late, "regime.num_steps=9") == EXIT_STOPPED
+    assert checkpoint_steps(run) == [3]
+    assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3]
+    assert metrics(run, "valid") == []
 
 
 def test_a_validation_that_was_killed_runs_when_the_run_continues(
@@ -59,17 +93,13 @@ def test_a_validation_that_was_killed_runs_when_the_run_continues(
 
 
 def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
-    tmp_path: Path, dataset: Path
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TRAPS, training: upstream validates before it leaves, and outlasts what time is left."""
     run = tmp_path / "run"
-    process = start(RECIPE, arguments(run, dataset, *SLOW_VALIDATION))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "Starting validation after step 2" in line:
-            process.send_signal(signal.SIGTERM)
-            break
-    finish(process, EXIT_STOPPED)
+    with monkeypatch.context() as patch:
+        signal_at_batch(patch, AsrValidationUnit, 2, signal.SIGTERM)
+        assert train(run, dataset, *SLOW_VALIDATION) == EXIT_STOPPED
     assert checkpoint_steps(run) == [2]
     assert metrics(run, "valid") == []
     assert train(run, dataset, *SLOW_VALIDATION) == 0
@@ -89,3 +119,44 @@ def test_a_time_limit_saves_a_run_that_continues_also_where_only_models_are_save
     assert [row["Step"] for row in metrics(run, "train")] == [1]
     assert train(run, dataset, *only) == 0
     assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3]
+
+
+def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, training: upstream takes the epoch that a run is in for one that has ended."""
+    whole = tmp_path / "whole"
+    assert train(whole, dataset, *TWO_EPOCHS) == 0
+    steps = checkpoint_steps(whole)
+    run = copy_until(8, whole, tmp_path / "run")
+    assert train(run, dataset, *TWO_EPOCHS, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
+    assert train(run, dataset, *TWO_EPOCHS) == 0
+    assert same_weights(run, whole, steps[-1])
+    rows = metrics(run, "valid")
+    assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(whole, "valid")]
+    capsys.readouterr()
+    # A complete run ends at once, after a validation that it lacks.
+    (run / "metrics" / "valid.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in rows[:-1]))
+    for _ in range(2):
+        assert train(run, dataset, *TWO_EPOCHS) == 0
+    output = capsys.readouterr().err
+    assert output.count("Running the validation that was skipped") == 1
+    assert "Restoring training" not in output
+    assert len(metrics(run, "valid")) == len(rows)
+    assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
+    assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
+
+
+def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, training: upstream restores the length of the schedule with its position."""
+    longer = ["regime.num_steps=6", "dataset.valid_split=null"]
+    whole, run = tmp_path / "whole", copy_until(2, finished_run, tmp_path / "run")
+    for each in (whole, run):
+        assert train(each, dataset, *longer) == 0
+    expected, rates = (
+        [row["Learning Rate"] for row in metrics(each, "train")] for each in (whole, run)
+    )
+    assert rates[2:] == pytest.approx(expected[2:])
+    assert len(rates) == 6

@@ -1,7 +1,5 @@
 """Training on fairseq2's real trainer: what a run leaves behind, stops and continues."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -167,13 +165,19 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
     assert (run / file).read_bytes() == (two / file).read_bytes()
 
 
-def test_what_cannot_be_scored_is_refused(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+def test_a_validation_does_not_end_the_profile_of_the_training(
+    tmp_path: Path, dataset: Path
 ) -> None:
-    for run, override, found in (
-        (finished_run, "evaluator.checkpoint=step_3", "known: none, best, last, step_2, step_4"),
-        (finished_run, "evaluator.split=exam", "exam"),
-        (tmp_path / "empty", "evaluator.split=test", "holds no checkpoint to score"),
-    ):
-        assert evaluate(run, dataset, override) == 2
-        assert found in capsys.readouterr().err
+    """TRAPS, training: the validator starts and stops the trainer's profiler."""
+    section = "common.profilers.torch"
+    own = [f"{section}.{key}" for key in ("enabled=true", "skip_n_steps=0")]
+    assert train(tmp_path, dataset, *own, "regime.num_steps=2") == 0
+    assert len(list((tmp_path / "tb").glob("rank_0.*.pt.trace.json.gz"))) == 1
+
+
+def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(
+    dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(finished_run, dataset, "evaluator.checkpoint=step_3") == 2
+    assert "known: none, best, last, step_2, step_4" in capsys.readouterr().err

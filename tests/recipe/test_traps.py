@@ -1,7 +1,5 @@
 """Every row of docs/traps.md names a test that exists and that contains the word TRAPS."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

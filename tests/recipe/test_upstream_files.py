@@ -3,8 +3,6 @@
 Upstream's YAML files are not part of its wheel; their keys and values are listed here.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +134,7 @@ def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
 
 
 def test_the_keys_mean_what_upstream_documents() -> None:
-    """TRAPS, data reading: a window of 0 shuffles everything, max_num_elements is exact."""
+    """TRAPS, data reading: a window of 0 is refused there; max_num_elements is exact here."""
     plain, recommended = (
         inspect(AsrConfig, TRAINING[name])[0].dataset.asr_task_config
         for name in ("ctc-finetune", "ctc-finetune-recommendation")

@@ -1,14 +1,17 @@
 """What validation measures: all rows together, subsets in their shares, values of zero."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 import torch
+from fairseq2.metrics.recorders import MetricDescriptorRegistry
+from fairseq2.recipe.composition import _register_train_recipe
+from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.metrics import compute_wer
+from danish_asr.recipe.run_directory import SCORE_TITLES
+from danish_asr.recipe.training import AsrRecipe
 from danish_asr.recipe.validation import ALL, ErrorRates, publish, table
 from tests.recipe.running import metrics, train
 
@@ -24,6 +27,17 @@ def test_a_perfect_score_is_a_value() -> None:
     rates = ErrorRates([], "raw")
     rates.update(["to ord"], ["to ord"], [()])
     assert published(rates) == {"wer": 0.0, "cer": 0.0}
+
+
+def test_a_score_of_zero_is_printed_without_a_sign() -> None:
+    """TRAPS, validation: fairseq2 negates the score twice and prints -0."""
+    container = DependencyContainer()
+    _register_train_recipe(container, AsrRecipe())
+    descriptors = container.resolve(MetricDescriptorRegistry)
+    for name in SCORE_TITLES:
+        descriptor = descriptors.maybe_get(name)
+        assert descriptor is not None
+        assert [descriptor.formatter(value) for value in (-0.0, 12.5)] == ["0", "12.5"]
 
 
 def test_the_character_error_rate_is_that_of_a_named_profile() -> None:

@@ -93,9 +93,31 @@ def test_a_start_and_a_length_cut_the_utterance_out(tmp_path: Path) -> None:
     assert read(flac)[0] == pytest.approx(0.9 * 8_000 / 32_000, abs=1e-3)
     (tmp_path / "ramp.wav").write_bytes(ramp)
     assert to_flac(tmp_path / "ramp.wav", start=0.5, seconds=1.0) == (flac, samples)
-    assert to_flac(ramp, start=1.75, seconds=5.0)[1] == 4_000
     with pytest.raises(AudioError, match="zero samples"):
         to_flac(ramp, start=3.0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_part_that_ends_after_its_audio_is_refused_and_a_rounded_one_is_cut(
+    *, known: bool
+) -> None:
+    audio = tone(2.0, rate=16_000, format="FLAC")
+    audio = audio if known else unknown_length(audio)
+    assert to_flac(audio, start=1.75, seconds=0.34)[1] == 4_000
+    for start, seconds in ((1.75, 0.36), (1.5, 5.0)):
+        with pytest.raises(AudioError, match=r"^past the end of its audio$"):
+            to_flac(audio, start=start, seconds=seconds)
+
+
+@pytest.mark.parametrize("container", ["WAV", "FLAC"])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+def test_samples_of_16_khz_stay_as_they_are(container: str, subtype: str) -> None:
+    samples = np.random.default_rng(1).integers(-32768, 32768, 4000, dtype=np.int16)
+    samples[:2] = -32768, 32767
+    whole = samples.astype(np.int32)[:, None] << 16  # what libsndfile makes of integers: 32 bits
+    audio = encode(whole, 16_000, format=container, subtype=subtype)
+    found, _ = soundfile.read(io.BytesIO(to_flac(audio)[0]), dtype="int16")
+    assert np.array_equal(found, samples)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +131,8 @@ def test_a_start_and_a_length_cut_the_utterance_out(tmp_path: Path) -> None:
         (Path("/no/such/file.wav"), "audio file missing"),
         (Path(), "audio file missing"),
         (Path("a\0b"), "audio file missing"),
+        (Path("a" * 300), "audio file missing"),
+        (Path("/dev/null"), "audio file missing"),
         (Path(__file__, "b.wav"), "audio file missing"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -141,7 +165,7 @@ def test_a_file_of_unknown_length_is_read_to_its_end() -> None:
     audio = unknown_length(tone(2.0, rate=16_000, format="FLAC"))
     assert to_flac(audio) == to_flac(audio, max_seconds=2.0)
     assert to_flac(audio, max_seconds=2.0)[1] == 32_000
-    assert to_flac(audio, start=1.5, seconds=5.0, max_seconds=1.0)[1] == 8_000
+    assert to_flac(audio, start=1.5, max_seconds=1.0)[1] == 8_000
     assert to_flac(audio, start=1.5, seconds=0.25)[1] == 4_000
     with pytest.raises(AudioError, match=r"^longer than 1\.9 s$"):
         to_flac(audio, max_seconds=1.9)

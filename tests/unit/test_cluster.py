@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from danish_asr.cluster import rank_info
+from danish_asr.cluster import rank_info, wait_for_first_rank
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.cluster.trace import append, gpus, moment
 
@@ -137,3 +139,16 @@ def test_gpus_are_those_of_the_job_and_a_lost_one_is_left_out(
         }
     ]
     assert "--id=1,3" in (tmp_path / "asked").read_text()
+
+
+def test_the_other_ranks_wait_for_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(store.port))
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(wait_for_first_rank, 1)
+        time.sleep(0.2)
+        assert not other.done()
+        wait_for_first_rank(0)
+        other.result(timeout=10)

@@ -56,8 +56,9 @@ def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
     names = {path.relative_to(tmp_path / "ds").as_posix() for path in shards(tmp_path / "ds")}
     train = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
     assert {f"{train}/part-0000{n}-of-00003.parquet" for n in range(3)} <= names
-    others = "cards language_distribution_0.tsv ledger.parquet manifest.json version=0"
-    assert sorted(path.name for path in (tmp_path / "ds").iterdir()) == others.split()
+    others = "README.md language_distribution_0.tsv ledger.parquet manifest.json suspects.parquet"
+    found = {path.name for path in (tmp_path / "ds").iterdir()}
+    assert found == {"cards", "version=0", *others.split()}
 
 
 def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
@@ -79,6 +80,8 @@ def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
     }
 
 
+WAVE = np.sin(np.arange(16_000) / 5)
+
 BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("undecodable audio", {"audio": b"\x00garbage"}),
     ("undecodable audio", {"audio": tone(0.5, format="FLAC")[:700]}),
@@ -91,6 +94,11 @@ BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("zero samples", {"audio": encode(np.array([[0.5]]), 48_000)}),
     ("non-finite samples", {"audio": encode(np.full((80, 1), math.nan), 16_000, subtype="FLOAT")}),
     ("longer than 3 s", {"audio": tone(3.5, rate=8000)}),
+    ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
+    ("digital silence", {"audio": encode(np.tile([[1], [-1]], (8000, 1)) / 3e5, 16_000)}),
+    ("digital silence", {"audio": encode(WAVE[:, None] * [[1, -1]], 16_000)}),
+    ("more than 50 letters per second", {"audio": encode(np.array([[0.5]]), 16_000)}),
+    ("more than 50 letters per second", {"text": "a" * 26 + "?", "audio": tone(0.5)}),
     ("rejected", {"validated": "rejected"}),
     ("duplicate id", {"id_recording": "rec_train_0"}),
 ]
@@ -98,9 +106,8 @@ BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
 GOOD_ROWS: list[dict[str, Any]] = [
     {"text": "en bil 🚗 kører"},
     {"age": None, "dialect": None, "gender": None, "country_birth": None},
-    {"audio": encode(np.array([[0.5]]), 16_000)},
-    {"audio": encode(np.zeros((800, 1)), 16_000)},
-    {"audio": tone(0.2, channels=2, format="OGG")},
+    {"text": "a" * 25, "audio": tone(0.5)},
+    {"audio": tone(0.6, channels=2, format="OGG")},
     {"validated": "maybe"},
     {"dialect": "færøsk"},
     {"country_birth": "SE"},
@@ -124,12 +131,36 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert entries[0]["dialect"] == "Sjællandsk"
     written = {row["source_id"]: row for shard in shards(tmp_path / "ds") for row in read(shard)}
     assert len(written) == 1 + len(GOOD_ROWS)
-    assert written["train.parquet:14"]["text"] == "en bil 🚗 kører"
-    assert written["train.parquet:21"]["dialect"] == "Non-native"
+    assert written["train.parquet:19"]["text"] == "en bil 🚗 kører"
+    assert written["train.parquet:25"]["dialect"] == "Non-native"
     manifest = read_inventory(tmp_path / "ds")
     assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
     assert manifest.unmapped_dialects == {"færøsk": 1}
     assert pq.read_schema(tmp_path / "ds" / "ledger.parquet").equals(LEDGER_SCHEMA)
+
+
+def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> None:
+    pause = np.concatenate([WAVE / 2, np.zeros(64_000)])
+    rows: list[tuple[str, float, str, Any]] = [
+        ("letters per second", 40.0, "a" * 40, WAVE / 2),
+        ("letters per second", 0.5, "a", np.tile(WAVE / 2, 2)),
+        ("share of clipped samples", 0.787, "a" * 9, WAVE * 3),
+        ("dBFS, very quiet", -69.031, "a" * 9, WAVE / 2000),
+        ("seconds of silence", 4.0, "a" * 9, pause),
+    ]
+    made = [
+        coral_row(number, text=text, audio=encode(wave[:, None], 16_000, subtype="FLOAT"))
+        for number, (_, _, text, wave) in enumerate(rows)
+    ]
+    write_parquet(tmp_path / "in" / "train.parquet", [*made, coral_row(9, audio=tone(1.0))])
+    run(tmp_path / "in", tmp_path / "ds")
+    found = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
+    expected = [(f"rec_train_{number}", row[0]) for number, row in enumerate(rows)]
+    assert [(row["id"], row["reason"]) for row in found] == expected
+    assert [row["value"] for row in found] == pytest.approx([row[1] for row in rows], abs=0.02)
+    assert {(row["corpus"], row["split"]) for row in found} == {("coral_read_aloud", "train")}
+    assert found[1]["dialect"] == "Sjællandsk"
+    assert read_inventory(tmp_path / "ds").suspects["letters per second"] == 2
 
 
 @pytest.mark.parametrize(
@@ -139,7 +170,7 @@ def test_a_row_group_ends_with_its_rows_or_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[int]
 ) -> None:
     monkeypatch.setattr(shard_module, "ROW_GROUP_BYTES", limit)
-    rows = [coral_row(number, audio=tone(0.1)) for number in range(130)]
+    rows = [coral_row(number, text="ja", audio=tone(0.1)) for number in range(130)]
     write_parquet(tmp_path / "in" / "train.parquet", rows)
     run(tmp_path / "in", tmp_path / "ds", options=ConvertOptions())
     (path,) = shards(tmp_path / "ds")
@@ -222,6 +253,21 @@ def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path) -
         run(source, tmp_path / "file" / "ds")
 
 
+@pytest.mark.parametrize(("rows", "max_drop", "most"), [(100, 0.29, 29), (180, 0.05, 9)])
+def test_as_many_rows_may_be_dropped_as_the_message_says(
+    tmp_path: Path, rows: int, max_drop: float, most: int
+) -> None:
+    audio = tone(0.2)
+    for dropped in (most, most + 1):
+        texts = [None if number < dropped else "ja" for number in range(rows)]
+        made = [coral_row(number, text=text, audio=audio) for number, text in enumerate(texts)]
+        write_parquet(tmp_path / f"{dropped}" / "train.parquet", made)
+    options = ConvertOptions(max_drop=max_drop)
+    run(tmp_path / f"{most}", tmp_path / "ds", options=options)
+    with pytest.raises(DatasetError, match=rf"^{most + 1} rows .* allows {most} of this source"):
+        run(tmp_path / f"{most + 1}", tmp_path / "other", options=options)
+
+
 @pytest.mark.parametrize("damage", [False, True])
 def test_a_half_built_dataset_is_continued_without_redoing_what_is_done(
     tmp_path: Path, *, damage: bool
@@ -244,13 +290,18 @@ def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path
         {"audio_filepath": "long.wav", "text": "ja tak", "offset": 0.5, "duration": 1.0},
         {"audio_filepath": "long.wav", "text": "nej tak", "offset": 1.5, "duration": 0.25},
         {"audio_filepath": "gone.wav", "text": "hvor er den"},
+        {"audio_filepath": "long.wav", "text": "ja", "offset": 2.5, "duration": 5.0},
+        {"audio_filepath": "long.wav", "text": "ja", "offset": 2.5, "duration": 0.55},
     ]
     (tmp_path / "train.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     source = open_source(str(tmp_path / "train.jsonl"), SourceOptions(corpus="radio"))
     convert(source, tmp_path / "ds", name="radio", options=ConvertOptions(max_drop=0.5))
+    (suspect,) = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
+    assert (suspect["reason"], suspect["value"]) == ("seconds missing at the end", 0.05)
     table = pq.read_table(shards(tmp_path / "ds")[0])
-    assert table["audio_size"].to_pylist() == [16_000, 4_000]
-    assert [entry["reason"] for entry in ledger(tmp_path / "ds")] == ["audio file missing"]
+    assert table["audio_size"].to_pylist() == [16_000, 4_000, 8_000]
+    reasons = [entry["reason"] for entry in ledger(tmp_path / "ds")]
+    assert reasons == ["audio file missing", "past the end of its audio"]
 
 
 def test_a_dataset_without_training_rows_has_no_tokenizer(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ Change = Callable[[Path], None]
 
 def embedded(folder: Path) -> Open:
     """Audio inside a Parquet file."""
-    rows = [coral_row(number, audio=tone(0.2)) for number in range(ROWS)]
+    rows = [coral_row(number, text="ja", audio=tone(0.2)) for number in range(ROWS)]
     write_parquet(folder / "train.parquet", rows, row_group_size=4)
     return lambda: open_source(str(folder))
 
@@ -36,7 +36,7 @@ def embedded(folder: Path) -> Open:
 def external_to_parquet(folder: Path) -> Open:
     """Paths in a Parquet file."""
     paths = [{"bytes": None, "path": f"{number}.wav"} for number in range(ROWS)]
-    rows = [coral_row(number, audio_struct=path) for number, path in enumerate(paths)]
+    rows = [coral_row(number, text="ja", audio_struct=path) for number, path in enumerate(paths)]
     write_parquet(folder / "train.parquet", rows, row_group_size=4)
     write_audio(folder)
     return lambda: open_source(str(folder))

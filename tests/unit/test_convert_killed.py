@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import signal
@@ -14,10 +15,12 @@ import pytest
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
+from danish_asr.errors import DatasetError
 from danish_asr.sources import open_source
 from tests.builders import build_source, tree
 
 SHARD_ROWS = 5
+OPTIONS = ConvertOptions(shard_rows=SHARD_ROWS)
 ROWS = 300
 """Per subset: 60 shards of train, and one each of dev and test."""
 
@@ -48,8 +51,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed(source: Path) -> dict[str, str]:
     out = source.parent / "whole"
-    options = ConvertOptions(shard_rows=SHARD_ROWS)
-    convert(open_source(str(source)), out, name="tiny", options=options)
+    convert(open_source(str(source)), out, name="tiny", options=OPTIONS)
     return tree(out)
 
 
@@ -74,19 +76,38 @@ def test_a_conversion_killed_at_random_moments_ends_with_the_same_bytes(
     assert tree(out) == undisturbed
 
 
-def test_ctrl_c_ends_with_130_and_the_next_run_continues(
-    source: Path, undisturbed: dict[str, str], tmp_path: Path
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_signal_to_all_processes_ends_them_and_the_next_run_continues(
+    source: Path, undisturbed: dict[str, str], tmp_path: Path, number: int, status: int
 ) -> None:
     out = tmp_path / "ds"
-    process = subprocess.Popen(command(source, out, 2), stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command(source, out, 2), stderr=subprocess.PIPE, start_new_session=True
+    )
     wait_for_shards(process, out, 1)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, number)
     _, output = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert b"Traceback" not in output
+    assert b"run the same command again to continue" in output
+    assert not (out / ".lock").exists()
     assert finished_shards(out) >= 1
     subprocess.run(command(source, out, 2), check=True, capture_output=True)
     assert tree(out) == undisturbed
+
+
+def test_a_second_conversion_into_the_same_place_is_refused(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ds"
+    process = subprocess.Popen(command(source, out, 1), stderr=subprocess.PIPE)
+    wait_for_shards(process, out, 1)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(DatasetError, match=f"process {process.pid} on .* is writing in {out}"):
+            convert(open_source(str(source)), out, name="tiny", options=OPTIONS)
+    finally:
+        process.send_signal(signal.SIGCONT)
+    _, output = process.communicate(timeout=60)
+    assert process.returncode == 0, output
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import jiwer
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,7 +108,30 @@ def test_compute_functions_take_predictions_first_and_return_fractions() -> None
     assert compute_cer(["ab"], ["abcd"]) == pytest.approx(0.5)
     assert compute_wer(["", ""], ["", ""]) == compute_cer([], []) == 0
     assert compute_wer([""], ["a"]) == 1
-    with pytest.raises(ValueError, match="2 reference and 1 hypothesis"):
-        compute_wer(["a"], ["a", "b"])
-    with pytest.raises(TypeError, match="two lists"):
-        compute_cer("abc", "abd")
+
+
+@pytest.mark.parametrize("kind", [pd.Series, np.array, tuple, iter])
+def test_compute_functions_take_any_iterable_of_strings(kind: Callable[[list[str]], Any]) -> None:
+    frame = pd.DataFrame({"said": ["det er", "ja"], "text": ["det er koldt", "ja"]}, index=[7, 3])
+    predictions, references = (frame[name].tolist() for name in ("said", "text"))
+    assert compute_wer(kind(predictions), kind(references)) == pytest.approx(1 / 4)
+    assert compute_cer(references=kind(references), predictions=kind(predictions)) > 0
+    assert compute_wer(frame.said, frame.text) == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "message"),
+    [
+        (["a"], ["a", "b"], "1 predictions for 2 references"),
+        ("abc", ["abc"], "predictions: expected a list of texts"),
+        (["a"], "a", "references: expected a list of texts"),
+        (["a", None], ["a", "b"], r"predictions\[1\]: expected a string, found None"),
+        (["a"], pd.Series([float("nan")]), r"references\[0\]: expected a string, found nan"),
+    ],
+)
+def test_compute_functions_name_what_they_cannot_compare(
+    predictions: Any, references: Any, message: str
+) -> None:
+    for compute in (compute_wer, compute_cer):
+        with pytest.raises((TypeError, ValueError), match=message):
+            compute(predictions, references)

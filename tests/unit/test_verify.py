@@ -67,10 +67,20 @@ def without_dialect(root: Path) -> None:
     write_shard(root, pq.ParquetFile(root / FIRST).read().drop_columns(["dialect"]))
 
 
-CUT = tone(0.6, rate=16_000, format="FLAC")[:-2000]
+def same_audio(root: Path) -> None:
+    train, test = (read_rows(root / place) for place in (FIRST, TEST))
+    train[1] |= {key: test[0][key] for key in ("audio_bytes", "audio_size")}
+    write_rows(root, train, FIRST)
 
-FILES = (FIRST, TEST, LEDGER, TSV, "manifest.json", CARD, TOKENIZER, MODEL)
+
+FLAC = tone(0.6, rate=16_000, format="FLAC")
+CUT = FLAC[:-2000]
+
+FILES = (FIRST, TEST, LEDGER, "suspects.parquet", TSV, "manifest.json", CARD, TOKENIZER, MODEL)
 FAULTS: list[tuple[Spoil, str]] = [
+    # files
+    (text("cards/other.yaml", "name: other"), "cards/other.yaml: is not a card of this dataset"),
+    (text("notes.txt", "x"), "notes.txt: is not part of the dataset"),
     # shards
     (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
     (copy(FIRST, f"{TRAIN}/extra.parquet"), "extra.parquet: is not in manifest.json"),
@@ -82,8 +92,13 @@ FAULTS: list[tuple[Spoil, str]] = [
     (row(audio_bytes=tone(0.6, rate=8000, format="FLAC")), "8000, .*: rec_train_1$"),
     (row(audio_bytes=tone(0.6, rate=16_000, channels=2, format="FLAC")), "16000, 2.*expected"),
     (row(audio_bytes=tone(0.6, rate=16_000)), "WAV.*expected .*FLAC"),
+    (row(audio_bytes=FLAC + b"junk"), "bytes after the end of the FLAC stream: rec_train_1$"),
+    (row(audio_bytes=FLAC[:30] + b"wrong" + FLAC[35:]), "the MD5 in .* samples: rec_train_1$"),
     (row(audio_size=9599), "audio_size is not the number of samples: rec_train_1$"),
-    # ids and leaks
+    # ids, texts and leaks
+    (row(id=" "), f"{FIRST}: empty id: row 1$"),
+    (row(text="\t"), f"{FIRST}: empty text: rec_train_1$"),
+    (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in train, 1 in test"),
     (row(id="rec_train_5"), "more than once: rec_train_5$"),
     (row(id="rec_train_0"), "more than once: rec_train_0$"),
     (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
@@ -248,3 +263,55 @@ def test_files_that_cannot_be_opened_are_named(
         damage(spoiled / name)
         assert any(fault.startswith(f"{name}: ") for fault in faults_but_one(spoiled))
         shutil.rmtree(spoiled)
+
+
+@pytest.mark.parametrize(
+    ("values", "suspect"),
+    [
+        ({"age": 129}, "an age outside 0 to 110"),
+        ({"text": "det var\x07 sent"}, "control characters"),
+        ({"text": "det koster f.eks. to"}, "abbreviations"),
+        ({"text": "DET ER SENT"}, "only capitals"),
+    ],
+)
+def test_unusual_rows_are_counted_in_notes(
+    root: Path, values: dict[str, Any], suspect: str
+) -> None:
+    row(TEST, **values)(root)
+    result = verify(root)
+    assert result.faults == []
+    assert f"coral_read_aloud: 1 of 11 rows have {suspect}: rec_test_1" in result.notes
+    assert any(" rows have digits: rec_test_0, rec_test_" in note for note in result.notes)
+
+
+def test_repeated_audio_and_missing_speakers_are_notes(root: Path) -> None:
+    for place in (FIRST, SECOND, TEST):
+        write_rows(root, [row | {"speaker_id": None} for row in read_rows(root / place)], place)
+    rows = read_rows(root / FIRST)
+    rows[1] |= {key: rows[0][key] for key in ("audio_bytes", "audio_size")}
+    write_rows(root, rows, FIRST)
+    notes = "\n".join(verify(root, sample=0).notes)
+    assert "coral_read_aloud: no row has a speaker" in notes
+    assert "train: 1 rows repeat the audio of another row: rec_train_0, rec_train_1" in notes
+
+
+@pytest.mark.parametrize(
+    ("spoil", "advice"),
+    [
+        (content(SECOND, bit_flipped), ["restore dama"]),
+        (row(speaker_id="spe_test_0"), ["what splits "]),
+        (copy(FIRST, f"{TRAIN}/extra.parquet"), []),
+    ],
+)
+def test_the_advice_fits_the_faults(root: Path, spoil: Spoil, advice: list[str]) -> None:
+    spoil(root)
+    assert [line[:12] for line in verify(root).advice] == advice
+
+
+def test_a_small_dataset_is_counted_in_seconds(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verify_command(root, sample=0, workers=1, allow_shared=())
+    output = capsys.readouterr().out
+    assert "Seconds" in output
+    assert re.search(r"Fynsk +│ +5\.30 +│ +1\.80", output)

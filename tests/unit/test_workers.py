@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import pytest
 
+from danish_asr.audio import to_flac
 from danish_asr.errors import DanishAsrError, SourceError
-from danish_asr.workers import run_in_processes
+from danish_asr.workers import run_in_processes, uninterrupted
+from tests.builders import tone
 
 
 def square(number: int) -> tuple[int, int]:
@@ -62,6 +65,33 @@ def test_errors_arrive_as_they_were_and_bugs_with_the_workers_traceback() -> Non
 def test_a_killed_worker_is_reported_and_nothing_hangs(*, fresh: bool) -> None:
     with pytest.raises(DanishAsrError, match=r"killed.*memory ran out.*--workers"):
         list(run_in_processes(die, range(10), 2, fresh=fresh))
+
+
+def convert_until(stopped: list[int], audio: bytes, timer: threading.Timer) -> None:
+    timer.start()
+    while not stopped:
+        with uninterrupted():
+            to_flac(audio)
+
+
+def test_a_signal_is_not_lost_in_a_decoder_or_an_encoder() -> None:
+    """TRAPS, data reading: libsndfile reads and writes memory through Python."""
+    audio, stopped = tone(2.0, channels=2), list[int]()
+
+    def stop(number: int, _: object) -> None:
+        stopped.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        for number in range(20):
+            stopped.clear()
+            timer = threading.Timer(0.001 * number, os.kill, (os.getpid(), signal.SIGTERM))
+            with pytest.raises(KeyboardInterrupt):
+                convert_until(stopped, audio, timer)
+            timer.join()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_stopping_early_does_not_wait_for_running_tasks() -> None:

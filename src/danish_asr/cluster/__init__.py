@@ -1,7 +1,11 @@
 """What a run needs from a batch system: its rank, its CPUs, a launcher and a trace of its use."""
 
+import ctypes
 import os
-from typing import NamedTuple
+import signal
+import sys
+from datetime import timedelta
+from typing import Final, NamedTuple
 
 
 class RankInfo(NamedTuple):
@@ -22,3 +26,35 @@ def rank_info(cluster: str = "auto") -> RankInfo:
         names = ("SLURM_PROCID", "SLURM_NTASKS")
     rank, world_size = (os.environ.get(name) for name in names)
     return RankInfo(int(rank or 0), int(world_size or 1))
+
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def stop_with_launcher() -> None:
+    """Let a process of ``torchrun`` receive SIGTERM when ``torchrun`` is killed (on Linux).
+
+    It starts its processes in sessions of their own; killed, it would leave them running.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ or sys.platform != "linux":
+        return
+    launcher = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    # One that was killed before this line; before the function, its processes cannot find each
+    # other any more.
+    if os.getppid() != launcher:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def wait_for_first_rank(rank: int) -> None:
+    """Hold the other processes of ``torchrun`` back until the first one has called this too."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return
+    from torch.distributed import TCPStore  # type: ignore[attr-defined] # noqa: PLC0415 - slow
+
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = TCPStore(address, port, is_master=False, wait_for_workers=False)
+    if rank == 0:
+        store.set("danish_asr", "")
+    else:
+        store.wait(["danish_asr"], timedelta(minutes=10))

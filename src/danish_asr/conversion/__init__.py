@@ -10,3 +10,5 @@ class ConvertOptions:
     max_seconds: float = 600.0  # longer utterances go to the ledger; this also bounds memory
     shard_rows: int = 1000  # most source rows per shard; row groups stay whole if they fit
     max_drop: float = 0.05  # largest share of the rows that may go to the ledger
+    split_by_speaker: str | None = None  # shares, such as 80/10/10; None keeps the source's splits
+    drop_shared_sentences: bool = False  # rows of train whose sentence is in dev or test

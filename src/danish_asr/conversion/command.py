@@ -1,7 +1,11 @@
 """Run ``danish-asr convert`` and ``danish-asr verify`` with the options of their command lines."""
 
 import re
-from collections.abc import Iterable, Sequence
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,16 +17,35 @@ from rich.text import Text
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion import convert as conversion
+from danish_asr.conversion.division import shares_of
 from danish_asr.conversion.inventory import Inventory
 from danish_asr.conversion.ray_engine import run_on_ray
+from danish_asr.conversion.readme import duration, unit_of
 from danish_asr.conversion.verify import LEAKS, verify
 from danish_asr.errors import ConfigError, DatasetError
-from danish_asr.schema import SPLITS
-from danish_asr.sources import SOURCES, SourceOptions, open_source
+from danish_asr.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
+from danish_asr.sources import SOURCES, SourceOptions, open_source, resolve_source
 
+_COUNTRIES: Final = 30  # lines about spellings of countries, at most
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """End at SIGTERM as at Ctrl-C: locks are released, workers ended, temporary files removed."""
+
+    def stop(number: int, _: object) -> None:
+        print("danish-asr: stopped; run the same command again to continue", file=sys.stderr)  # noqa: T201
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@_terminable()
 def convert_command(
     source: str | None,
     *,
@@ -30,6 +53,8 @@ def convert_command(
     out: Path,
     source_options: SourceOptions,
     options: ConvertOptions,
+    split_by_speaker: str | None,
+    drop_shared_sentences: bool,
     workers: int | None,
     engine: str,
     address: str | None,
@@ -59,13 +84,28 @@ def convert_command(
         ),
         (workers is not None and workers < 1, f"--workers: at least 1; found {workers}"),
         (not options.max_seconds > 0, f"--max-seconds: above 0; found {options.max_seconds:g}"),
+        (
+            split_by_speaker is not None and not shares_of(split_by_speaker)[0],
+            (
+                "--split-by-speaker: expected shares of train, dev and test, such as 80/10/10 or "
+                f"80/10/10:SEED; found {split_by_speaker}"
+            ),
+        ),
         (options.shard_rows < 1, f"--shard-rows: at least 1; found {options.shard_rows}"),
         (not 1 <= index <= count, f"--part: expected I/N with I from 1 to N; found {part}"),
     ]
     _refuse(checks)
-    opened = open_source(source or "", source_options)
-    workers = workers or usable_cpus()
+    options = replace(
+        options,
+        split_by_speaker=split_by_speaker,
+        drop_shared_sentences=drop_shared_sentences,
+    )
+    kind, where = resolve_source(source or "")
     console = Console(highlight=False, soft_wrap=True)
+    if where == source:
+        console.print(f"{where}: read as {kind}: {SOURCES[kind].what}", markup=False)
+    opened = open_source(f"{kind}:{where}", source_options)
+    workers = workers or usable_cpus()
     if part is not None:
         conversion.convert_part(opened, out, (index, count), options=options, workers=workers)
         console.print(f"part {index} of {count} is converted; run --finish after all parts")
@@ -112,12 +152,11 @@ def verify_command(
     console = Console(highlight=False, soft_wrap=True)
     console.print(_hours_table(result.hours))
     for note in result.notes:
-        console.print(f"allowed: {note}", markup=False)
+        console.print(note if note.startswith("allowed: ") else f"note: {note}", markup=False)
     if result.faults:
         count = len(result.faults)
         lines = "\n  - ".join([f"{root} has {count:,} fault{'s' * (count > 1)}:", *result.faults])
-        fix = "restore damaged files from a copy, or delete the dataset and convert it again"
-        raise DatasetError(f"{lines}\n{fix}")
+        raise DatasetError("\n".join([lines, *result.advice]))
     console.print(f"{root}: no faults", markup=False)
 
 
@@ -128,7 +167,7 @@ def _refuse(checks: Iterable[tuple[bool, str]]) -> None:
 
 def _print_summary(inventory: Inventory, console: Console) -> None:
     console.print(
-        f"{inventory.name}: {inventory.rows:,} rows, {inventory.hours:.2f} hours; "
+        f"{inventory.name}: {inventory.rows:,} rows, {duration(inventory.hours * 3600)}; "
         f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
     )
     if inventory.dropped:
@@ -136,17 +175,28 @@ def _print_summary(inventory: Inventory, console: Console) -> None:
         for entry in inventory.dropped:
             table.add_row(entry["reason"], entry["dialect"] or "not given", f"{entry['rows']:,}")
         console.print(table)
+    for note in inventory.notes:
+        console.print(note, markup=False)
+    for reason, rows in inventory.suspects.items():
+        console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)", markup=False)
     for dialect, rows in inventory.unmapped_dialects.items():
         console.print(f"unknown dialect name, kept as is: {dialect} ({rows:,} rows)", markup=False)
+    # What could not be read comes first.
+    spellings = sorted(inventory.countries.items(), key=lambda x: not x[0].endswith("> unknown"))
+    for read_as, rows in spellings[:_COUNTRIES]:
+        console.print(f"country of birth: {read_as} ({rows:,} rows)", markup=False)
+    if (more := len(inventory.countries) - _COUNTRIES) > 0:
+        console.print(f"country of birth: {more:,} more spellings, see {INVENTORY_FILE}")
 
 
 def _hours_table(hours: dict[tuple[str, str | None], float]) -> Table:
     splits = [split for split in SPLITS if any(split == key[0] for key in hours)]
-    table = Table("dialect", *splits, title="Hours")
+    unit, size = unit_of(sum(hours.values()) * 3600)
+    table = Table("dialect", *splits, title=unit.capitalize())
     for dialect in sorted({dialect for _, dialect in hours}, key=lambda name: name or "~"):
-        cells = [f"{hours.get((split, dialect), 0.0):.2f}" for split in splits]
+        cells = [f"{hours.get((split, dialect), 0.0) * 3600 / size:.2f}" for split in splits]
         table.add_row(Text(dialect or "not given"), *cells)
     table.add_section()
     totals = [sum(value for key, value in hours.items() if key[0] == split) for split in splits]
-    table.add_row("all", *(f"{total:.2f}" for total in totals))
+    table.add_row("all", *(f"{total * 3600 / size:.2f}" for total in totals))
     return table

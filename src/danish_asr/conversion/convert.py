@@ -8,6 +8,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,18 +18,24 @@ import pyarrow.parquet as pq
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.cards import statistics, write_cards
+from danish_asr.conversion.division import SHARED_SENTENCE, divide
 from danish_asr.conversion.inventory import Inventory, ShardEntry, read_inventory
 from danish_asr.conversion.plan import WORK_DIR, ShardTask, claim, conversion_key, plan_tasks
 from danish_asr.conversion.progress import watch
+from danish_asr.conversion.readme import readme
 from danish_asr.conversion.shard import Record, convert_task, read_record
 from danish_asr.errors import DatasetError, SourceError
 from danish_asr.files import publish, publish_text, sha256_of, sweep
+from danish_asr.lease import take
 from danish_asr.schema import (
     INVENTORY_FILE,
     LEDGER_FILE,
     LEDGER_SCHEMA,
+    README_FILE,
     SAMPLE_RATE,
     STATISTICS_FILE,
+    SUSPECTS_FILE,
+    SUSPECTS_SCHEMA,
 )
 from danish_asr.sources.base import Source
 from danish_asr.workers import run_in_processes
@@ -57,12 +64,14 @@ def convert(
     """
     conversion = _Conversion(source, out, options)
     if not conversion.is_finished(name):
-        sweep(out)
-        try:
-            records = conversion.run(engine or partial(run_in_processes, workers=workers))
-        finally:
-            sweep(out)
-        conversion.complete(records, name)
+        with _locked(out):
+            if not conversion.is_finished(name):  # by the process that had the lock before
+                sweep(out)
+                try:
+                    records = conversion.run(engine or partial(run_in_processes, workers=workers))
+                finally:
+                    sweep(out)
+                conversion.complete(records, name)
     return read_inventory(out)
 
 
@@ -93,16 +102,31 @@ def finish(
                 f"{out}: {missing} of {len(tasks)} shards are not converted yet; run the parts "
                 "(--part) that did not succeed again, then --finish"
             )
-        conversion.complete(records, name)
+        with _locked(out):
+            conversion.complete(records, name)
     return read_inventory(out)
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    advice = (
+        "Wait for its end; the same command then continues what it has left. Or name another --out."
+    )
+    lease = take(out, error=DatasetError, advice=advice, work="conversion")
+    try:
+        yield
+    finally:
+        lease.release()
 
 
 class _Conversion:
     def __init__(self, source: Source, out: Path, options: ConvertOptions | None) -> None:
         self._source, self._out, self._options = source, out, options or ConvertOptions()
         self._key = conversion_key(source, self._options)
-        self.tasks = plan_tasks(source, self._options)
+        self._division = divide(source, self._options)
+        self.tasks = plan_tasks(source, self._options, self._division)
         self._rows = sum(task.rows for task in self.tasks)
+        self._most_drops = int(self._rows * self._options.max_drop + 1e-6)  # 0.29 * 100 < 29
 
     def is_finished(self, name: str | None = None) -> bool:
         """Whether the dataset is complete; if not, this conversion claims the directory."""
@@ -129,7 +153,7 @@ class _Conversion:
         remaining = [task for task in tasks if task.number not in finished]
         rows = sum(task.rows for task in tasks)
         done = rows - sum(task.rows for task in remaining)
-        dropped = sum(len(record.dropped) for record in records)
+        dropped = sum(_unwanted(record).total() for record in records)
         convert = partial(convert_task, source=self._source, root=self._out, options=self._options)
         # The engine is not kept in a variable: it must end with the loop.
         for record in watch(
@@ -140,41 +164,47 @@ class _Conversion:
             done=done,
         ):
             records.append(record)
-            dropped += len(record.dropped)
-            if dropped > self._rows * self._options.max_drop:
+            dropped += _unwanted(record).total()
+            if dropped > self._most_drops:
                 break  # more rows cannot reduce the drops
         self._check_drops(records)
         return sorted(records, key=lambda record: record.task)
 
     def _check_drops(self, records: Iterable[Record]) -> None:
-        reasons = Counter(row["reason"] for record in records for row in record.dropped)
-        most = self._rows * self._options.max_drop
+        reasons = sum(map(_unwanted, records), Counter[str]())
+        most = self._most_drops
         if reasons.total() > most:
             counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
             raise DatasetError(
-                f"{reasons.total()} rows were dropped, and --max-drop allows {most:.0f} of this "
+                f"{reasons.total()} rows were dropped, and --max-drop allows {most} of this "
                 f"source: {counts}. Fix the source, or continue with a larger --max-drop"
             )
 
     def complete(self, records: Sequence[Record], name: str) -> None:
-        """Write ledger, statistics and cards, and last the inventory."""
+        """Write ledger, statistics, cards and README, and last the inventory."""
         self._check_drops(records)
         out = self._out
-        rows = sum(record.rows + len(record.dropped) for record in records)
-        if rows != self._rows or conversion_key(self._source, self._options) != self._key:
+        count = sum(record.rows + len(record.dropped) for record in records)
+        if count != self._rows or conversion_key(self._source, self._options) != self._key:
             raise SourceError(
-                f"{out}: the source has changed during the conversion ({rows} rows written or in "
+                f"{out}: the source has changed during the conversion ({count} rows written or in "
                 f"the ledger, {self._rows} in the source at the start); delete it to start anew: "
                 f"rm -r '{out}'"
             )
         dropped = [row for record in records for row in record.dropped]
-        with publish(out / LEDGER_FILE) as stream:
-            pq.write_table(pa.Table.from_pylist(dropped, LEDGER_SCHEMA), stream)
+        suspects = [row for record in records for row in record.suspects]
+        for path, rows, schema in (
+            (LEDGER_FILE, dropped, LEDGER_SCHEMA),
+            (SUSPECTS_FILE, suspects, SUSPECTS_SCHEMA),
+        ):
+            with publish(out / path) as stream:
+                pq.write_table(pa.Table.from_pylist(rows, schema), stream)
         inventory = self._inventory(records, name)
         publish_text(out / STATISTICS_FILE, statistics(inventory.shards))
         pairs = zip(self.tasks, records, strict=True)
         train = (record.characters for task, record in pairs if task.split == "train")
         write_cards(out, name, set[str]().union(*train))
+        publish_text(out / README_FILE, readme(out, inventory))
         sweep(out)
         text = json.dumps(asdict(inventory), ensure_ascii=False, indent=1)
         publish_text(out / INVENTORY_FILE, text + "\n")
@@ -183,9 +213,13 @@ class _Conversion:
     def _inventory(self, records: Sequence[Record], name: str) -> Inventory:
         drops: Counter[tuple[str, str | None]] = Counter()
         unmapped: Counter[str] = Counter()
+        countries: Counter[str] = Counter()
+        suspects: Counter[str] = Counter()
         for record in records:
             drops.update((row["reason"], row["dialect"]) for row in record.dropped)
             unmapped.update(record.unmapped)
+            countries.update(record.countries)
+            suspects.update(row["reason"] for row in record.suspects)
         ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
         return Inventory(
             name=name,
@@ -214,4 +248,15 @@ class _Conversion:
                 if record.rows
             ],
             ledger_sha256=sha256_of(self._out / LEDGER_FILE),
+            countries=dict(sorted(countries.items(), key=lambda item: (-item[1], item[0]))),
+            suspects=dict(sorted(suspects.items())),
+            suspects_sha256=sha256_of(self._out / SUSPECTS_FILE),
+            notes=self._division.notes,
         )
+
+
+def _unwanted(record: Record) -> Counter[str]:
+    """Dropped rows by reason, without those that an option asked to drop."""
+    reasons = Counter(row["reason"] for row in record.dropped)
+    del reasons[SHARED_SENTENCE]
+    return reasons

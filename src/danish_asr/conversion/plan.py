@@ -7,34 +7,48 @@ its bytes independent of the number of workers.
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from danish_asr.conversion import ConvertOptions
+from danish_asr.conversion.division import SHARED_SENTENCE, Division
 from danish_asr.errors import DatasetError
 from danish_asr.extending import user_code
 from danish_asr.files import publish_first
 from danish_asr.schema import SPLITS, VERSION_DIR, partition_dir
 from danish_asr.sources.base import Source, SourceFile
 
-FORMAT: Final = 3  # raised when the same source and options give other bytes
+FORMAT: Final = 4  # raised when the same source and options give other bytes
 WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
 
 
 class RowSlice(NamedTuple):
-    """Rows ``start`` to ``stop - 1`` of one source file; ``duplicates`` have an id seen before."""
+    """Rows ``start`` to ``stop - 1`` of one source file, without those of ``others``.
+
+    ``duplicates`` have an id seen before; ``shared`` are left out for their sentences.
+    """
 
     file: SourceFile
     start: int
     stop: int
     duplicates: frozenset[int]
+    others: frozenset[int] = frozenset()  # rows of other splits, and so of other tasks
+    shared: frozenset[int] = frozenset()
+
+    def refused(self, row: int) -> str | None:
+        """The reason why a row is dropped without reading its audio."""
+        if row in self.duplicates:
+            return "duplicate id"
+        return SHARED_SENTENCE if row in self.shared else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,7 @@ class ShardTask:
     @property
     def rows(self) -> int:
         """Source rows of the task."""
-        return sum(rows.stop - rows.start for rows in self.slices)
+        return sum(rows.stop - rows.start - len(rows.others) for rows in self.slices)
 
     @property
     def fingerprint(self) -> str:
@@ -57,17 +71,26 @@ class ShardTask:
         return _digest([(rows.file.fingerprint, rows.start, rows.stop) for rows in self.slices])
 
 
-def plan_tasks(source: Source, options: ConvertOptions) -> list[ShardTask]:
+def plan_tasks(
+    source: Source, options: ConvertOptions, division: Division | None = None
+) -> list[ShardTask]:
     """Plan the conversion of a source; reads its ids and no audio."""
+    division = division or Division({}, {}, [])
     duplicates = find_duplicates(source)
     tasks: list[ShardTask] = []
-    for (corpus, split), files in groupby(sorted(source.files, key=_partition), _partition):
+    for corpus, split, shards in _partitions(source, options, division):
         folder = partition_dir(Path(), corpus, SPLITS[split])
-        shards = list(_cut(files, options.shard_rows))
         for part, ranges in enumerate(shards):
             slices = tuple(
-                RowSlice(file, start, stop, duplicates[file.name].intersection(range(start, stop)))
-                for file, (start, stop) in ranges.items()
+                RowSlice(
+                    file,
+                    start,
+                    stop,
+                    duplicates[file.name].intersection(range(start, stop)),
+                    others,
+                    division.shared.get(file.name, frozenset()).intersection(range(start, stop)),
+                )
+                for file, (start, stop, others) in ranges.items()
             )
             path = (folder / f"part-{part:05d}-of-{len(shards):05d}.parquet").as_posix()
             tasks.append(ShardTask(len(tasks), SPLITS[split], path, slices))
@@ -83,7 +106,10 @@ def conversion_key(source: Source, options: ConvertOptions) -> str:
     for file in source.files:
         local = _digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
         files.append((file.name, file.corpus, file.split, file.fingerprint, local))
-    return _digest([FORMAT, options.max_seconds, options.shard_rows, files])
+    values = [FORMAT, options.max_seconds, options.shard_rows, files]
+    if options.split_by_speaker or options.drop_shared_sentences:  # else as in earlier versions
+        values += [options.split_by_speaker, options.drop_shared_sentences]
+    return _digest(values)
 
 
 def claim(out: Path, key: str) -> None:
@@ -133,22 +159,49 @@ def _partition(file: SourceFile) -> tuple[str, int]:
     return file.corpus, SPLITS.index(file.split)
 
 
-def _cut(
-    files: Iterable[SourceFile], shard_rows: int
-) -> Iterator[dict[SourceFile, tuple[int, int]]]:
+Ranges = dict[SourceFile, tuple[int, int, frozenset[int]]]
+"""Of each file of a shard: first row, end, and the rows between them of other splits."""
+
+
+def _partitions(
+    source: Source, options: ConvertOptions, division: Division
+) -> Iterator[tuple[str, int, list[Ranges]]]:
+    for (corpus, own), group in groupby(sorted(source.files, key=_partition), _partition):
+        files = list(group)
+        if not division.splits:
+            yield corpus, own, list(_cut(files, options.shard_rows))
+            continue
+        for number, split in enumerate(SPLITS):
+            rows = {file: division.rows_of(file, split) for file in files}
+            yield corpus, number, list(_cut_rows(rows, options.shard_rows))
+
+
+def _cut_rows(rows: Mapping[SourceFile, NDArray[np.int64]], shard_rows: int) -> Iterator[Ranges]:
+    """Group scattered rows into shards of at most ``shard_rows``."""
+    flat = [(file, row) for file, own in rows.items() for row in own.tolist()]
+    for begin in range(0, len(flat), shard_rows):
+        ranges: Ranges = {}
+        for file, group in groupby(flat[begin : begin + shard_rows], itemgetter(0)):
+            own = [row for _, row in group]
+            between = frozenset(range(own[0], own[-1] + 1)).difference(own)
+            ranges[file] = own[0], own[-1] + 1, between
+        yield ranges
+
+
+def _cut(files: Iterable[SourceFile], shard_rows: int) -> Iterator[Ranges]:
     """Group the row groups of a partition's files into shards of at most ``shard_rows``.
 
     Yields first row and end of each file. A larger row group is cut into equal parts.
     """
-    ranges: dict[SourceFile, tuple[int, int]] = {}
+    ranges: Ranges = {}
     total = 0
     for file in files:
         for start, stop in _pieces(file.row_groups, shard_rows):
             if total and total + stop - start > shard_rows:
                 yield ranges
                 ranges, total = {}, 0
-            first, _ = ranges.get(file, (start, stop))
-            ranges[file] = first, stop
+            first = ranges[file][0] if file in ranges else start
+            ranges[file] = first, stop, frozenset()
             total += stop - start
     if ranges:
         yield ranges

@@ -33,10 +33,13 @@ def watch(
 
     def status() -> str:
         elapsed = max(time.monotonic() - begin, 1e-3)
-        left = f"{elapsed * (total - done - rows) / rows:,.0f} s" if rows else "?"
+        finished = f"{verb} {done + rows:,}/{total:,} rows"
+        if not rows:
+            return finished
         return (
-            f"{verb} {done + rows:,}/{total:,} rows  {rows / elapsed:,.0f} rows/s  "
-            f"{samples / SAMPLE_RATE / 3600 / elapsed:.2f} audio-hours/s  ETA {left}"
+            f"{finished}  {rows / elapsed:,.0f} rows/s  "
+            f"{samples / SAMPLE_RATE / 3600 / elapsed:.2f} audio-hours/s  "
+            f"ETA {elapsed * (total - done - rows) / rows:,.0f} s"
         )
 
     with Progress(console=console, disable=not console.is_terminal) as display:

@@ -12,16 +12,25 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr.audio import AudioError, to_flac
+from danish_asr.audio import AudioError, encode_flac, to_mono
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.plan import WORK_DIR, RowSlice, ShardTask
+from danish_asr.conversion.suspects import examine
 from danish_asr.errors import SourceError
 from danish_asr.extending import user_code
 from danish_asr.files import publish, publish_text, sha256_of
-from danish_asr.schema import LEDGER_SCHEMA, ROW_GROUP_BYTES, ROW_GROUP_SIZE, UTTERANCE_SCHEMA
+from danish_asr.schema import (
+    LEDGER_SCHEMA,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_SIZE,
+    SAMPLE_RATE,
+    SUSPECTS_SCHEMA,
+    UTTERANCE_SCHEMA,
+)
 from danish_asr.sources.base import Source, Utterance
 from danish_asr.sources.metadata import DIALECTS
 from danish_asr.text.profiles import normalize
+from danish_asr.workers import uninterrupted
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _FORMAT: Final[dict[str, Any]] = {
@@ -41,7 +50,9 @@ class Record:
     size: int = 0  # bytes of the shard
     sha256: str = ""  # empty if no row was written, and so no shard
     dropped: list[dict[str, Any]] = field(default_factory=list)  # rows of the ledger
+    suspects: list[dict[str, Any]] = field(default_factory=list)  # rows of suspects.parquet
     unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
+    countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
     characters: str = ""  # of the written texts, raw and in profile coral, for the tokenizer
 
 
@@ -97,13 +108,19 @@ def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 def _rows(
     source: Source, task: ShardTask, max_seconds: float, record: Record
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a shard; what is dropped or has an unknown dialect goes to the record."""
+    """The rows of a shard; the record gets what is dropped, unknown or respelt."""
     for part in task.slices:
         for utterance in _read(source, part):
+            if utterance.row in part.others:
+                continue
             dialect = utterance.speaker.dialect
             if dialect is not None and dialect not in DIALECTS:
                 record.unmapped[dialect] = record.unmapped.get(dialect, 0) + 1
-            row = _convert(utterance, part, max_seconds)
+            birth, country = utterance.speaker.country_birth, utterance.speaker.country
+            if birth != country:
+                read_as = f"{birth} -> {country or 'unknown'}"
+                record.countries[read_as] = record.countries.get(read_as, 0) + 1
+            row = _convert(utterance, part, task.split, max_seconds, record.suspects)
             if isinstance(row, str):
                 values = part.file.name, utterance.row, utterance.id, dialect, row
                 record.dropped.append(dict(zip(LEDGER_SCHEMA.names, values, strict=True)))
@@ -130,30 +147,44 @@ def _read(source: Source, part: RowSlice) -> Iterator[Utterance]:
         )
 
 
-def _convert(utterance: Utterance, part: RowSlice, max_seconds: float) -> dict[str, Any] | str:
+def _convert(
+    utterance: Utterance,
+    part: RowSlice,
+    split: str,
+    max_seconds: float,
+    suspects: list[dict[str, Any]],
+) -> dict[str, Any] | str:
     """An utterance as a row of `UTTERANCE_SCHEMA`, or the reason why it is dropped."""
-    if utterance.refused is not None:
-        return utterance.refused
-    if utterance.row in part.duplicates:
-        return "duplicate id"
+    refused = utterance.refused or part.refused(utterance.row)
+    if refused is not None:
+        return refused
     if utterance.text is None or not utterance.text.strip():
         return "empty text"
     if not utterance.audio:
         return "no audio"
     try:
-        flac, samples = to_flac(
-            utterance.audio,
-            start=utterance.start,
-            seconds=utterance.seconds,
-            max_seconds=max_seconds,
-        )
+        with uninterrupted():
+            mono = to_mono(
+                utterance.audio,
+                start=utterance.start,
+                seconds=utterance.seconds,
+                max_seconds=max_seconds,
+            )
+            findings = list(examine(mono, utterance.text, utterance.seconds))
+            flac = encode_flac(mono, SAMPLE_RATE)
     except AudioError as error:
         return str(error)
+    for reason, value in findings:
+        values = (
+            *(part.file.corpus, split, utterance.id, utterance.speaker.dialect),
+            *(reason, round(value, 3)),
+        )
+        suspects.append(dict(zip(SUSPECTS_SCHEMA.names, values, strict=True)))
     return {
         "id": utterance.id,
         "text": utterance.text,
         "audio_bytes": flac,
-        "audio_size": samples,
+        "audio_size": len(mono),
         "source_id": f"{part.file.name}:{utterance.row}",
         **asdict(utterance.speaker),
     }

@@ -1,9 +1,7 @@
 """Read a built dataset back and report all faults at once."""
 
-import io
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, combinations, pairwise
 from pathlib import Path
@@ -13,56 +11,69 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import sentencepiece
-import soundfile
 
 from danish_asr.conversion.cards import SPECIAL_SYMBOLS, alphabet_of, cards, statistics
-from danish_asr.conversion.inventory import Inventory, ShardEntry, read_inventory
+from danish_asr.conversion.inventory import Inventory, read_inventory
 from danish_asr.conversion.progress import watch
+from danish_asr.conversion.shard_check import COMPARED, ShardFindings, check_shard, few, guarded
 from danish_asr.files import from_yaml, sha256_of
 from danish_asr.schema import (
     CARDS_DIR,
+    INVENTORY_FILE,
     LEDGER_FILE,
+    README_FILE,
     SAMPLE_RATE,
     SPLITS,
     STATISTICS_FILE,
-    UTTERANCE_SCHEMA,
+    SUSPECTS_FILE,
     VERSION_DIR,
 )
-from danish_asr.text.profiles import normalize
 from danish_asr.workers import run_in_processes
 
-LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence"}
-"""What splits should not share, and its column in `_COMPARED`."""
+LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence", "audio": "audio"}
+"""What splits should not share, and its column in `COMPARED`."""
 
-_COMPARED: Final = pa.schema([(name, pa.string()) for name in ("id", "speaker_id", "sentence")])
-"""What is compared over all shards; a sentence is a text in profile ``coral``, null if short."""
+_AT_ROOT: Final = {
+    *(CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, README_FILE, STATISTICS_FILE),
+    *(SUSPECTS_FILE, VERSION_DIR),
+    *("LICENSE", "LICENSE.md", "LICENSE.txt"),  # of those who publish a dataset
+}
 
-_AUDIO: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
-_NAMED: Final = 3
+
+class Explained(str):
+    """A fault whose line says how to fix it."""
+
+    __slots__ = ()
 
 
 class Verification(NamedTuple):
-    """Faults and allowed leaks of a dataset, a line each, and its hours per split and dialect."""
+    """A line per fault, per leak between splits and per note; hours per split and dialect."""
 
-    faults: list[str]
+    damage: list[str]
+    leaks: list[str]
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
 
-
-@dataclass(kw_only=True)
-class ShardFindings:
-    """What a shard holds."""
-
-    entry: ShardEntry
-    faults: list[str] = field(default_factory=list)
-    compared: pa.Table = field(default_factory=_COMPARED.empty_table)
-    samples: Counter[str | None] = field(default_factory=Counter)  # per dialect
-    characters: set[str] = field(default_factory=set)  # of training text, raw and in profile coral
+    @property
+    def faults(self) -> list[str]:
+        """All that is wrong."""
+        return [*self.damage, *self.leaks]
 
     @property
-    def split(self) -> str:
-        """Split of the shard."""
-        return self.entry.partition("split")
+    def advice(self) -> list[str]:
+        """What to do, in addition to what the faults say."""
+        advice = []
+        if not all(isinstance(fault, Explained) for fault in self.damage):
+            advice.append(
+                "restore damaged files from a copy, or delete the dataset and convert it again"
+            )
+        if self.leaks:
+            advice.append(
+                "what splits share is no damage, but makes scores too good: accept it with "
+                f"--allow-shared ({', '.join(LEAKS)}), or convert again without the rows, with "
+                "--drop-shared-sentences or --split-by-speaker"
+            )
+        return advice
 
 
 def verify(
@@ -77,22 +88,28 @@ def verify(
         "verified", results, lambda found: (found.entry.rows, found.samples.total()), sum(rows)
     )
     findings = sorted(watched, key=lambda found: found.entry.path)
-    faults = [
+    damage = [
         *chain.from_iterable(found.faults for found in findings),
         *_stray_files(root, inventory),
         *_repeated_ids(findings),
-        *_guarded(LEDGER_FILE, _ledger_faults(root, inventory)),
-        *_guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
+        *guarded(LEDGER_FILE, _ledger_faults(root, inventory)),
+        *guarded(SUSPECTS_FILE, _suspects_faults(root, inventory)),
+        *guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
         *_card_faults(root, inventory.name, findings),
     ]
-    notes: list[str] = []
+    notes = list(_notes(findings))
+    leaks: list[str] = []
     for kind in LEAKS:
-        (notes if kind in allow_shared else faults).extend(_shared(findings, kind))
+        shared = _shared(findings, kind)
+        if kind in allow_shared:
+            notes += (f"allowed: {line}" for line in shared)
+        else:
+            leaks += shared
     hours: defaultdict[tuple[str, str | None], float] = defaultdict(float)
     for found in findings:
         for dialect, samples in found.samples.items():
             hours[found.split, dialect] += samples / SAMPLE_RATE / 3600
-    return Verification(faults, notes, dict(hours))
+    return Verification(damage, leaks, notes, dict(hours))
 
 
 def spread(rows: Sequence[int], sample: int | None) -> list[int]:
@@ -103,70 +120,6 @@ def spread(rows: Sequence[int], sample: int | None) -> list[int]:
     return [end - begin for begin, end in pairwise(ends)]
 
 
-def check_shard(task: tuple[ShardEntry, int], *, root: Path) -> ShardFindings:
-    """Check a shard, and decode the audio of that many of its rows, spread evenly over it."""
-    entry, decoded = task
-    found = ShardFindings(entry=entry)
-    found.faults += _guarded(entry.path, _shard_faults(root / entry.path, found, decoded))
-    return found
-
-
-def _guarded(place: str, faults: Iterable[str]) -> Iterator[str]:
-    try:
-        yield from faults
-    except FileNotFoundError:
-        yield f"{place}: is missing"
-    except Exception as error:  # noqa: BLE001 - what libraries raise over wrong bytes is anything
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        words = " ".join(reason.split()) or type(error).__name__
-        yield f"{place}: cannot be read ({words[:200]})"
-
-
-def _shard_faults(path: Path, found: ShardFindings, decoded: int) -> Iterator[str]:
-    entry = found.entry
-    if sha256_of(path) != entry.sha256:
-        yield f"{entry.path}: its sha256 differs from manifest.json"
-        return
-    faulty: defaultdict[str, list[str]] = defaultdict(list)
-    with pq.ParquetFile(path) as parquet:
-        rows = parquet.metadata.num_rows
-        if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
-            yield f"{entry.path}: its columns differ from data/README.md"
-            return
-        decoded = min(decoded, rows)
-        chosen = {(2 * time + 1) * rows // (2 * decoded) for time in range(decoded)}
-        columns = [name for name in UTTERANCE_SCHEMA.names if decoded or name != "audio_bytes"]
-        groups = (parquet.read_row_group(g, columns) for g in range(parquet.num_row_groups))
-        compared = []
-        for number, row in enumerate(chain.from_iterable(group.to_pylist() for group in groups)):
-            spoken = normalize(row["text"], "coral")
-            # Shorter sentences ("ja tak") occur everywhere, so sharing them is not a leak.
-            sentence = spoken if len(spoken.split()) >= 3 else None
-            compared.append({**row, "audio_bytes": None, "sentence": sentence})
-            found.samples[row["dialect"]] += row["audio_size"]
-            if found.split == "train":
-                found.characters.update(row["text"], spoken)
-            for fault in _audio_faults(row) if number in chosen else ():
-                faulty[fault].append(row["id"])
-    found.compared = pa.Table.from_pylist(compared, _COMPARED)
-    for fault, ids in faulty.items():
-        yield f"{entry.path}: {fault}: {_few(ids)}"
-
-
-def _audio_faults(row: Mapping[str, Any]) -> Iterator[str]:
-    try:
-        with soundfile.SoundFile(io.BytesIO(row["audio_bytes"])) as file:
-            form = (file.format, file.subtype, file.samplerate, file.channels)
-            samples = len(file.read(dtype="int16"))
-    except RuntimeError:
-        yield "undecodable audio"
-        return
-    if form != _AUDIO:
-        yield f"audio is {form}; expected {_AUDIO}"
-    if samples != row["audio_size"]:
-        yield "audio_size is not the number of samples"
-
-
 def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
     # Upstream reads every file whose name begins with neither . nor _; we read *.parquet.
     shards = {entry.path for entry in inventory.shards}
@@ -174,37 +127,77 @@ def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
         place = path.relative_to(root).as_posix()
         is_read = path.suffix == ".parquet" or not path.name.startswith((".", "_"))
         if is_read and place not in shards and not path.is_dir():
-            yield f"{place}: is not in manifest.json, but readers would read it; remove it"
+            yield Explained(
+                f"{place}: is not in manifest.json, but readers would read it; remove it"
+            )
+    known = set(cards(root, inventory.name, with_tokenizer=True))
+    for path in sorted((root / CARDS_DIR).glob("*.y*ml")):
+        if (place := path.relative_to(root).as_posix()) not in known:
+            yield Explained(
+                f"{place}: is not a card of this dataset, but training reads it; remove it, or "
+                "move it to a directory in $DANISH_ASR_ASSETS"
+            )
+    for path in sorted(root.iterdir()):
+        if path.name not in _AT_ROOT and not path.name.startswith("."):
+            yield Explained(f"{path.name}: is not part of the dataset; move it elsewhere")
 
 
 def _repeated_ids(findings: Sequence[ShardFindings]) -> Iterator[str]:
-    counts = pc.value_counts(_column(findings, "id"))
-    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1)).to_pylist()
-    if repeated:
-        yield f"{VERSION_DIR}: ids that occur more than once: {_few(repeated)}"
+    if repeated := _repeated(_column(findings, "id")).to_pylist():
+        yield f"{VERSION_DIR}: ids that occur more than once: {few(repeated)}"
+
+
+def _repeated(values: pa.ChunkedArray) -> pa.Array:
+    counts = pc.value_counts(values.drop_null())
+    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
 
 def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[str]:
-    values = {
-        split: _column([found for found in findings if found.split == split], LEAKS[kind]).unique()
-        for split in SPLITS
-    }
+    tables = {split: _table(f for f in findings if f.split == split) for split in SPLITS}
+    column = LEAKS[kind]
     for one, other in combinations(SPLITS, 2):
-        common = values[other].filter(pc.is_in(values[other], values[one])).drop_null().to_pylist()
+        values = tables[one][column].drop_null()
+        common = tables[other].filter(pc.is_in(tables[other][column], values.unique()))
+        common = common.filter(pc.is_valid(common[column]))
         if common:
+            unique = len(common[column].unique())
+            rows = pc.sum(pc.is_in(values, common[column].unique())).as_py()
+            example = common["id" if kind == "audio" else column][0].as_py()
             yield (
-                f"{one} and {other} share {len(common):,} {kind}, such as {common[0]!r}; use "
-                f"--allow-shared {kind} if that is intended"
+                f"{one} and {other} share {unique:,} {kind}, such as {example!r} ({rows:,} rows "
+                f"in {one}, {len(common):,} in {other})"
             )
 
 
+def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
+    for corpus in sorted({found.corpus for found in findings}):
+        own = [found for found in findings if found.corpus == corpus]
+        table = _table(own)
+        if table and table["speaker_id"].null_count == len(table):
+            yield (
+                f"{corpus}: no row has a speaker, so shared speakers cannot be found; if the "
+                "source has them, convert it with --column speaker_id=THEIRS"
+            )
+        unusual: defaultdict[str, list[str]] = defaultdict(list)
+        for name, ids in chain.from_iterable(found.unusual.items() for found in own):
+            unusual[name] += ids
+        for name, ids in unusual.items():
+            yield f"{corpus}: {len(ids):,} of {len(table):,} rows have {name}: {few(ids)}"
+    for split in SPLITS:
+        table = _table(found for found in findings if found.split == split)
+        repeated = table.filter(pc.is_in(table["audio"], _repeated(table["audio"])))
+        if repeated:
+            copies = len(repeated) - len(repeated["audio"].unique())
+            ids = repeated["id"].to_pylist()
+            yield f"{split}: {copies:,} rows repeat the audio of another row: {few(ids)}"
+
+
+def _table(findings: Iterable[ShardFindings]) -> pa.Table:
+    return pa.concat_tables([COMPARED.empty_table(), *(found.compared for found in findings)])
+
+
 def _column(findings: Iterable[ShardFindings], name: str) -> pa.ChunkedArray:
-    return pa.concat_tables([_COMPARED.empty_table(), *(f.compared for f in findings)])[name]
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return _table(findings)[name]
 
 
 def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
@@ -221,6 +214,12 @@ def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
         )
 
 
+def _suspects_faults(root: Path, inventory: Inventory) -> Iterator[str]:
+    expected = inventory.suspects_sha256
+    if expected is not None and sha256_of(root / SUSPECTS_FILE) != expected:
+        yield f"{SUSPECTS_FILE}: its sha256 differs from manifest.json"
+
+
 def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:
     expected = statistics(inventory.shards)
     if (root / STATISTICS_FILE).read_text(encoding="utf-8") != expected:
@@ -230,18 +229,18 @@ def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:
 def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> Iterator[str]:
     with_tokenizer = any(found.split == "train" for found in findings)
     for place, expected in cards(root, name, with_tokenizer=with_tokenizer).items():
-        yield from _guarded(place, _differences(root, place, expected))
+        yield from guarded(place, _differences(root, place, expected))
     if with_tokenizer:
         characters = set[str]().union(*(found.characters for found in findings))
         model = f"{CARDS_DIR}/{name}_char.model"
-        yield from _guarded(model, _model_faults(root, model, alphabet_of(characters)))
+        yield from guarded(model, _model_faults(root, model, alphabet_of(characters)))
 
 
 def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterator[str]:
     card = from_yaml((root / place).read_text(encoding="utf-8"))
     if not isinstance(card, dict) or not expected.items() <= card.items():
         hint = "; a moved dataset needs its new path there" if "dataset_config" in expected else ""
-        yield f"{place}: expected {expected}, found {card}{hint}"
+        yield Explained(f"{place}: expected {expected}, found {card}{hint}")
 
 
 def _model_faults(root: Path, place: str, alphabet: Sequence[str]) -> Iterator[str]:
@@ -249,4 +248,4 @@ def _model_faults(root: Path, place: str, alphabet: Sequence[str]) -> Iterator[s
     model.LoadFromSerializedProto((root / place).read_bytes())
     symbols = {model.id_to_piece(index) for index in range(model.get_piece_size())}
     if missing := sorted({*SPECIAL_SYMBOLS, *alphabet} - symbols):
-        yield f"{place}: lacks symbols of the training text: {_few(missing)}"
+        yield f"{place}: lacks symbols of the training text: {few(missing)}"

@@ -14,13 +14,11 @@ nothing reads the dataset.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -29,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from filelock import SoftFileLease
 from numpy.typing import NDArray
 
 from danish_asr.cluster.cpus import usable_cpus
@@ -36,10 +35,12 @@ from danish_asr.data.audio_source import AudioSource, ParquetAudio, RowGroup, ro
 from danish_asr.data.shards import Partition, Shard, passing_rows
 from danish_asr.errors import DanishAsrError, DatasetError
 from danish_asr.files import publish
-from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
+from danish_asr.schema import METADATA_COLUMNS, VERSION_DIR
 
 INDEX_DIR: Final = ".index"
 _FORMAT: Final = 1
+_LEASE_SECONDS: Final = 60.0
+"""A builder on another host that has not refreshed its lock for this long has been killed."""
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
 _TEXT: Final = ("id", "text", *METADATA_COLUMNS)
 _NUMBERS: Final = ("audio_size", "row_group", "row_in_group")
@@ -64,11 +65,6 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.lengths)
-
-    @property
-    def seconds(self) -> float:
-        """Duration of all rows."""
-        return float(self.lengths.sum(dtype=np.int64)) / SAMPLE_RATE
 
     def values(self, name: str, rows: Iterable[int]) -> list[Any]:
         """The values of a column of ``table`` in these rows."""
@@ -169,8 +165,15 @@ def _open_or_build(
             return pa.memory_map(str(path))
     for path in paths:
         try:
-            with _one_at_a_time(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(path.parent, os.W_OK):
+                continue
+            # The processes of all hosts wait for the first one. Its lock is a file that it
+            # refreshes, because a file system may keep the system's locks on one host.
+            with SoftFileLease(path.with_suffix(".lock"), lease_duration=_LEASE_SECONDS):
                 if not path.exists():
+                    for left in path.parent.glob(f".{path.name}.*"):  # by a builder that was killed
+                        left.unlink(missing_ok=True)
                     with publish(path) as stream:
                         _build(shards, row_filter, stream)
             return pa.memory_map(str(path))
@@ -188,19 +191,6 @@ def _key(shards: Sequence[Shard], row_filter: str | None) -> str:
     files = [[*s.path.parts[-4:], stat.st_size, stat.st_mtime_ns] for s, stat in stats]
     content = json.dumps([_FORMAT, files, row_filter])
     return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Let the processes of a node wait for the first one; without locks each of them builds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _build(

@@ -1,6 +1,6 @@
 """fairseq2's ``DataReader`` over the batches of an epoch: background decoding, exact resume."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -45,6 +45,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     Attributes:
         filtered: What training's filters kept and removed; None in evaluation.
         mix: The effective mix of training; None in evaluation.
+        epoch: The current epoch, counted from 0.
         before_step: Called before each step is read; it may end the run with an exception.
         fingerprint: What a checkpoint must agree with to be continued, by name.
     """
@@ -76,7 +77,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     def _begin_epoch(self, epoch: int, position: int, carried: list[Rows]) -> None:
         self._pipeline: Iterator[Any] | None = None
-        self._epoch, self._position, self._carried = epoch, position, carried
+        self.epoch, self._position, self._carried = epoch, position, carried
         batches, self._lengths = self._make_epoch(epoch)
         self._batches = batches.after(carried)
         self._steps = self._sharding.steps(self._batches, position, keep_all=self._keep_all)
@@ -86,6 +87,11 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def steps_per_epoch(self) -> int:
         """Steps in the current epoch, for this number of processes and this accumulation."""
         return len(self._sharding.steps(self._batches, 0, keep_all=self._keep_all))
+
+    @property
+    def epochs_read(self) -> int:
+        """Epochs that were read to their end."""
+        return self.epoch + (self._done == len(self._steps))
 
     @property
     def padding(self) -> float:
@@ -130,13 +136,30 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
             # might not fit a batch together.
             carried = [row for batch in carried for row in np.split(batch, len(batch))]
-        self._begin_epoch(self._epoch + 1, 0, carried)
+        self._begin_epoch(self.epoch + 1, 0, carried)
+
+    def position_after(self, ids: Container[str]) -> tuple[int, list[str]]:
+        """The position after the leading steps with no row outside ``ids``, and their rows' ids.
+
+        Steps are kept whole, so that the remaining batches are those of an undisturbed reader.
+        """
+        rows = self._collate.index.values("id", self._batches.rows.tolist())
+        missing = next((place for place, name in enumerate(rows) if name not in ids), None)
+        if missing is None:
+            return len(self._batches), rows
+        batch = int(np.searchsorted(self._batches.offsets, missing, side="right")) - 1
+        position = batch - batch % (self._sharding.world_size * self.num_accumulate)
+        return position, rows[: self._batches.offsets[position]]
+
+    def begin_at(self, position: int) -> None:
+        """Begin the first epoch at a position, which must be the same on all processes."""
+        self._begin_epoch(0, position, [])
 
     @override
     def state_dict(self) -> dict[str, object]:
         return {
             "version": _STATE_VERSION,
-            "epoch": self._epoch,
+            "epoch": self.epoch,
             "position": self._position,
             "carried": [batch.tolist() for batch in self._carried],
             "fingerprint": dict(self.fingerprint),
@@ -172,7 +195,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         # No reference to the reader itself: a cycle through the native pipeline is never collected,
         # and one that lives until the interpreter ends crashes it.
         collate, rows, lengths = self._collate, self._batches.rows, self._lengths
-        seed = (self._seed, self._epoch)
+        seed = (self._seed, self.epoch)
 
         def load(number: int) -> Seq2SeqBatch | DanishAsrError:
             begin, end = spans[number]

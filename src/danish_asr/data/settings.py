@@ -63,13 +63,15 @@ def check_settings(
         except ConfigError as error:
             faults += error.faults
     masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
-    try:
-        if speed_factors:
-            chosen.append(Speed(speed_factors))
-        if task.spec_aug_p:
-            chosen.append(SpecAugment(task.spec_aug_p, *masks))
-    except ValueError as error:
-        faults.append(f"dataset.speed_factors or {_TASK}.spec_aug_*: {error}")
+    for key, given, transform in (
+        ("dataset.speed_factors", speed_factors, lambda: Speed(speed_factors)),
+        (f"{_TASK}.spec_aug_*", task.spec_aug_p, lambda: SpecAugment(task.spec_aug_p or 0, *masks)),
+    ):
+        try:
+            if given:
+                chosen.append(transform())
+        except ValueError as error:
+            faults.append(f"{key}: {error}")
     if faults:
         raise ConfigError(faults)
     return chosen if training else []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.errors import ConfigError, DatasetError
-from danish_asr.schema import VERSION_DIR
+from danish_asr.schema import SPLITS, VERSION_DIR
 
 # isort: split
 from fairseq2.data.parquet.fragment_streaming.primitives import process_filter
@@ -79,6 +79,13 @@ def split_names(shards: Iterable[Shard]) -> list[str]:
     return [*sorted({split for split, _ in pairs}), *sorted(f"{s}_{c}" for s, c in pairs)]
 
 
+def splitting_hint(split: str, names: Iterable[str]) -> str:
+    """How to get a split of a dataset that has only training rows; empty for other datasets."""
+    if split in SPLITS and all(name.startswith("train") for name in names):
+        return "; `danish-asr convert ... --split-by-speaker 80/10/10` makes dev and test too"
+    return ""
+
+
 def chosen_shards(
     path: Path, split: str, config: MixtureParquetStorageConfig
 ) -> tuple[list[Shard], list[Shard]]:
@@ -100,7 +107,8 @@ def chosen_shards(
     ]
     if not chosen:
         exist = ", ".join(split_names(every))
-        raise DatasetError(f"split '{split}' has no rows; the dataset has: {exist}")
+        hint = splitting_hint(split, split_names(every))
+        raise DatasetError(f"split '{split}' has no rows; the dataset has: {exist}{hint}")
     text = config.fragment_streaming.partition_filters
     if text is not None:
         where = f"{_SECTION}.fragment_streaming.partition_filters"

@@ -1,6 +1,6 @@
 """From raw text to CTC targets: tokens, the frames they need, symbols the tokenizer lacks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.data.index import Index
-from danish_asr.text.profiles import normalizer
+from danish_asr.text.profiles import is_word_or_emoji, normalizer
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
@@ -87,40 +87,58 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSymbols:
-    """How much of a split's text the tokenizer cannot write."""
+    """How much of a split's text the tokenizer cannot write, and the text profile removes."""
 
     characters: int
     unknown: int
     symbols: tuple[tuple[str, int], ...]  # the unknown characters, the most frequent first
+    removed: tuple[tuple[str, int], ...] = ()  # letters, digits and emoji, in the same order
+    raw_characters: int = 0
 
     @property
     def share(self) -> float:
         """Unknown characters per character."""
         return self.unknown / self.characters if self.characters else 0.0
 
+    @property
+    def removed_share(self) -> float:
+        """Removed letters, digits and emoji per character of the raw text."""
+        return sum(n for _, n in self.removed) / self.raw_characters if self.raw_characters else 0.0
+
 
 def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw") -> UnknownSymbols:
     """Count the characters that a tokenizer maps to its unknown symbol, each seen on its own.
 
     Exact for tokenizers of characters. Counts characters, not tokens: a tokenizer may make one
-    unknown token of many characters in a row, which would hide most of them.
+    unknown token of many characters in a row, which would hide most of them. Counts also what the
+    profile leaves nothing of, without punctuation, symbols and space.
     """
-    targets = Targets(tokenizer, text_profile)
-    counts = np.zeros(0x110000, np.int64)
+    targets, normalize = Targets(tokenizer, text_profile), normalizer(text_profile)
+    counts, raw_counts = np.zeros((2, 0x110000), np.int64)
     for texts in index.table.column("text").chunks:
         # A few rows at a time: a character takes 15 bytes while it is counted.
         for begin in range(0, len(texts), _ROWS_AT_ONCE):
-            part = targets.normalized(texts.slice(begin, _ROWS_AT_ONCE))
-            codes = np.frombuffer("".join(part.to_pylist()).encode("utf-32-le"), np.uint32)
-            found = np.bincount(codes)
-            counts[: len(found)] += found
-    unknown = [
-        (chr(code), int(counts[code]))
-        for code in np.flatnonzero(counts).tolist()
-        if not targets.can_write(chr(code))
-    ]
+            part = texts.slice(begin, _ROWS_AT_ONCE)
+            forms = [(targets.normalized(part), counts)]
+            if text_profile != "raw":  # which removes nothing
+                forms.append((part, raw_counts))
+            for rows, total in forms:
+                codes = np.frombuffer("".join(rows.to_pylist()).encode("utf-32-le"), np.uint32)
+                found = np.bincount(codes)
+                total[: len(found)] += found
+    unknown = _most_frequent(counts, lambda symbol: not targets.can_write(symbol))
     return UnknownSymbols(
         characters=int(counts.sum()),
         unknown=sum(count for _, count in unknown),
-        symbols=tuple(sorted(unknown, key=lambda pair: (-pair[1], pair[0]))),
+        symbols=unknown,
+        removed=_most_frequent(raw_counts, lambda c: is_word_or_emoji(c) and not normalize(c)),
+        raw_characters=int(raw_counts.sum()),
     )
+
+
+def _most_frequent(
+    counts: NDArray[np.int64], chosen: Callable[[str], bool]
+) -> tuple[tuple[str, int], ...]:
+    pairs = ((chr(code), int(counts[code])) for code in np.flatnonzero(counts).tolist())
+    found = [pair for pair in pairs if chosen(pair[0])]
+    return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))

@@ -11,7 +11,7 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.conversion.inventory import read_inventory
-from danish_asr.conversion.verify import check_shard
+from danish_asr.conversion.shard_check import check_shard
 from danish_asr.doctor.machine import Finding, error, ok
 from danish_asr.errors import ConfigError, DanishAsrError
 from danish_asr.recipe.assets import Assets

@@ -1,6 +1,7 @@
 """fairseq2's asset store as a configuration sees it: cards, and what can be opened from them."""
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -13,7 +14,7 @@ from fairseq2.assets import (
 )
 from fairseq2.composition import register_dataset_family
 from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
-from fairseq2.data.tokenizers import TokenizerFamily, TokenizerModelError
+from fairseq2.data.tokenizers import Tokenizer, TokenizerFamily, TokenizerModelError
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.datasets import DatasetFamily
 from fairseq2.models import ModelFamily
@@ -35,9 +36,13 @@ from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.extension import card_directories, without_nested
 from danish_asr.recipe.fairseq2_private import library_container
 from danish_asr.recipe.loading import ConfigT, overlay
+from danish_asr.recipe.trust import card_fault
 
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
+
+_PLACEHOLDER: Final = "example_dataset"
+"""The dataset of upstream's configurations, for users to replace; its card has no real path."""
 
 _KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
     "dataset.name": ("a dataset of speech", "dataset", DATASET_FAMILIES),
@@ -75,22 +80,29 @@ class Assets:
             self._store = self._container.resolve(AssetStore)
         except AssetMetadataError as error:
             fix = "Correct common.assets.extra_paths, $DANISH_ASR_ASSETS or a card."
-            raise ConfigError([f"{error} {fix}"]) from error
+            raise ConfigError([_twice(str(error)) or f"{error} {fix}"]) from error
 
     def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
         """Return the card that ``key`` names; if there is none, add a fault that lists them."""
         what, kind, families = _KINDS[key]
         if card := self._find(name, kind, families if kind != "tokenizer" else ()):
+            if kind == "model" and (fault := card_fault(key, card)):
+                faults.append(fault)
             return card
-        names = (each.removesuffix("@") for each in self._store.asset_names if each.endswith("@"))
-        known = sorted(each for each in names if self._find(each, kind, families))
         places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
         faults.append(
-            f"{key} must be {what}, but is '{name}'; available: {', '.join(known) or 'none'}. "
+            f"{key} must be {what}, but is '{name}'; available: {self.available(key, name)}. "
             f"Besides the installed packages, cards were searched for in {', '.join(places)}; "
             "$DANISH_ASR_ASSETS can name more directories."
         )
         return None
+
+    def available(self, key: str, unusable: str) -> str:
+        """List what ``key`` can name instead of an ``unusable`` name."""
+        _, kind, families = _KINDS[key]
+        names = {each.removesuffix("@") for each in self._store.asset_names if each.endswith("@")}
+        names -= {unusable, _PLACEHOLDER}
+        return ", ".join(n for n in sorted(names) if self._find(n, kind, families)) or "none"
 
     def _find(self, name: str, kind: str, families: Collection[str]) -> AssetCard | None:
         try:
@@ -113,26 +125,26 @@ class Assets:
         """Return fairseq2's handler of a model family, or None."""
         return self._container.resolve_optional(ModelFamily, key=name)
 
-    def vocabulary_size(self, section: TokenizerSection, faults: list[str]) -> int | None:
-        """Return the number of symbols of a tokenizer; add a fault if it cannot be opened."""
+    def open_tokenizer(self, section: TokenizerSection, faults: list[str]) -> Tokenizer | None:
+        """Open a tokenizer; add a fault if that is impossible."""
         try:
             if section.path is not None:
-                return self._size_of_file(section, section.path)
+                return self._of_file(section, section.path)
             if section.name is not None:
                 card = self.find("tokenizer.name", section.name, faults)
-                return self._size_of_card(card) if card else None
+                return self._of_card(card) if card else None
         except ConfigError as error:
             faults.extend(error.faults)
         if not faults:  # otherwise the card that names it may be the one that was not found
             faults.append("tokenizer.name must be given: the cards do not name a tokenizer")
         return None
 
-    def _size_of_card(self, card: AssetCard) -> int:
+    def _of_card(self, card: AssetCard) -> Tokenizer:
         name = card.field("tokenizer_family").as_(str)
         family = self._container.resolve(TokenizerFamily, key=name)
         config = family.get_tokenizer_config(card)
         try:
-            return family.load_tokenizer(card, config, progress=False).vocab_info.size
+            return family.load_tokenizer(card, config, progress=False)
         except AssetDownloadError as error:
             fault = (
                 f"tokenizer.name: '{card.name}' cannot be downloaded: {error.__cause__ or error}. "
@@ -140,8 +152,10 @@ class Assets:
                 "regime.num_steps=1 on one that has it; downloads stay in $FAIRSEQ2_CACHE_DIR."
             )
             raise ConfigError([fault]) from None
+        except AssetCardError as error:
+            raise ConfigError([f"tokenizer.name: {error.__cause__ or error}"]) from None
 
-    def _size_of_file(self, section: TokenizerSection, path: Path) -> int:
+    def _of_file(self, section: TokenizerSection, path: Path) -> Tokenizer:
         family = self._container.resolve_optional(TokenizerFamily, key=section.family or "")
         if not path.is_file():
             raise ConfigError([f"tokenizer.path {path} is not a file"])
@@ -149,9 +163,41 @@ class Assets:
             raise ConfigError([f"tokenizer.family {section.family} must be char_tokenizer"])
         config = overridden(family.config_kls(), section.config_overrides, "tokenizer")
         try:
-            return family.load_custom_tokenizer(path, config).vocab_info.size
+            return family.load_custom_tokenizer(path, config)
         except TokenizerModelError as error:
             raise ConfigError([f"tokenizer.path: {error}"]) from None
+
+
+def open_tokenizer(name_or_file: str, card_directories: Sequence[Path]) -> Tokenizer:
+    """Open a tokenizer by its file or by the name of its card; raises `ConfigError`."""
+    config = AsrConfig()
+    config.common.assets.extra_paths = card_directories
+    section = TokenizerSection(name=name_or_file)
+    if Path(name_or_file).is_file():
+        section = TokenizerSection(path=Path(name_or_file), family=CHAR_TOKENIZER_FAMILY)
+    faults: list[str] = []
+    tokenizer = Assets(config).open_tokenizer(section, faults)
+    if tokenizer is None:
+        raise ConfigError(faults, where="--tokenizer")
+    return tokenizer
+
+
+def _twice(message: str) -> str | None:
+    """Name the two files, if the message says that two directories have a card of one name."""
+    found = re.search(r"with name (.+)@ exists in both path:(.+) and path:(.+)\.", message)
+    if not found:
+        return None
+    name, *places = found.groups()
+    line = re.compile(rf"^name:\s*['\"]?{re.escape(name)}['\"]?\s*$", re.MULTILINE)
+    files = [
+        next((f for f in sorted(Path(p).rglob("*.yaml")) if line.search(f.read_text("utf-8"))), p)
+        for p in places
+    ]
+    return (
+        f"common.assets.extra_paths: two cards have the name '{name}': {files[0]} and {files[1]}. "
+        "Name only one of their directories in common.assets.extra_paths and $DANISH_ASR_ASSETS "
+        "(data/parquet/cards is always searched)"
+    )
 
 
 def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:

@@ -1,43 +1,66 @@
-"""The command line of both recipes, and the signals that stop training."""
+"""The command line of both recipes."""
 
-import signal
 import sys
 from argparse import OPTIONAL, ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Any, NoReturn
 
-from fairseq2.logging import log
 from fairseq2.utils.argparse import ConfigAction
 from fairseq2.utils.rich import set_error_console
 from rich.console import Console
+from typing_extensions import override
 
-from danish_asr.cluster import rank_info
+from danish_asr.cluster import rank_info, stop_with_launcher
 from danish_asr.data.settings import NO_EFFECT
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.loading import Tree, flatten, merge, read_yaml, unstructure
 
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+class _OneByOne(ConfigAction):  # type: ignore[misc] # final, but it only parses
+    """Applies each override after the one before it; fairseq2 sets whole sections last."""
+
+    @override
+    def __call__(
+        self, parser: ArgumentParser, namespace: Namespace, values: Any, *option: Any
+    ) -> None:
+        for value in values:
+            super().__call__(parser, namespace, [value], *option)
 
 
-def parse(arguments: Sequence[str] | None, module: str, description: str) -> Namespace:
-    """Parse the arguments; None: those of the process."""
+class _Parser(ArgumentParser):
+    @override
+    def error(self, message: str) -> NoReturn:
+        if "key-value pair" in message:
+            message += "; quote a value that has spaces: 'optimizer={name: adafactor}'"
+        super().error(message)
+
+
+def parse(
+    arguments: Sequence[str] | None, module: str, description: str, *, continues: bool = False
+) -> Namespace:
+    """Parse the arguments; None: those of the process. It then ends with its launcher.
+
+    ``continues``: with the option ``--trust``.
+    """
     prog = f"python -m workflows.recipes.wav2vec2.{module}"
-    parser = ArgumentParser(prog=prog, description=description, allow_abbrev=False)
+    parser = _Parser(prog=prog, description=description, allow_abbrev=False)
     text = "directory of the run; an unfinished run in it is continued"
     parser.add_argument("output_dir", type=Path, nargs=OPTIONAL, metavar="OUTDIR", help=text)
     text = "YAML file with what differs from the defaults; may be repeated, the last one wins"
     option: Any = {"dest": "config_files", "type": Path, "action": "append", "default": []}
     parser.add_argument("--config-file", metavar="FILE", help=text, **option)
     text = "values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5"
-    parser.add_argument("--config", dest="overrides", action=ConfigAction, help=text)
-    text = "print the whole configuration and stop"
+    parser.add_argument("--config", dest="overrides", action=_OneByOne, help=text)
+    text = "print the whole configuration, check it, and stop"
     parser.add_argument("--dump-config", action="store_true", help=text)
+    if continues:
+        text = "continue a run that another user saved: what is unpickled can run any code"
+        parser.add_argument("--trust", action="store_true", help=text)
     args = parser.parse_args(arguments)
     if args.output_dir is None and not args.dump_config:
         parser.error("OUTDIR is missing")
+    stop_with_launcher()
     if not sys.stderr.isatty():
         # In a job's log rich would break every line at 80 columns.
         set_error_console(Console(stderr=True, highlight=False, width=160))
@@ -66,21 +89,3 @@ def read_configuration(args: Namespace) -> Tree:
 def note(text: str) -> None:
     """Print a note; fairseq2 configures its log only when the recipe runs."""
     print(f"note: {text}", file=sys.stderr)  # noqa: T201
-
-
-@contextmanager
-def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
-    """Request a stop at the first signal; a second Ctrl-C interrupts at once."""
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        log.info("{} received; saving after this step.", signal.Signals(number).name)
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        request_stop()
-
-    previous: dict[int, Any] = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

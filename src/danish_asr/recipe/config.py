@@ -4,6 +4,7 @@ The keys are upstream's (omnilingual-asr's recipe of the same name), so its YAML
 unchanged. Defaults are defined here; a YAML file holds only what differs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +12,8 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 
+from danish_asr.recipe.masking import MaskingSection
+from danish_asr.recipe.optimizers import value_faults
 from danish_asr.recipe.sections import (
     AsrDatasetSection,
     AsrEvaluatorSection,
@@ -38,6 +41,8 @@ class AsrConfig:
         default_factory=lambda: base.ReferenceModelSection(name="", family="wav2vec2_ssl")
     )
     """With ``model.arch``: a pretrained encoder below a new head."""
+
+    masking: MaskingSection = field(default_factory=MaskingSection)
 
     dataset: AsrDatasetSection = field(default_factory=AsrDatasetSection)
     tokenizer: AsrTokenizerSection = field(default_factory=AsrTokenizerSection)
@@ -90,7 +95,13 @@ class AsrConfig:
 
     common: base.CommonSection = field(
         # One output directory is one run: no hashed directory below it.
-        default_factory=lambda: base.CommonSection(no_sweep_dir=True)
+        default_factory=lambda: base.CommonSection(
+            no_sweep_dir=True,
+            # A run that continues goes on in W&B too.
+            metric_recorders=base.MetricRecordersConfig(
+                wandb=base.WandbConfig(resume_mode="allow")
+            ),
+        )
     )
 
     def validate(self) -> ValidationResult:
@@ -100,23 +111,52 @@ class AsrConfig:
             getattr(values, "cycle_len", None)
         )
         warmup, steps = getattr(values, "num_warmup_steps", None), self.regime.num_steps
-        rate = getattr(getattr(self.optimizer, "config", None), "lr", 1)
+        optimizer = getattr(self.optimizer, "config", None)
+        validates = self.regime.validate_every_n_steps or self.regime.validate_every_n_data_epochs
+        wandb = self.common.metric_recorders.wandb
         rules = {
             f"`model.family` must be {WAV2VEC2_ASR_FAMILY} (CTC models, not LLM models)": (
                 bool(self.model.name) or self.model.family == WAV2VEC2_ASR_FAMILY
             ),
             "`model.compile` must be false": not self.model.compile,
             "`model.dtype` must be float32": self.model.dtype is not torch.float16,
-            "`optimizer.config.lr` must be above 0": rate > 0,
+            "`optimizer.config.lr` must be above 0": getattr(optimizer, "lr", 1) > 0,
             "`lr_scheduler.config.num_warmup_steps` must be below regime.num_steps": (
                 not warmup or not steps or endless or warmup < steps
             ),
             "`regime.export_hugging_face` must be false": not self.regime.export_hugging_face,
+            "`common.no_sweep_dir` must be true: OUTDIR is the directory of one run": (
+                self.common.no_sweep_dir
+            ),
             "`gang.tensor_parallel_size` must be 1": self.gang.tensor_parallel_size <= 1,
             "`gang.timeout` must be at most 1440 (minutes)": self.gang.timeout <= 24 * 60,
             "`regime.num_steps` must be given for this schedule": endless or steps is not None,
+            "`regime.early_stopping_patience` must be null without validation "
+            "(dataset.valid_split and regime.validate_every_n_steps)": (
+                self.regime.early_stopping_patience is None
+                or bool(self.dataset.valid_split and validates)
+            ),
+            "`common.metric_recorders.wandb.run_id` must be `persistent` or an id": (
+                wandb.run_id is not None or not wandb.enabled
+            ),
         }
-        return with_broken(rules, ValidationResult())
+        if optimizer is not None:
+            rules |= dict.fromkeys(value_faults(optimizer), False)
+        return with_broken(rules | _schedule_rules(values), ValidationResult())
+
+
+def _schedule_rules(values: object) -> dict[str, bool]:
+    """Rules for ``lr_scheduler.config``: without them fairseq2 divides by 0, or takes its log."""
+    cycle, growth = getattr(values, "cycle_len", None), getattr(values, "cycle_mul", 1)
+    final = values.final_lr_scale if isinstance(values, base.TriStageLRConfig) else 1
+    return {
+        "`lr_scheduler.config.cycle_len` must be above 0": cycle is None or cycle > 0,
+        "`lr_scheduler.config.cycle_mul` must be 1 or more": growth >= 1,
+        "`lr_scheduler.config.final_lr_scale` must be above 0": (
+            min(final, default=1) if isinstance(final, Sequence) else final
+        )
+        > 0,
+    }
 
 
 @dataclass(kw_only=True)

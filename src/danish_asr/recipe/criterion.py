@@ -1,6 +1,7 @@
 """From a batch to its loss and its logits."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, cast, final
 
 import torch
@@ -8,6 +9,7 @@ from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.metrics import MetricBag
 from fairseq2.metrics.aggregation import Mean, Sum
 from fairseq2.nn import BatchLayout
+from fairseq2.nn.fsdp import FSDP1Module, FSDP2Module
 from fairseq2.recipe.model import RecipeModel
 from torch import Tensor
 
@@ -41,24 +43,55 @@ class CtcCriterion:
         self._record(loss, batch, metric_bag)
         return loss
 
-    def with_logits(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> tuple[Tensor, BatchLayout]:
-        """Record the loss of ``batch`` and return the logits, (N, S, V), and their layout."""
+    def with_logits(
+        self, batch: Seq2SeqBatch, metric_bag: MetricBag
+    ) -> tuple[Tensor, Tensor, BatchLayout]:
+        """Record the loss of ``batch``.
+
+        Returns it in bits per utterance, the logits, (N, S, V), and their layout.
+        """
         inputs = (*batch.as_source_input(), *batch.as_target_input())
         loss, logits, layout = self.model.module(*inputs, return_logits=True)
-        self._record(loss, batch, metric_bag)
-        return logits, layout
+        return self._record(loss, batch, metric_bag), logits, layout
 
     @torch.no_grad()
-    def _record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+    def _record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         loss = loss.detach()
         if not torch.isfinite(loss):
-            ids = ", ".join(cast(dict[str, Any], batch.example)["id"])
-            raise RunFailedError(
-                f"the loss is NaN or infinite; utterances: {ids}. Listen to them; if they are "
-                "intact, lower the learning rate or set trainer.max_grad_norm."
-            )
+            raise RunFailedError(self._explain(batch))
         size = batch.batch_size
         # Bits per utterance, as upstream's recipe reports it.
-        metric_bag.get("ctc_loss", Mean).update(loss / size / math.log(2), weight=size)
+        bits = loss / size / math.log(2)
+        metric_bag.get("ctc_loss", Mean).update(bits, weight=size)
         for name in _SUMS:
             metric_bag.get(name, Sum).update(getattr(batch, name.removeprefix("total_")))
+        return bits
+
+    def _explain(self, batch: Seq2SeqBatch) -> str:
+        """Say which utterances make the loss NaN or infinite."""
+        ids = cast(dict[str, Any], batch.example)["id"]
+        if found := _rows_not_finite(ids, batch.source_seqs):
+            return (
+                f"the audio of {', '.join(found)} holds NaN or infinite samples. If the recording "
+                "does not, one of dataset.transforms makes them."
+            )
+        # A forward pass of sharded parameters would wait for the other ranks.
+        if not isinstance(self.model.module, FSDP1Module | FSDP2Module):
+            model = self.model.base_module.eval()
+            for name, row, size in zip(ids, batch.source_seqs, batch.source_seq_lens, strict=True):
+                seqs = row[:size].unsqueeze(0)  # one at a time, as memory may be short
+                found += _rows_not_finite([name], model(seqs, BatchLayout.of(seqs))[0])
+            if 0 < len(found) < len(ids):
+                return (
+                    f"the loss of {', '.join(found)} is NaN or infinite, but not that of the other "
+                    f"{len(ids) - len(found)} utterances of the batch; listen to it."
+                )
+        return (
+            f"the loss is NaN or infinite; utterances: {', '.join(ids)}. Lower the learning rate "
+            "or set trainer.max_grad_norm."
+        )
+
+
+def _rows_not_finite(ids: Sequence[str], values: Tensor) -> list[str]:
+    bad = ~values.isfinite().flatten(1).all(dim=1)
+    return [name for name, is_bad in zip(ids, bad.tolist(), strict=True) if is_bad]

@@ -7,21 +7,23 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pickle import UnpicklingError
 from textwrap import shorten
 from typing import Final, final
 
-from fairseq2.assets import AssetDownloadError
+from fairseq2.assets import AssetCardError, AssetDownloadError
 from fairseq2.checkpoint import CheckpointError
 from fairseq2.cluster import ClusterNotDetectedError, ClusterNotKnownError
 from fairseq2.device import LocalRankOutOfRangeError
-from fairseq2.error import OperationalError
 from fairseq2.logging import log
 from fairseq2.metrics.recorders import MetricRecorder
 from fairseq2.model_checkpoint import ModelCheckpointError
 from fairseq2.nn.utils.grad import InconsistentGradNormError
 from fairseq2.recipe import error as recipe_error
+from fairseq2.recipe.task import TaskStopException
 from fairseq2.utils.env import EnvironmentVariableError
 from torch.cuda import OutOfMemoryError
 from typing_extensions import override
@@ -30,11 +32,12 @@ from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.errors import (
     EXIT_FAILED,
     EXIT_REFUSED,
+    EXIT_STOPPED,
     ConfigError,
     DanishAsrError,
-    RunError,
     RunFailedError,
 )
+from danish_asr.recipe.trust import refused_content
 
 FIRST_STEPS: Final = 3
 """Steps whose loss is compared with chance."""
@@ -92,26 +95,28 @@ def performance_warnings(values: Mapping[str, object], *, threads: int) -> Itera
         )
 
 
-_CANNOT_WRITE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO})
+_CANNOT_WRITE: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
+)
 _TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file write failed")
+
+_DAMAGED: Final = re.compile("central directory|zip archive|unexpected EOF")
 
 _BROKEN_CHECKPOINT: Final = (
     "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
-    "command continues from the one before"
+    "command continues from the one before, or scores it"
 )
 
-_REFUSED: Final = (
+_FAILED: Final = (
     *(ClusterNotDetectedError, ClusterNotKnownError, LocalRankOutOfRangeError),
     *(recipe_error.GangTopologyError, recipe_error.HSDPTopologyError),
     *(recipe_error.FSDPNotSupportedError, recipe_error.LayerwiseACNotSupportedError),
     *(recipe_error.DeviceTypeNotSupportedError, recipe_error.ManualGradScalingNotSupportedError),
     *(recipe_error.ModelCheckpointNotFoundError, recipe_error.WandbInitializationError),
+    *(InconsistentGradNormError, recipe_error.MinimumLossScaleReachedError),
     EnvironmentVariableError,
 )
-"""What fairseq2 refuses before training begins, and preflight does not check."""
-
-_FAILED: Final = (InconsistentGradNormError, recipe_error.MinimumLossScaleReachedError)
-"""What fairseq2 ends a running training with."""
+"""What a user can fix and preflight does not check."""
 
 _HINTS: Final[dict[type[Exception], str]] = {
     OutOfMemoryError: (
@@ -120,17 +125,24 @@ _HINTS: Final[dict[type[Exception], str]] = {
         "the same factor, or set trainer.activation_checkpointing.mode=layerwise. If it "
         "ran out in validation, lower dataset.valid_max_num_elements: the same OUTDIR continues"
     ),
+    CheckpointError: _BROKEN_CHECKPOINT,
+    UnpicklingError: (
+        "only tensors are read from a model's file: if you trust this one, load it where it was "
+        "made and save its state_dict() again"
+    ),
     ModelCheckpointError: (
         "the weights do not belong to the model that is described: check model.arch, "
         "model.config_overrides and the tokenizer, or name a run or a card"
     ),
-    CheckpointError: _BROKEN_CHECKPOINT,
     EOFError: _BROKEN_CHECKPOINT,
     AssetDownloadError: (
         "on a node without internet, first run the same command with --config regime.num_steps=1 "
         "on one that has it; $FAIRSEQ2_CACHE_DIR keeps the download"
     ),
 }
+"""The first that is among an error and its causes says what to do."""
+
+_EXPLAINED: Final[tuple[type[Exception], ...]] = (AssetCardError, *_HINTS)
 
 
 @contextmanager
@@ -138,61 +150,97 @@ def explained() -> Iterator[None]:
     """Turn failures that a user can fix into messages that say how.
 
     Raises:
-        RunError: fairseq2 refuses the setup; nothing was started.
-        RunFailedError: What happened, with its causes, and the fix.
+        RunFailedError: What happened, with its causes, and the fix. The run has begun: also a
+            faulty configuration, found now, has left files in its directory.
     """
-    raises = logging.raiseExceptions
+    raises, excepthook = logging.raiseExceptions, threading.excepthook
     # On a full disk the log cannot be written either; each line would give a traceback.
     logging.raiseExceptions = False
+    threading.excepthook = _report_thread
     try:
         yield
-    except _REFUSED as error:
-        hint = " (common.cluster: auto, none or slurm)" if hasattr(error, "cluster") else ""
-        raise RunError(_causes(error) + hint) from error
-    except _FAILED as error:
-        raise RunFailedError(_causes(error)) from error
-    except tuple(_HINTS) as error:
-        hint = next(hint for kls, hint in _HINTS.items() if isinstance(error, kls))
-        raise RunFailedError(f"{_causes(error)}\n{hint}.") from error
-    except (OperationalError, OSError, RuntimeError) as error:
-        if not _cannot_write(error):
+    except RunFailedError:
+        raise
+    except Exception as error:
+        explanation = _explanation(error)
+        if explanation is None:
             raise
-        raise RunFailedError(
-            f"{_causes(error.__cause__ or error)}\nThe disk or quota is full, or not writable. "
-            "What was saved is kept: free some space, and the same command continues."
-        ) from error
+        raise RunFailedError(explanation) from error
     finally:
-        logging.raiseExceptions = raises
+        logging.raiseExceptions, threading.excepthook = raises, excepthook
 
 
-def _cannot_write(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is a file that could not be written."""
+def _report_thread(failed: threading.ExceptHookArgs) -> None:
+    """Be silent on TensorBoard's thread on a full disk: the run's next write ends it."""
+    if not _unwritten(failed.exc_value):
+        threading.__excepthook__(failed)
+
+
+def _explanation(error: Exception) -> str | None:
+    """Return what happened, and the fix; None for a bug."""
+    if isinstance(error, DanishAsrError):
+        return str(error)
+    if isinstance(error, _FAILED):
+        hint = " (common.cluster: auto, none or slurm)" if hasattr(error, "cluster") else ""
+        return _causes(error) + hint
+    if isinstance(error, _EXPLAINED):
+        chain = list(_chain(error))
+        hints = [text for kls, text in _HINTS.items() if any(isinstance(e, kls) for e in chain)]
+        if any(_DAMAGED.search(str(each)) for each in chain):
+            hints = [_BROKEN_CHECKPOINT]
+        return f"{_causes(error)}\n{hints[0]}." if hints else None
+    if type(error).__module__.startswith("wandb."):  # an optional dependency
+        return (
+            f"{_causes(error)}\nWeights & Biases cannot record the run: run `wandb login`, set "
+            "WANDB_MODE=offline, or set common.metric_recorders.wandb.enabled=false."
+        )
+    if unwritten := _unwritten(error):
+        return (
+            f"{_causes(unwritten)}\nThe disk or quota is full, or not writable. "
+            "What was saved is kept: free some space, and the same command continues."
+        )
+    return None
+
+
+def _unwritten(error: BaseException | None) -> BaseException | None:
+    """Return what says, of an error and its causes, that a file could not be written."""
+    found = None
     while error is not None:
         if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
-            return True
+            return error
         if _TORCH_CANNOT_WRITE.search(str(error)):
-            return True
+            found = error
         error = error.__cause__ or error.__context__
-    return False
+    return found
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _causes(error: BaseException | None) -> str:
     """The messages of an error and its causes, one a line; fairseq2 lists every parameter."""
     lines = []
-    while error is not None:
-        lines.append(shorten(str(error) or type(error).__name__, 300, placeholder=" ..."))
-        error = error.__cause__
+    for each in _chain(error):
+        text = refused_content(each) if isinstance(each, UnpicklingError) else str(each)
+        lines.append(shorten(text or type(each).__name__, 300, placeholder=" ..."))
     return "\n  because: ".join(dict.fromkeys(lines))
 
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Print an error as a message and exit with its status; only a bug gives a traceback."""
+    """Exit with the status of an early stop or an error; only a bug gives a traceback."""
     try:
         yield
+    except TaskStopException:
+        log.info("Stopped before the end; what was done is saved, and the same command continues.")
+        sys.exit(EXIT_STOPPED)
     except DanishAsrError as error:
         # Every process finds the same faults in a configuration.
-        if not isinstance(error, ConfigError) or os.environ.get("LOCAL_RANK", "0") == "0":
+        found = error.__cause__ or error
+        if not isinstance(found, ConfigError) or os.environ.get("LOCAL_RANK", "0") == "0":
             # Not through the log, which would break the paths that a message names.
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(EXIT_FAILED if isinstance(error, RunFailedError) else EXIT_REFUSED)

@@ -1,49 +1,44 @@
 """The evaluation recipe: which model is scored on which split, and its predictions.
 
 It takes the training configuration and the run's directory as they are. A configuration without a
-training section evaluates the model that it names. ``python -m danish_asr.recipe.evaluation`` runs
-it.
+training section evaluates the model that it names, if it names one.
+``python -m danish_asr.recipe.evaluation`` runs it.
 """
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast, final
 
-from fairseq2.datasets import Seq2SeqBatch
-from fairseq2.logging import log
-from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
+from fairseq2.recipe.config import ReferenceModelSection
 from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.run import evaluate
 from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
-from danish_asr.decoding import GREEDY, make_decoder
-from danish_asr.errors import ConfigError, RunError, RunFailedError
-from danish_asr.files import publish_text, to_yaml
+from danish_asr.cluster import rank_info
+from danish_asr.decoding import GREEDY
+from danish_asr.errors import RunError
 from danish_asr.recipe import cli
 from danish_asr.recipe.config import AsrEvalConfig
-from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.diagnostics import exit_on_error, explained
+from danish_asr.recipe.evaluator import PREDICTIONS, PredictionUnit, StoppableEvaluation
 from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
-from danish_asr.recipe.preflight import resolve
+from danish_asr.recipe.preflight import dump, resolve
 from danish_asr.recipe.readers import SplitsReader, splits_reader
+from danish_asr.recipe.record import keep_wandb_id
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
     best_step,
     checkpoint_scores,
     checkpoint_steps,
 )
+from danish_asr.recipe.run_lock import locked
+from danish_asr.recipe.scored_batches import ScoredBatches
 from danish_asr.recipe.training import register_common
-from danish_asr.recipe.validation import AsrValidationUnit
-from danish_asr.schema import SAMPLE_RATE
-from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
-
-PREDICTIONS: Final = "predictions.jsonl"
-EVALUATION: Final = "evaluation.json"
+from danish_asr.schema import CARDS_DIR
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
 
@@ -53,19 +48,21 @@ NO_CHECKPOINT: Final = "none"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Score a split with a run's checkpoint or a named model.
 
-    Exits with status 0 when every row is scored, 2 when the configuration is refused, 1 otherwise.
+    Exits with status 0 when every row is scored, 75 when it stopped early at a signal or its time
+    limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
     args = cli.parse(arguments, "asr.eval.recipe", "Score a split and write predictions.jsonl.")
     with exit_on_error():
         tree = cli.read_configuration(args)
-        selection = select(args.output_dir or Path(), tree)
+        selection = select(args.output_dir, tree)
         if args.dump_config:
-            if selection.faults:
-                raise ConfigError(selection.faults, where=cli.where(args))
-            sys.stdout.write(to_yaml(unstructure(selection.config)))
+            dump(selection.config, where=cli.where(args), faults=selection.faults)
             return
         config = resolve(selection.config, where=cli.where(args), faults=selection.faults)
-        with explained():
+        rank = rank_info(config.common.cluster).rank
+        with locked(selection.output_dir, rank), explained():
+            if rank == 0:
+                keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
             evaluate(AsrEvalRecipe(selection.step), config, selection.output_dir)
 
 
@@ -84,32 +81,46 @@ class Selection(NamedTuple):
     faults: list[str]
 
 
-def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
-    """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML."""
+def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
+    """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML.
+
+    Without OUTDIR, which only ``--dump-config`` allows, no checkpoint is looked up.
+    """
     trains = any(section in tree for section in TRAINING_SECTIONS)
     section = tree.get("evaluator")
     given = section if isinstance(section, Mapping) else {}
     # Values of a wrong type are reported with the other faults.
     given = {key: value for key, value in given.items() if isinstance(value, str)}
-    checkpoint = given.get("checkpoint") or ("best" if trains else NO_CHECKPOINT)
+    model = tree.get("model")
+    named = not trains and isinstance(model, Mapping) and (model.get("name") or model.get("path"))
+    checkpoint = given.get("checkpoint") or (NO_CHECKPOINT if named else "best")
     split = given.get("split") or ("test" if trains else None)
 
     changes: Tree = {"dataset": {"valid_split": split}} if split else {}
     step, missing = None, []
     try:
-        step = None if checkpoint == NO_CHECKPOINT else _step(run_dir, checkpoint)
+        if run_dir is not None and checkpoint != NO_CHECKPOINT:
+            step = _step(run_dir, checkpoint)
     except RunError as error:
         missing = [f"evaluator.checkpoint: {error}"]
-    if step is not None:
+    if run_dir is not None and step is not None:
         checkpoints = str((run_dir / CHECKPOINTS).resolve())
         changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
         name = f"checkpoint_step_{step}"
         tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
     config, faults = inspect(AsrEvalConfig, merge(tree, changes))
+    if isinstance(model, Mapping) and model.get("path"):
+        # A run that began with a finished run takes its tokenizer from there.
+        assets = config.common.assets
+        assets = replace(
+            assets, extra_paths=[*assets.extra_paths, Path(str(model["path"])) / CARDS_DIR]
+        )
+        config = replace(config, common=replace(config.common, assets=assets))
     split = config.dataset.valid_split
     if missing:
-        # Without a checkpoint there is no model either; that is one fault.
+        # Without a checkpoint there is no model either, and no tokenizer of it: that is one fault.
         faults = [fault for fault in faults if not fault.startswith("model: ")]
+        config = replace(config, model=ReferenceModelSection(name=""))
     if not split:
         faults.append("evaluator.split must name a split to score")
     evaluator = replace(config.evaluator, checkpoint=checkpoint, split=split)
@@ -117,7 +128,7 @@ def select(run_dir: Path, tree: Mapping[str, Any]) -> Selection:
     # optimizers in an evaluation.
     config = replace(config, evaluator=evaluator, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
     scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
-    output_dir = run_dir / "eval" / scored / str(split)
+    output_dir = (run_dir or Path()) / "eval" / scored / str(split)
     if config.decoder.name != GREEDY:
         output_dir /= config.decoder.name.replace(":", ".")
     return Selection(config, output_dir, step, [*missing, *faults])
@@ -129,7 +140,8 @@ def _step(run_dir: Path, checkpoint: str) -> int:
     if not steps:
         raise RunError(
             f"{run_dir} holds no checkpoint to score. Train into it first, name the directory of a "
-            f"run, or set evaluator.checkpoint={NO_CHECKPOINT} to score model.name as it is."
+            f"run, or set evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model "
+            "as it is"
         )
     named = {"best": best_step(run_dir) or steps[-1], "last": steps[-1]}
     named |= {f"step_{step}": step for step in steps}
@@ -169,76 +181,28 @@ class AsrEvalRecipe(EvalRecipe):
             **({"decoder": vars(config.decoder)} if config.decoder.name != GREEDY else {}),
             "rows_in_split": reader.rows,
         }
-        return context.create_evaluator([PredictionUnit(context, config, reader, about)], [reader])
+        scored = ScoredBatches(context.output_dir / PREDICTIONS, context.gangs)
+        scored.resume(self._dependencies(config, reader), reader)
+        unit = PredictionUnit(context, config, reader, about, scored)
+        evaluator = context.create_evaluator([unit], [reader])
+        # fairseq2 uses it as a Task.
+        return cast(Evaluator, StoppableEvaluation(context, config, evaluator, reader))
+
+    def _dependencies(self, config: AsrEvalConfig, reader: SplitsReader) -> dict[str, Any]:
+        """Return all that the predictions depend on, as JSON has it."""
+        sections = ("model", "dataset", "tokenizer", "decoder", "evaluator")
+        whole = unstructure(config)
+        found: dict[str, Any] = {name: whole[name] for name in sections}
+        found["rows"] = {name: each.fingerprint for name, each in reader.readers.items()}
+        if self._step is not None:
+            checkpoints = cast(Path, config.common.assets.prev_checkpoint_dir)
+            found["checkpoint"] = (checkpoints / f"step_{self._step}").stat().st_mtime
+        return cast(dict[str, Any], json.loads(json.dumps(found, default=str)))
 
     @property
     @override
     def config_kls(self) -> type[object]:
         return AsrEvalConfig
-
-
-@final
-class PredictionUnit(AsrValidationUnit):
-    """Validates, gathers the predictions of all ranks and writes them as one file of raw text.
-
-    ``about`` is what is scored, the content of ``evaluation.json``.
-    """
-
-    def __init__(
-        self,
-        context: RecipeContext,
-        config: AsrEvalConfig,
-        reader: SplitsReader,
-        about: Mapping[str, object],
-    ) -> None:
-        super().__init__(
-            CtcCriterion(context.model),
-            make_decoder(config.decoder.name, config.decoder.config, context.default_tokenizer),
-            profile=config.regime.score_profile,
-        )
-        self._gangs, self._output_dir = context.gangs, context.output_dir
-        self._rows, self._about = sum(reader.rows.values()), about
-        self._predictions: list[Prediction] = []
-
-    @override
-    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        example = cast(dict[str, list[Any]], batch.example)
-        same = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
-        for row, hypothesis in enumerate(self._count_errors(batch, metric_bag)):
-            prediction = Prediction(
-                reference=example["text"][row],
-                hypothesis=hypothesis,
-                duration=example["audio_size"][row] / SAMPLE_RATE,
-                **{name: example[name][row] for name in same},
-            )
-            self._predictions.append(prediction)
-
-    @override
-    def finalize(self, metric_bag: MetricBag) -> None:
-        # Ranks may be on several hosts; they share only the output directory.
-        names = [f"{PREDICTIONS}.rank_{rank}" for rank in range(self._gangs.dp.size)]
-        parts = [self._output_dir / name for name in names]
-        write_predictions(parts[self._gangs.dp.rank], self._predictions)
-        self._gangs.root.barrier()
-        if self._gangs.root.rank == 0:
-            # A rank may have had no rows; read_predictions refuses an empty file.
-            written = [part for part in parts if part.stat().st_size]
-            self._publish([p for part in written for p in read_predictions(part)])
-            for part in parts:
-                part.unlink()
-        self._gangs.root.barrier()
-
-    def _publish(self, predictions: list[Prediction]) -> None:
-        if len({p.id for p in predictions}) != self._rows or len(predictions) != self._rows:
-            raise RunFailedError(
-                f"{len(predictions)} predictions were made for {self._rows} rows; every row must "
-                "be scored once. `danish-asr verify` finds ids that occur twice."
-            )
-        file = self._output_dir / PREDICTIONS
-        write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
-        text = json.dumps(self._about, ensure_ascii=False, indent=2) + "\n"
-        publish_text(self._output_dir / EVALUATION, text)
-        log.info("{} predictions written to {}.", self._rows, file)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What this package adds to every program that uses fairseq2: cards and a small model.
+"""What this package adds to every program that uses fairseq2: cards, a small model, CPU runs.
 
 The cards of built datasets and finished runs are found in ``data/parquet/cards`` below the working
 directory and in the directories that ``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``).
@@ -14,17 +14,20 @@ from fairseq2.models.wav2vec2 import Wav2Vec2EncoderConfig
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 
 from danish_asr.recipe.fairseq2_private import support_any_local_path
 from danish_asr.schema import CARDS_DIR
 
 
 def register(container: DependencyContainer) -> None:
-    """Register card directories and the ``tiny`` architecture with fairseq2."""
+    """Register card directories, the ``tiny`` architecture and a tracker for CPUs."""
     for directory in card_directories():
         register_file_assets(container, directory, not_exist_ok=True)
 
     ConfigRegistrar(container, Wav2Vec2AsrConfig)("tiny")(tiny)
+    # fairseq2 0.6 has trackers for GPUs only, and no recipe runs without one.
+    container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
     support_any_local_path()
 
 

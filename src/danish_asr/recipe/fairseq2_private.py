@@ -63,3 +63,16 @@ def trainer_state(trainer: Trainer) -> Stateful:
     from fairseq2.recipe.trainer import _TrainerCheckpointProxy  # noqa: PLC0415 - slow
 
     return _TrainerCheckpointProxy(trainer)
+
+
+def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:
+    """Set the data epoch that a trainer is in and the last one, both counted from 1.
+
+    Version: 0.6. Symptom: a run that continues within its last data epoch ends at once as complete,
+    because ``_maybe_restore_state`` takes the epoch that it is in for one that has ended; one that
+    was saved at the end of an epoch counts that epoch twice.
+    When it moves: see whether ``Trainer`` compares epochs that have ended, and give it
+    ``max_num_data_epochs``. tests/recipe/test_stops.py.
+    """
+    trainer._data_epoch_nr = epoch  # noqa: SLF001
+    trainer._max_num_data_epochs = last  # noqa: SLF001

@@ -60,6 +60,8 @@ COMPONENTS: Final[Mapping[str, Mapping[str, type]]] = {
 _MAY_BE_NEGATIVE: Final = re.compile(r"decoder\.config\..*|.*(fragment_shuffle_window|beta2_decay)")
 """Keys for which a number below 0 has a meaning."""
 
+_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
+
 _RULE: Final = re.compile(r"`([\w.]+)` (must .*)", re.DOTALL)
 """How fairseq2, and this recipe's sections, word a rule that a key breaks."""
 
@@ -74,7 +76,9 @@ def read_yaml(file: Path) -> Tree:
     """
     try:
         content = from_yaml(file.read_text(encoding="utf-8"))
-    except (OSError, YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
+    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
         raise ConfigError([f"cannot be read as YAML: {error}"], where=str(file)) from None
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
@@ -104,6 +108,10 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield _join(prefix, key), value
 
 
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
 def _join(path: str, key: object) -> str:
     return f"{path}.{key}".lstrip(".")
 
@@ -114,7 +122,8 @@ def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[
     negative = (
         f"{key} must be 0 or more, but is {value!r}"
         for key, value in flatten(tree)
-        if isinstance(value, int | float) and value < 0 and not _MAY_BE_NEGATIVE.fullmatch(key)
+        if any(isinstance(v, int | float) and v < 0 for v in _as_list(value))
+        and not _MAY_BE_NEGATIVE.fullmatch(key)
     )
     _add_new(faults, negative)
     return config, faults
@@ -173,11 +182,28 @@ def _structured(value: Any, hint: Any) -> Any:
     structured = _converter.structure(value, hint)
     if (
         (isinstance(value, bool) and not {bool, object} & {hint, *get_args(hint)})
-        or (isinstance(value, float) and not (math.isfinite(value) and structured == value))
-        or (isinstance(value, str) and isinstance(structured, list | tuple))
+        or (isinstance(structured, torch.dtype) and structured not in _DTYPES)
+        # What a user's own component takes as keywords is its own affair.
+        or not (isinstance(value, Mapping) or _kept(value, structured))
     ):
         raise StructureError("The value is not finite, or changed its type.")
     return structured
+
+
+def _kept(value: Any, structured: Any) -> bool:
+    """Whether a value, or each in a list, is finite and was not changed by its conversion."""
+    if isinstance(value, bool):
+        return isinstance(structured, bool)
+    if isinstance(value, float):
+        return math.isfinite(value) and structured == value
+    if isinstance(value, str):
+        return not isinstance(structured, list | tuple)
+    if isinstance(value, list):
+        return all(map(_kept, value, structured))
+    if isinstance(value, Mapping):
+        parts = structured if isinstance(structured, Mapping) else vars(structured)
+        return all(_kept(part, parts[key]) for key, part in value.items())
+    return True
 
 
 def _describe(hint: Any) -> str:
@@ -185,6 +211,8 @@ def _describe(hint: Any) -> str:
         return f"one of {', '.join(hint.__members__)}"
     if hint is torch.dtype:
         return "float32, bfloat16 or float16"
+    if get_origin(hint) is tuple:
+        return f"{len(get_args(hint))} numbers"
     return hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
 
 
@@ -202,6 +230,12 @@ def _broken_rules(result: ValidationResult, section: Any, path: str) -> Iterator
 
 
 def _add_new(faults: list[str], found: Iterator[str]) -> None:
-    # A key or section that has a fault already gets no second one.
+    # A key or section that has a fault already gets no second one, and what other keys are
+    # compared with is then only its default.
     known = tuple(fault.split()[0] for fault in faults)
-    faults += [fault for fault in found if not fault.startswith(known)]
+    compared = [f"`{key.rpartition('.')[2]}`" for key in known] + [f" {key}" for key in known]
+    faults += [
+        fault
+        for fault in found
+        if not fault.startswith(known) and not any(key in fault for key in compared)
+    ]

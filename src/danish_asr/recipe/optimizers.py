@@ -1,6 +1,7 @@
 """The optimizers that this recipe adds to fairseq2's: AdamW for GPUs with little memory."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -8,12 +9,19 @@ from typing import Any, Final, final
 
 import torch
 from fairseq2.recipe.component import register_component
-from fairseq2.recipe.config import ADAFACTOR_OPTIMIZER, ADAMW_OPTIMIZER, AdamWGroupConfig
+from fairseq2.recipe.config import (
+    ADAFACTOR_OPTIMIZER,
+    ADAMW_OPTIMIZER,
+    AdamWGroupConfig,
+    ParameterGroupConfig,
+    default,
+)
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.optim import prepare_parameter_groups
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
@@ -53,6 +61,77 @@ def register_optimizers(container: DependencyContainer) -> None:
     for name in (ADAMW_8BIT_OPTIMIZER, ADAMW_OFFLOAD_OPTIMIZER):
         factory = partial(_create, name)
         register_component(container, Optimizer, name, config_kls=LeanAdamWConfig, factory=factory)
+
+
+_RULES: Final[tuple[tuple[str, str, Callable[[Any], bool]], ...]] = (
+    ("lr", "0 or more", lambda lr: lr >= 0),
+    ("betas", "2 numbers from 0 to below 1", lambda betas: all(0 <= beta < 1 for beta in betas)),
+    # With 0, AdamW divides by 0 where a gradient is 0. Adafactor has two values, and 0 is sound.
+    ("eps", "above 0", lambda eps: not isinstance(eps, float) or eps > 0),
+    ("beta2_decay", "0 or less", lambda decay: decay <= 0),
+    ("d", "1 or more", lambda threshold: threshold >= 1),
+    ("weight_decay", "0 or more", lambda decay: decay >= 0),
+)
+"""What PyTorch's optimizers refuse in the constructor, after minutes of loading, or never."""
+
+
+_WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
+"""What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
+
+
+def value_faults(config: Any) -> Iterator[str]:
+    """Yield the faults of ``optimizer.config`` and of its groups."""
+    key, groups = "optimizer.config", config.groups
+    sections = {key: config} | {f"{key}.groups[{i}]": group for i, group in enumerate(groups)}
+    for where, section in sections.items():
+        for name, rule, holds in _RULES:
+            value = getattr(section, name, default)
+            if value != default and not holds(value):
+                yield f"{where}.{name} must be {rule}, but is {value!r}"
+    for number, group in enumerate(groups):
+        for pattern in patterns(group):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                rule = f"must be a regular expression, but is {pattern!r}: {error}"
+                yield f"{key}.groups[{number}].params {rule}"
+
+
+def group_faults(
+    groups: Sequence[ParameterGroupConfig], schedule: object, names: Iterable[str]
+) -> Iterator[str]:
+    """Yield the groups that match no parameter, and lists of rates of another length."""
+    left = set(names)
+    parts = ", ".join(sorted({name.split(".")[0] for name in left}))
+    for number, group in enumerate(groups):
+        taken = {n for n in left if any(n == p or re.match(p, n) for p in patterns(group))}
+        if not taken:
+            yield (
+                f"optimizer.config.groups[{number}].params must match a parameter that no group "
+                f"before it has, but is {group.params!r}; names of parameters begin with {parts}"
+            )
+        left -= taken
+    count = len(groups) + bool(left)
+    for name in ("start_lr", "final_lr", "start_lr_scale", "final_lr_scale"):
+        value = getattr(schedule, name, None)
+        if isinstance(value, Sequence) and len(value) != count:
+            rule = f"must be a number, or one for each of {count} groups of parameters"
+            yield f"lr_scheduler.config.{name} {rule}, but is {value!r}"
+
+
+def unwrap_names(module: Module) -> None:
+    """Let the groups match parameters of a module in DDP by the names that the model gives them."""
+    wrapped = module.named_parameters
+
+    def named(*args: Any, **kwargs: Any) -> Iterator[tuple[str, Parameter]]:
+        return ((_WRAPPERS.sub("", name), p) for name, p in wrapped(*args, **kwargs))
+
+    module.named_parameters = named  # type: ignore[method-assign]
+
+
+def patterns(group: ParameterGroupConfig) -> Sequence[str]:
+    """Return the regular expressions of a group."""
+    return [group.params] if isinstance(group.params, str) else group.params
 
 
 def optimizer_faults(name: str) -> list[str]:

@@ -3,28 +3,37 @@
 They also fill in what the cards say: the tokenizer, and the size of the head.
 """
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+from urllib.request import url2pathname
 
+import torch
 from fairseq2.assets import AssetCard
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
 from fairseq2.recipe.config import ModelSection
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from torch.nn import Module
 
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
-from danish_asr.data.shards import chosen_shards, find_shards
+from danish_asr.data.shards import chosen_shards, find_shards, splitting_hint
 from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.files import to_yaml
 from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.optimizers import optimizer_faults
+from danish_asr.recipe.loading import unstructure
+from danish_asr.recipe.masking import masking_faults
+from danish_asr.recipe.optimizers import group_faults, optimizer_faults
+from danish_asr.recipe.record import recorder_faults
 from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD
 from danish_asr.recipe.sections import names_of_splits
-from danish_asr.schema import CARDS_DIR
+from danish_asr.recipe.subsets import has_dialects, validation_indices
+from danish_asr.schema import CARDS_DIR, STATISTICS_FILE
 
 
 def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> AsrConfig:
@@ -43,30 +52,35 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     searched = replace(config.common.assets, extra_paths=assets.extra_paths)
     config = replace(config, common=replace(config.common, assets=searched))
     dataset = _check_dataset(assets, config, found)
-    section = config.model
-    model = assets.find("model.name", section.name, found) if section.name else None
+    name = config.model.name
+    model = assets.find("model.name", name, found) if name else None
     if config.pretrained_encoder.name:
         assets.find("pretrained_encoder.name", config.pretrained_encoder.name, found)
     if config.tokenizer.path is None:
-        tokenizer = config.tokenizer.name or _tokenizer_of(model) or _tokenizer_of(dataset)
+        tokenizer = config.tokenizer.name or tokenizer_of(model) or tokenizer_of(dataset)
         config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer))
-    size = assets.vocabulary_size(config.tokenizer, found)
-    if model is not None:
-        _check_trained_head(_family(assets), model, size, found)
-    elif section.path is not None and not (section.arch and section.path.exists()):
-        found.append(
-            f"model.path {section.path} must be a finished run or one checkpoint of a run "
-            "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch"
-        )
-    elif section.arch is not None:
-        config = replace(config, model=_with_new_head(_family(assets), section, size, found))
-    elif not found:
-        found.append("model.name, model.arch or model.path must say which model to train")
+    opened = assets.open_tokenizer(config.tokenizer, found)
+    size = opened.vocab_info.size if opened else None
+    family = cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
+    section, module = _check_model(config, model, family, size, found)
+    config = replace(config, model=section)
     if config.optimizer is not None:  # an evaluation has none
         found.extend(optimizer_faults(config.optimizer.name))
+        if module is not None:
+            found.extend(_training_faults(config, module, found))
+    found.extend(recorder_faults(config.common.metric_recorders.wandb))
     if found:
         raise ConfigError(found, where=where)
     return config
+
+
+def dump(config: AsrConfig, *, where: str, faults: Sequence[str]) -> None:
+    """Print a configuration whose values are sound; then raise the faults that a run would."""
+    try:
+        config = resolve(config, where=where, faults=faults)
+    finally:
+        if not faults:
+            sys.stdout.write(to_yaml(unstructure(config)))
 
 
 def tokenizer_card(config: AsrConfig) -> AssetCard | None:
@@ -86,7 +100,9 @@ def _name_own_model(config: AsrConfig) -> AsrConfig:
         assets = replace(assets, prev_checkpoint_dir=step.parent.resolve())
     elif cards := sorted((path / CARDS_DIR).glob("*.yaml")):
         name = cards[0].stem
-        assets = replace(assets, extra_paths=[*assets.extra_paths, cards[0].parent])
+        # A run that was copied has its card twice; model.path says which is meant.
+        others = [p for p in assets.extra_paths if [*p.glob("*.yaml")] != [p / cards[0].name]]
+        assets = replace(assets, extra_paths=[*others, cards[0].parent])
     else:
         return config
     common = replace(config.common, assets=assets)
@@ -95,6 +111,8 @@ def _name_own_model(config: AsrConfig) -> AsrConfig:
 
 def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> AssetCard | None:
     section, card = config.dataset, None
+    if section.storage_mode == "MIXTURE_PARQUET" and not isinstance(config, AsrEvalConfig):
+        faults.extend(_summary_faults(section.mixture_parquet_storage_config))
     if section.name:
         card = assets.find("dataset.name", section.name, faults)
         if card is None:
@@ -106,11 +124,15 @@ def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> Asse
         return None
     try:
         # A filter that is not an expression is a fault of every split.
-        faults += dict.fromkeys(_dataset_faults(assets.open_dataset(section, card), config))
+        dataset = assets.open_dataset(section, card)
+        found = dict.fromkeys(_dataset_faults(dataset, config))
+        faults += found or _score_faults(dataset, config)
     except ConfigError as error:
         faults.extend(error.faults)
     except DatasetError as error:
-        faults.append(f"dataset.{'name' if card else 'config_overrides'}: {error}")
+        known = assets.available("dataset.name", card.name) if card else ""
+        fix = f"; or set dataset.name to another one, available: {known}" if card else ""
+        faults.append(f"dataset.{'name' if card else 'config_overrides'}: {error}{fix}")
     return card
 
 
@@ -128,18 +150,38 @@ def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     else:
         splits = [("dataset.train_split", str(section.train_split))]
         splits += [("dataset.valid_split", name) for name in names_of_splits(section.valid_split)]
-        if right == "MIXTURE_PARQUET":
-            yield from _summary_faults(storage)
+    taken: dict[Path, str] = {}
     for key, split in splits:
         try:
             if isinstance(dataset, DanishAsrDataset):
-                chosen_shards(dataset.path, split, storage)
+                shards, _ = chosen_shards(dataset.path, split, storage)
+                if key != "dataset.train_split":
+                    both = {taken.setdefault(shard.path, split) for shard in shards} - {split}
+                    yield from (
+                        f"{key}: '{other}' and '{split}' have rows in common; name one"
+                        for other in both
+                    )
             elif split not in dataset.splits:
-                yield f"{key}: no split '{split}'; the dataset has: {', '.join(dataset.splits)}"
+                hint = splitting_hint(split, dataset.splits)
+                exist = ", ".join(dataset.splits)
+                yield f"{key}: no split '{split}'; the dataset has: {exist}{hint}"
         except ConfigError as error:
             yield from error.faults
         except DatasetError as error:
             yield f"{key}: {error}"
+
+
+def _score_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
+    """Check that the rows to validate on have the score that the run is judged by."""
+    section, metric = config.dataset, config.regime.score_metric
+    trains = not isinstance(config, AsrEvalConfig)
+    if trains and section.valid_split and metric == "worst_group_wer":
+        indices = validation_indices(dataset, section, section.valid_split, section.valid_subset)
+        if not any(has_dialects(index, config.regime.score_profile) for index in indices.values()):
+            yield (
+                f"regime.score_metric: {metric} needs words in rows with a dialect, and "
+                f"dataset.valid_split '{section.valid_split}' has none; set regime.score_metric=wer"
+            )
 
 
 def _summary_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
@@ -147,10 +189,10 @@ def _summary_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
     weighted = storage.beta_corpus is not None or storage.beta_language is not None
     if file and weighted and not Path(file).is_file():
         key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
-        yield f"{key} must be a file, but is '{file}'"
+        yield f"{key} must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
 
 
-def _tokenizer_of(card: AssetCard | None) -> str | None:
+def tokenizer_of(card: AssetCard | None) -> str | None:
     """The tokenizer that a model's or dataset's card names, or that it holds itself."""
     if card is None:
         return None
@@ -159,43 +201,91 @@ def _tokenizer_of(card: AssetCard | None) -> str | None:
     return card.name if card.has_field("tokenizer_family") else None
 
 
-def _family(assets: Assets) -> ModelFamily:
-    return cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
+def _check_model(
+    config: AsrConfig,
+    card: AssetCard | None,
+    family: ModelFamily,
+    size: int | None,
+    faults: list[str],
+) -> tuple[ModelSection, Module | None]:
+    """Check which model is trained; return its section, completed, and the model without memory."""
+    section = config.model
+    if card is not None:
+        return section, _check_trained_model(family, card, size, config, faults)
+    if section.path is not None and not (section.arch and section.path.exists()):
+        faults.append(
+            f"model.path {section.path} must be a finished run or one checkpoint of a run "
+            "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch"
+        )
+    elif section.arch is not None:
+        return _with_new_head(family, config, size, faults)
+    elif not faults:
+        faults.append("model.name, model.arch or model.path must say which model to train")
+    return section, None
 
 
-def _check_trained_head(
-    family: ModelFamily, card: AssetCard, size: int | None, faults: list[str]
-) -> None:
-    config: Any = family.get_model_config(card)
-    if size not in {None, config.target_vocab_size}:
+def _check_trained_model(
+    family: ModelFamily, card: AssetCard, size: int | None, config: AsrConfig, faults: list[str]
+) -> Module:
+    """Compare a named model with the tokenizer and the disk; return it without memory."""
+    model: Any = family.get_model_config(card)
+    faults.extend(masking_faults(config.masking, model, config.model.config_overrides))
+    weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
+    if weights is not None and weights.scheme == "file":
+        path = Path(url2pathname(weights.path)).resolve()
+        if not path.exists():
+            faults.append(
+                f"model.name: the weights of '{card.name}' must be in {path}, as its card says; "
+                "if the run was moved, give its directory as model.path"
+            )
+    if size not in {None, model.target_vocab_size}:
         faults.append(
             f"tokenizer has {size} symbols, but the head of '{card.name}' has "
-            f"{config.target_vocab_size}; leave tokenizer.name out to use the model's own"
+            f"{model.target_vocab_size}; leave tokenizer.name out to use the model's own"
         )
+    return family.create_new_model(model, create_fake_gangs(CPU), torch.float32, meta=True)
 
 
 def _with_new_head(
-    family: ModelFamily, section: ModelSection, size: int | None, faults: list[str]
-) -> ModelSection:
-    """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's."""
+    family: ModelFamily, config: AsrConfig, size: int | None, faults: list[str]
+) -> tuple[ModelSection, Module | None]:
+    """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's.
+
+    Also returns the model, without memory, if it can be built.
+    """
+    section = config.model
     architecture = family.maybe_get_arch_config(section.arch or "")
     if architecture is None:
         known = ", ".join(sorted(family.get_archs()))
         faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
-        return section
+        return section, None
     try:
         model = overridden(architecture, section.config_overrides, "model")
         # Without memory: this finds sizes that do not fit each other.
-        family.create_new_model(model, create_fake_gangs(CPU), section.dtype, meta=True)
+        module = family.create_new_model(model, create_fake_gangs(CPU), section.dtype, meta=True)
     except ConfigError as error:
         faults.extend(error.faults)
-        return section
+        return section, None
     except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
         faults.append(f"model.config_overrides: no model can be built with these values: {error}")
-        return section
+        return section, None
+    faults.extend(masking_faults(config.masking, cast(Wav2Vec2AsrConfig, model)))
     overrides = cast(Mapping[str, object], section.config_overrides or {})
     given = overrides.get("target_vocab_size", size)
     if size is not None and given != size:
         key = "model.config_overrides.target_vocab_size"
         faults.append(f"{key} must be {size}, as in the tokenizer, but is {given}; leave it out")
-    return replace(section, config_overrides={**overrides, "target_vocab_size": size})
+    completed = {**overrides, "target_vocab_size": size}
+    return replace(section, config_overrides=completed), module
+
+
+def _training_faults(config: AsrConfig, module: Any, known: Sequence[str]) -> Iterator[str]:
+    """Compare the layers to freeze and the groups of parameters with the model."""
+    layers, frozen = len(module.encoder.layers), config.trainer.freeze_encoder_layers
+    if frozen > layers:
+        rule = f"must be at most {layers}, the number of encoder layers"
+        yield f"trainer.freeze_encoder_layers {rule}, but is {frozen}"
+    optimizer: Any = config.optimizer.config
+    if not any(fault.startswith("optimizer.config.groups") for fault in known):
+        names = (name for name, _ in module.named_parameters())
+        yield from group_faults(optimizer.groups, config.lr_scheduler.config, names)

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Self, cast, final
 
-import numpy as np
 import torch
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
 from fairseq2.logging import log
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from danish_asr.data.dataset import AsrDataset
@@ -22,9 +20,8 @@ from danish_asr.data.reader import BatchReader
 from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.sections import names_of_splits
-
-_GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
+from danish_asr.recipe.preflight import tokenizer_of
+from danish_asr.recipe.subsets import stratified, validation_indices
 
 
 def model_frames(context: RecipeContext) -> FrameCount:
@@ -50,7 +47,12 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
             f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
         )
         raise ConfigError([fault])
-    check_symbols(count_unknown(index, context.default_tokenizer, section.text_profile), config)
+    unknown = count_unknown(index, context.default_tokenizer, section.text_profile)
+    report_removed(unknown, section.text_profile)
+    name = config.model.name
+    card = context.asset_store.maybe_retrieve_card(name) if name else None
+    own = config.tokenizer.name is not None and config.tokenizer.name == tokenizer_of(card)
+    check_symbols(unknown, config, own_tokenizer=own)
     return index
 
 
@@ -75,10 +77,8 @@ def splits_reader(
     Raises:
         DatasetError: A split does not exist; the message names those that do.
     """
-    dataset, indices = context.default_dataset.as_(AsrDataset), {}
-    for name in names_of_splits(splits):
-        index = dataset.read_index(name, config.dataset.storage_config)
-        indices[name] = index if subset is None else index.take(stratified(index, subset))
+    dataset = context.default_dataset.as_(AsrDataset)
+    indices = validation_indices(dataset, config.dataset, splits, subset)
     return SplitsReader(
         [_reader(context, config, name, index, training=False) for name, index in indices.items()],
         rows={name: len(index) for name, index in indices.items()},
@@ -86,33 +86,27 @@ def splits_reader(
     )
 
 
-def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.int64]:
-    """Choose about ``size`` rows, always the same, with the dialects in their shares.
+def report_removed(symbols: UnknownSymbols, profile: str) -> None:
+    """Warn of letters, digits and emoji that the text profile leaves out of the targets."""
+    if symbols.removed:
+        worst = " ".join(f"{symbol!r} ({count})" for symbol, count in symbols.removed[:20])
+        log.warning(
+            "The text profile '{}' removes letters, digits or emoji, {:.2%} of the characters of "
+            "the training text: {}",
+            *(profile, symbols.removed_share, worst),
+        )
 
-    At least one row of each dialect is chosen, at even distances. With ``nested``, a larger size
-    chooses these rows too, and the distances are less even.
+
+def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: bool) -> None:
+    """Warn of symbols that the tokenizer does not have; refuse too large a share of them.
+
+    The model's own tokenizer may lack more: whoever fine-tunes that model has no other.
     """
-    if size >= len(index):
-        return np.arange(len(index))
-    codes, _ = index.dialects()
-    chosen = []
-    for code in np.unique(codes):
-        rows = np.flatnonzero(codes == code)
-        count = max(round(len(rows) * size / len(index)), 1)
-        if nested:
-            # Multiples of the golden ratio, modulo 1, are spread evenly however many there are.
-            place = np.argsort(np.arange(len(rows)) * _GOLDEN_RATIO % 1, kind="stable")[:count]
-        else:
-            place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
-        chosen.append(rows[place])
-    return np.sort(np.concatenate(chosen))
-
-
-def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
-    """Warn of symbols that the tokenizer does not have; refuse too large a share of them."""
     if not unknown.unknown:
         return
     limit = config.dataset.max_unknown_share
+    if limit is None:
+        limit = 0.2 if own_tokenizer else 0.02
     worst = " ".join(f"{symbol!r}" for symbol, _ in unknown.symbols[:20])
     found = (
         f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
@@ -124,7 +118,8 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
             "these out (dataset.text_profile=coral) or another tokenizer"
         )
         raise ConfigError([fault])
-    log.warning("{}", found)
+    fix = "; dataset.text_profile=coral normalises them" * (config.dataset.text_profile == "raw")
+    log.warning("{}{}", found, fix)
 
 
 def _reader(
@@ -177,6 +172,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     name of the split in the configuration.
 
     Attributes:
+        readers: The reader of each split, by name.
         rows: The number of rows of each split, by name.
         dialects: The dialects that occur in them.
         interrupted: Called before each batch; if it returns True, which it must do on every rank,
@@ -186,7 +182,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     def __init__(
         self, readers: Sequence[BatchReader], rows: Mapping[str, int], dialects: Sequence[str]
     ) -> None:
-        self._readers = dict(zip(rows, readers, strict=True))
+        self.readers: Final = dict(zip(rows, readers, strict=True))
         self.rows, self.dialects = rows, dialects
         self.interrupted: Callable[[], bool] = lambda: False
         self._left = list(rows)
@@ -202,7 +198,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
             raise ValidationInterrupted
         while self._left:
             try:
-                batches = next(self._readers[self._left[0]])
+                batches = next(self.readers[self._left[0]])
             except StopIteration:
                 del self._left[0]
                 continue
@@ -214,7 +210,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
 
     @override
     def reset(self) -> None:
-        for reader in self._readers.values():
+        for reader in self.readers.values():
             reader.reset()
         self._left = list(self.rows)
 

@@ -6,28 +6,55 @@ written here, later runs and omnilingual-asr's inference pipeline find both.
 
 import json
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.request import url2pathname
 
 import torch
 from fairseq2.assets import AssetCard
 from fairseq2.logging import log
+from fairseq2.recipe.config import WandbConfig
 
 from danish_asr import __version__
+from danish_asr.errors import MissingExtraError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.loading import Tree, read_yaml
-from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD, best_step
+from danish_asr.recipe.run_directory import CHECKPOINTS, ENVIRONMENT, MODEL_CARD, best_step
 from danish_asr.schema import CARDS_DIR
+
+WANDB: Final = "wandb"
+"""The optional dependency of fairseq2's W&B recorder; also the library's name."""
+
+
+def recorder_faults(section: WandbConfig) -> list[str]:
+    """Return why Weights & Biases, if enabled, cannot be used here."""
+    spec = find_spec(WANDB) if section.enabled else None
+    # A directory ``wandb``, as its runs leave one, is a package without an origin.
+    if not section.enabled or (spec is not None and spec.origin):
+        return []
+    key = f"common.metric_recorders.{WANDB}.enabled"
+    return [f"{key}: {MissingExtraError('W&B', WANDB)}"]
+
+
+def keep_wandb_id(output_dir: Path, section: WandbConfig) -> None:
+    """Give a run an id in W&B, in the file where fairseq2's recorder looks for it.
+
+    fairseq2 0.6 makes ids with ``wandb.util.generate_id``, which newer versions do not have.
+    """
+    file = output_dir / "wandb_run_id"
+    if section.enabled and not file.is_file():
+        publish_text(file, secrets.token_hex(4))
 
 
 def write_environment(output_dir: Path) -> None:
     """Add this start of the run to ``OUTDIR/environment.json``."""
-    file = output_dir / "environment.json"
+    file = output_dir / ENVIRONMENT
     starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     start = {
         "danish_asr": __version__,
@@ -69,7 +96,8 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         "name": run.name,
         "model_family": trained["model_family"],
         "model_config": trained["model_config"],
-        "checkpoint": str(run / CHECKPOINTS / f"step_{step}" / "model"),
+        # Relative to the card, for a run that is moved.
+        "checkpoint": f"../{CHECKPOINTS}/step_{step}/model",
     }
     if tokenizer is not None:
         uri = tokenizer.field("tokenizer").as_uri()

@@ -12,12 +12,13 @@ from torch.nn import Module
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text, to_yaml
-from danish_asr.recipe.loading import flatten, read_yaml
+from danish_asr.recipe.loading import flatten, merge, read_yaml
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
 METRICS: Final = "metrics"
 TENSORBOARD: Final = "tb"
+ENVIRONMENT: Final = "environment.json"
 MODEL_CARD: Final = "model.yaml"
 
 SCORE_TITLES: Final = {
@@ -30,6 +31,7 @@ SCORE_TITLES: Final = {
 MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
     *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_max_num_elements"),
+    "dataset.max_unknown_share",
     # A step of two processes takes what one takes in two batches.
     *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
     *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),
@@ -70,13 +72,16 @@ def best_step(output_dir: Path) -> int | None:
 
 
 def check_output_dir(output_dir: Path) -> None:
-    """Refuse, with RunError, an output directory that is a file or cannot be written."""
-    path = output_dir.absolute()
+    """Refuse, with RunError, a file, a place within another run, and what cannot be written."""
+    path = output_dir.resolve()
     there = next(path for path in [path, *path.parents] if path.exists())
     if not there.is_dir():
         raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
     if not os.access(there, os.W_OK | os.X_OK):
         raise RunError(f"OUTDIR {output_dir}: no permission to write in {there}; name another")
+    for above in path.parents:
+        if (above / ENVIRONMENT).is_file() and (above / CONFIG_FILE).is_file():
+            raise RunError(f"OUTDIR {output_dir}: {above} is a run; name a directory outside it")
 
 
 def tidy(output_dir: Path) -> None:
@@ -136,6 +141,11 @@ def check_continuation(
     if not file.is_file() or not steps:
         return
     now = dict(flatten(config))
+    if (end := now.get("regime.num_steps")) is not None and int(str(end)) < steps[-1]:
+        raise RunError(
+            f"{output_dir} holds a run at step {steps[-1]}, but regime.num_steps is {end}; raise "
+            "it, or evaluate the run"
+        )
     then = {key: value for key, value in flatten(usual) if key in now}
     then |= dict(flatten(read_yaml(file)))
     changed = [
@@ -151,10 +161,13 @@ def check_continuation(
         )
 
 
-def complete_model_card(output_dir: Path, tokenizer: str | None) -> None:
-    """Add the tokenizer to the card that fairseq2 wrote for the run's checkpoints."""
+def complete_model_card(
+    output_dir: Path, tokenizer: str | None, model_config: Mapping[str, Any]
+) -> None:
+    """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
     file = output_dir / CHECKPOINTS / MODEL_CARD
-    publish_text(file, to_yaml({**read_yaml(file), "tokenizer_ref": tokenizer}))
+    added = {"model_config": model_config, "tokenizer_ref": tokenizer}
+    publish_text(file, to_yaml(merge(read_yaml(file), added)))
 
 
 def check_free_space(
@@ -188,29 +201,50 @@ def checkpoints_to_come(output_dir: Path, regime: RegimeSection) -> int:
     return max(kept + 1 - len(checkpoint_steps(output_dir)), 1)
 
 
-def fit_to_processes(output_dir: Path, processes: int) -> str | None:
+def _saved_ranks(output_dir: Path) -> tuple[Path, int]:
+    """Return the checkpoint that a run continues from and the processes that saved it, 0: none."""
+    step = max(resumable_steps(output_dir), default=0)
+    folder = output_dir / CHECKPOINTS / f"step_{step}"
+    return folder, len(list((folder / "trainer").glob("rank_*.pt")))
+
+
+def check_processes(output_dir: Path, processes: int, num_batches: int) -> str | None:
+    """Compare the number of processes, and of batches in a step, with the run's so far.
+
+    ``num_batches`` is what each process accumulates. Returns a note if the number of processes
+    changes, with a warning if a step then takes another number of batches; raises RunError if the
+    model was sharded over another number of processes.
+    """
+    folder, saved = _saved_ranks(output_dir)
+    if not saved:
+        return None
+    notes, shards = [], len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
+    if saved != processes:
+        if shards > 1:
+            raise RunError(
+                f"{output_dir} was saved by {saved} processes with the model sharded over {shards};"
+                f" it cannot continue with {processes}. Continue with {saved}, or start a new run."
+            )
+        notes = [f"the run was saved by {saved} processes and continues with {processes}"]
+    key, file = "trainer.grad_accumulation.num_batches", output_dir / CONFIG_FILE
+    before = dict(flatten(read_yaml(file))).get(key) if file.is_file() else None
+    then, now = saved * int(str(before or num_batches)), processes * num_batches
+    if then != now:
+        keep, rest = divmod(then, processes)
+        advice = f"no {key} keeps it" if rest else f"{key}={keep} keeps it"
+        notes.append(f"WARNING: a step took {then} batches and now takes {now}; {advice}")
+    return ". ".join(notes) or None
+
+
+def fit_to_processes(output_dir: Path, processes: int) -> None:
     """Let a run continue with more processes than it was saved with.
 
     fairseq2 saves and loads the state of the trainer and of the data reader once per process. The
     reader's position counts the batches of all processes, and only the random state of the trainer
-    differs between them: new processes take the first one's. Returns a note if the number of
-    processes changes; raises RunError if the model was sharded over another number.
+    differs between them: new processes take the first one's.
     """
-    steps = resumable_steps(output_dir)
-    if not steps:
-        return None
-    folder = output_dir / CHECKPOINTS / f"step_{steps[-1]}"
-    saved = len(list((folder / "trainer").glob("rank_*.pt")))
-    shards = len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
-    if saved in {0, processes}:
-        return None
-    if shards > 1:
-        raise RunError(
-            f"{output_dir} was saved by {saved} processes with the model sharded over {shards}; "
-            f"it cannot continue with {processes}. Continue with {saved}, or start a new run."
-        )
-    for rank in range(saved, processes):
+    folder, saved = _saved_ranks(output_dir)
+    for rank in range(saved, processes if saved else 0):
         for kind, name in (("trainer", "rank"), ("data_reader", "dp")):
             first = folder / kind / f"{name}_00.pt"
             shutil.copyfile(first, folder / kind / f"{name}_{rank:02d}.pt")
-    return f"the run was saved by {saved} processes and continues with {processes}"

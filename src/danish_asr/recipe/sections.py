@@ -88,14 +88,15 @@ class AsrDatasetSection(base.DatasetSection):
     """Changes to training waveforms, in this order, in place of ``speed_factors`` and
     ``spec_aug_*``: each a ``name`` (docs/extending.md) and its parameters."""
 
-    max_unknown_share: float = 0.02
-    """Refuse to train if a larger share of the target text is unknown to the tokenizer."""
+    max_unknown_share: float | None = None
+    """Refuse to train if a larger share of the target text is unknown to the tokenizer. Null: 20 %
+    with the tokenizer that the model's card names, 2 % with another."""
 
     def validate(self) -> ValidationResult:
         """Check the numbers, the text profile, and what upstream's sections allow."""
         sizes = _positive(self, "train_subset", "valid_subset", "valid_max_num_elements")
         rules = sizes | _one_of(self, "text_profile", PROFILES)
-        rules["`max_unknown_share` must be 0 to 1"] = 0 <= self.max_unknown_share <= 1
+        rules["`max_unknown_share` must be 0 to 1"] = 0 <= (self.max_unknown_share or 0) <= 1
         result = with_broken(rules, super().validate())
         try:
             check_settings(
@@ -195,7 +196,7 @@ class AsrEvaluatorSection(base.EvaluatorSection):
 
     checkpoint: str | None = None
     """``best``, ``last`` or ``step_<n>`` of the run in OUTDIR, or ``none`` for ``model.name``
-    itself. Null: ``best`` with a training configuration, otherwise ``none``."""
+    itself. Null: ``none`` if a model is named and there is no training section, else ``best``."""
 
     split: str | None = None
     """The splits to score, separated by commas. Null: ``test`` with a training configuration,

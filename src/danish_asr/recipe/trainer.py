@@ -11,11 +11,13 @@ from typing import NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
-from fairseq2.gang import all_sum, broadcast_flag
+from fairseq2.gang import broadcast_flag
 from fairseq2.logging import log
+from fairseq2.optim.lr_schedulers import LRScheduler
+from fairseq2.profilers import CompositeProfiler
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.evaluator import EvalUnit
-from fairseq2.recipe.task import Task, TaskStopException
+from fairseq2.recipe.task import TaskStopException
 from fairseq2.recipe.trainer import Trainer, TrainUnit
 from fairseq2.recipe.validator import NOOP_VALIDATOR, StandardValidator, Validator
 from fairseq2.runtime.dependency import wire_object
@@ -25,16 +27,16 @@ from typing_extensions import override
 
 from danish_asr.data.reader import BatchReader
 from danish_asr.errors import RunFailedError
-from danish_asr.recipe.cli import on_stop_signals
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.fairseq2_private import trainer_state
+from danish_asr.recipe.fairseq2_private import set_data_epoch, trainer_state
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.run_directory import validations
+from danish_asr.recipe.stopping import StoppableTask, on_stop_signals
 from danish_asr.recipe.validation import patience_stopper
 
 
 @final
-class StoppableTraining(Task):
+class StoppableTraining(StoppableTask):
     """Runs fairseq2's trainer and ends it early where that is requested.
 
     All ranks stop after the same step, with a checkpoint. A running validation is interrupted, and
@@ -49,16 +51,16 @@ class StoppableTraining(Task):
         reader: BatchReader,
         validation: tuple[EvalUnit[Seq2SeqBatch], SplitsReader] | None,
     ) -> None:
+        super().__init__(context, config.trainer)
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
-        self._gangs, self._gang = context.gangs, context.gangs.root
         self._output_dir = context.output_dir
         self._checkpoints = resolver.resolve(CheckpointManager)
         self._optimizer = resolver.resolve(Optimizer)
-        self._watch = resolver.resolve(Stopwatch)
-        self._max_seconds = 60 * (section.max_wall_minutes or inf)
+        self._scheduler = resolver.resolve(LRScheduler)
+        self._schedule = self._scheduler.state_dict()
         self._stopper = patience_stopper(context.output_dir, self._regime)
         self._model, self._reader = unit.model, reader
-        self._stop_requested = self._stopped = False
+        self._stopped = False
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
 
         mode, dtype = section.mixed_precision.mode, section.mixed_precision.dtype
@@ -73,10 +75,12 @@ class StoppableTraining(Task):
             valid_unit, valid_reader = validation
             valid_reader.interrupted = self.must_stop
             units = {"units": [valid_unit], "data_readers": [valid_reader]}
-            standard = wire_object(resolver, StandardValidator, **units, **shared)
+            # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
+            none = CompositeProfiler([])
+            standard = wire_object(resolver, StandardValidator, profiler=none, **units, **shared)
             self._validator = _StoppingValidator(standard, self, context.output_dir)
         accepted = inspect.signature(Trainer).parameters
-        self._trainer = wire_object(
+        self.inner = self._trainer = wire_object(
             resolver,
             Trainer,
             unit=unit,
@@ -88,7 +92,6 @@ class StoppableTraining(Task):
             grad_check=section.grad_check,
             anomaly_detection=section.anomaly_detection,
             max_num_steps=self._regime.num_steps,
-            max_num_data_epochs=self._regime.num_data_epochs,
             **{name: value for name, value in vars(self._regime).items() if name in accepted},
             **shared,
         )
@@ -97,7 +100,8 @@ class StoppableTraining(Task):
     def run(self) -> None:
         with on_stop_signals(self.request_stop):
             try:
-                if not self._skipped_validation_stops():
+                complete = self._read_all_epochs()
+                if not self._skipped_validation_stops() and not complete:
                     self._trainer.run()
             except TaskStopException:
                 # fairseq2 raises it after an early stop as well, but then the run is complete.
@@ -105,18 +109,13 @@ class StoppableTraining(Task):
                     self._gangs.close()
                     raise
 
-    @override
-    def request_stop(self) -> None:
-        self._stop_requested = True
-
-    @property
-    @override
-    def step_nr(self) -> int:
-        return self._trainer.step_nr
-
-    @override
-    def close(self) -> None:
-        self._trainer.close()
+    def _read_all_epochs(self) -> bool:
+        """Return whether the run that continues has read all of its data epochs."""
+        last, step = self._regime.num_data_epochs, self._saved_step
+        if last is None or step is None:
+            return False
+        self._checkpoints.load_data_reader_state(step, self._reader)
+        return self._reader.epochs_read >= last
 
     def _skipped_validation_stops(self) -> bool:
         """Run the validation that the last checkpoint lacks; returns whether to stop early."""
@@ -143,8 +142,10 @@ class StoppableTraining(Task):
         return broadcast_flag(self._gang, stops)
 
     def _is_due(self, what: str, step: int) -> bool:
-        after, every = (getattr(self._regime, f"{what}_{n}_n_steps") for n in ("after", "every"))
-        return step == self._regime.num_steps or (every and step > after and step % every == 0)
+        regime, epochs = self._regime, self._reader.epochs_read
+        after, every = (getattr(regime, f"{what}_{n}_n_steps") for n in ("after", "every"))
+        ends = step == regime.num_steps or epochs >= (regime.num_data_epochs or inf)
+        return ends or (every and step > after and step % every == 0)
 
     def must_stop(self, seconds_ahead: float = 0.0) -> bool:
         """Return whether a stop was requested on any rank, or the time limit is reached.
@@ -152,21 +153,31 @@ class StoppableTraining(Task):
         Args:
             seconds_ahead: The time that the next thing to do takes.
         """
-        late = self._watch.get_elapsed_time() + seconds_ahead >= self._max_seconds
-        return self._any_rank(self._stop_requested or late)
-
-    def _any_rank(self, flag: bool) -> bool:
-        return all_sum(self._gang, int(flag)).item() > 0
+        return self._any_rank(self._stop_requested or self._late(seconds_ahead))
 
     @property
     def began(self) -> bool:
         """Whether this process has taken a step, also of a run that was continued."""
-        return self._trainer.step_nr > (self._saved_step or 0)
+        return self.step_nr > (self._saved_step or 0)
 
     def _before_step(self) -> None:
-        # A run that continues takes one step at least.
-        if self.began and self.must_stop():
+        epoch, last = self._reader.epoch + 1, self._regime.num_data_epochs
+        set_data_epoch(self._trainer, epoch, last)
+        if self._saved_step is not None and not self.began:
+            self._follow_schedule()
+        # A run that continues takes one step at least; one that has read all its data ends anyway.
+        if self.began and self._reader.epochs_read < (last or inf) and self.must_stop():
             self.stop()
+
+    def _follow_schedule(self) -> None:
+        """Let a run that continues follow the schedule of its configuration, not the saved one."""
+        saved, position = self._scheduler.state_dict(), ("last_epoch", "_step_count", "_last_lr")
+        new = {key: value for key, value in self._schedule.items() if key not in position}
+        if any(saved.get(key) != value for key, value in new.items()):
+            step = saved["last_epoch"]
+            self._scheduler.load_state_dict({**saved, **new, "last_epoch": step - 1})
+            self._scheduler.step()  # sets the rate of this step
+            log.info("The learning rate follows the schedule of {} steps.", self._regime.num_steps)
 
     def stop(self) -> NoReturn:
         """End the run, between two steps, with a checkpoint of the last one.
@@ -175,7 +186,7 @@ class StoppableTraining(Task):
             TaskStopException: Always, if a run that continues would come further than this one.
             RunFailedError: The time limit is too short even for a validation.
         """
-        step = self._trainer.step_nr
+        step = self.step_nr
         if not self.began and not self._any_rank(self._stop_requested):
             raise RunFailedError(
                 "the validation takes longer than trainer.max_wall_minutes allows for the whole "

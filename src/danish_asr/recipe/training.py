@@ -1,6 +1,5 @@
 """The training recipe: from a configuration to a trained model."""
 
-import sys
 from collections.abc import Sequence
 from typing import cast, final
 
@@ -9,34 +8,33 @@ from fairseq2.logging import log
 from fairseq2.metrics import MetricBag, format_as_float
 from fairseq2.metrics.recorders import MetricDescriptor, MetricRecorder
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.run import train
-from fairseq2.recipe.task import TaskStopException
 from fairseq2.recipe.trainer import Trainer, TrainUnit
 from fairseq2.runtime.dependency import DependencyContainer
-from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 from torch import Tensor
 from typing_extensions import override
 
 from danish_asr.cluster import rank_info
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import make_decoder
-from danish_asr.errors import EXIT_STOPPED, ConfigError
-from danish_asr.files import to_yaml
 from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.loading import inspect, unstructure
-from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers
-from danish_asr.recipe.preflight import resolve, tokenizer_card
+from danish_asr.recipe.masking import install_masker
+from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers, unwrap_names
+from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
-from danish_asr.recipe.record import write_environment, write_model_card
+from danish_asr.recipe.record import keep_wandb_id, write_environment, write_model_card
+from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.trainer import StoppableTraining
+from danish_asr.recipe.trust import check_owner
 from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
 
 
@@ -46,45 +44,49 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
     time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
-    args = cli.parse(arguments, "asr", "Train a CTC model on Danish speech.")
+    args = cli.parse(arguments, "asr", "Train a CTC model on Danish speech.", continues=True)
     with diagnostics.exit_on_error():
         tree = cli.read_configuration(args)
         config, faults = inspect(AsrConfig, tree)
         if args.dump_config:
-            if faults:
-                raise ConfigError(faults, where=cli.where(args))
-            sys.stdout.write(to_yaml(unstructure(config)))
+            dump(config, where=cli.where(args), faults=faults)
             return
         config = resolve(config, where=cli.where(args), faults=faults)
         rank, processes = rank_info(config.common.cluster)
         if rank == 0:
             run_directory.check_output_dir(args.output_dir)
+            if not args.trust:
+                check_owner(args.output_dir)
             now, usual = unstructure(config), unstructure(AsrConfig())
             run_directory.check_continuation(args.output_dir, now, usual)
-            run_directory.tidy(args.output_dir)
-            if note := run_directory.fit_to_processes(args.output_dir, processes):
+            batches = config.trainer.grad_accumulation.num_batches
+            if note := run_directory.check_processes(args.output_dir, processes, batches):
                 cli.note(note)
-            write_environment(args.output_dir)
-        stopper = patience_stopper(args.output_dir, config.regime)
-        try:
+        with locked(args.output_dir, rank), diagnostics.explained():
+            if rank == 0:
+                run_directory.tidy(args.output_dir)
+                run_directory.fit_to_processes(args.output_dir, processes)
+                write_environment(args.output_dir)
+                keep_wandb_id(args.output_dir, config.common.metric_recorders.wandb)
+            stopper = patience_stopper(args.output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
-                with diagnostics.explained():
-                    train(AsrRecipe(), config, args.output_dir)
-        except TaskStopException:
-            log.info("The run is saved but not complete; the same command continues it.")
-            sys.exit(EXIT_STOPPED)
-        if rank == 0:
-            write_model_card(args.output_dir, tokenizer_card(config))
+                train(AsrRecipe(), config, args.output_dir)
+            if rank == 0:
+                write_model_card(args.output_dir, tokenizer_card(config))
 
 
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     register_datasets(container)
-    # fairseq2 has trackers for GPUs only and refuses to run without one.
-    container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
-    for name in ("cer", "worst_group_wer"):
-        descriptor = MetricDescriptor(name, run_directory.SCORE_TITLES[name], 201, format_as_float)
+    # Also for fairseq2's own wer, whose score of 0 it would print as -0.
+    for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
+        descriptor = MetricDescriptor(name, title, priority, format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
+
+
+def format_score(value: object) -> str:
+    """Format an error rate as fairseq2 does; it negates scores, so that 0 arrives as -0.0."""
+    return format_as_float(value or 0.0)
 
 
 @final
@@ -101,12 +103,14 @@ class AsrRecipe(TrainRecipe):
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
         config = context.config.as_(AsrConfig)
         module = cast(Wav2Vec2AsrModel, model.module)
+        described, seed = cast(Wav2Vec2AsrConfig, model.config), config.common.seed
+        masking = install_masker(module, config.masking, described, seed=seed)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
             log.info("Taking the encoder's weights from the pretrained model.")
             encoder = cast(Wav2Vec2Model, context.bootstrap_model("pretrained_encoder").module)
             share_parameters(encoder.encoder_frontend, module.encoder_frontend)
             share_parameters(encoder.encoder, module.encoder)
-            if module.masker is not None:
+            if module.masker is not None and masking["use_masking"]:
                 share_parameters(encoder.masker, module.masker)
         if context.gangs.dp.rank == 0:
             # A new head beside pretrained weights may still be on the meta device.
@@ -118,7 +122,7 @@ class AsrRecipe(TrainRecipe):
             run_directory.check_free_space(
                 context.output_dir, module, config.regime, state_bytes=state
             )
-            run_directory.complete_model_card(context.output_dir, config.tokenizer.name)
+            run_directory.complete_model_card(context.output_dir, config.tokenizer.name, masking)
         return model
 
     @override
@@ -126,6 +130,7 @@ class AsrRecipe(TrainRecipe):
         config = context.config.as_(AsrConfig)
         # The text is checked first: the model takes longer to load.
         index = training_index(context, config)
+        unwrap_names(context.model.module)
         criterion, tokenizer = CtcCriterion(context.model), context.default_tokenizer
         reader = training_reader(context, config, index)
         frames = model_frames(context)

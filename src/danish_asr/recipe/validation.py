@@ -60,9 +60,9 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         self._count_errors(batch, metric_bag)
 
-    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> list[str]:
-        """Decode a batch, count its errors and return the hypotheses."""
-        logits, layout = self._criterion.with_logits(batch, metric_bag)
+    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> tuple[Tensor, list[str]]:
+        """Decode a batch and count its errors; returns loss (see criterion) and hypotheses."""
+        bits, logits, layout = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
             {split, f"{_DIALECT}{dialect}"} & {*self._splits, *self._dialects}
@@ -70,7 +70,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         ]
         hypotheses = decode(self._decoder, logits, layout.seq_lens)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return hypotheses
+        return bits, hypotheses
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""The charts of the page as inline SVG: error rates per group, and curves of a run.
+"""The charts of the page: the axis of its groups, and the curves of a run as inline SVG.
 
 matplotlib draws static charts without any JavaScript, so the page needs no network and can be
 printed. It draws in fixed colours: figures use the placeholder colours below, and the SVG gets CSS
@@ -7,22 +7,23 @@ variables in their place, which follow the reader's light or dark mode.
 
 import io
 import re
-from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from danish_asr.report.curves import Panel
-from danish_asr.report.wording import bounds, percent, short
-from danish_asr.scoring.scores import GroupScore
+from danish_asr.scoring.scored_rows import FloatArray
+from danish_asr.scoring.scores import Scores
 
 _COLOURS: Final = {
     f"#0102{number:02x}": f"var(--{name})"
-    for number, name in enumerate(("ink", "muted", "line", "accent", "second", "paper"))
+    for number, name in enumerate(("ink", "muted", "line", "accent", "second"))
 }
-_INK, _MUTED, _LINE, _ACCENT, _SECOND, _PAPER = _COLOURS
+_INK, _MUTED, _LINE, _ACCENT, _SECOND = _COLOURS
 _STYLE: Final[Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
     "font.size": 10,
@@ -45,44 +46,28 @@ _WIDTH: Final = 3.9
 """Inches. About the width of a phone, so that the text stays readable there."""
 
 
-def rate_chart(title: str, groups: Sequence[GroupScore], overall: float) -> str:
-    """WER per group as a dot with its interval; a hollow dot where there is no interval."""
-    with mpl.rc_context(_STYLE | {"svg.hashsalt": title}):
-        figure = Figure(figsize=(_WIDTH, 0.75 + 0.46 * len(groups)), layout="constrained")
-        axes = figure.add_subplot()
-        xlabel = "WER % (dashed: all rows)"
-        for place, group in enumerate(reversed(groups)):
-            interval = group.wer.interval
-            fill = _PAPER
-            if interval:
-                fill = _ACCENT
-                ends = [100 * interval.low, 100 * interval.high]
-                axes.plot(ends, [place] * 2, color=_ACCENT, lw=2.5, solid_capstyle="round")
-            else:
-                xlabel = "WER % (dashed: all rows;\nhollow: no interval)"
-            dot: dict[str, Any] = {"marker": "o", "ms": 7, "mew": 1.5, "mfc": fill}
-            axes.plot(100 * group.wer.value, place, color=_ACCENT, **dot)
-        axes.axvline(100 * overall, **_DASHED)
-        labels = [f"{short(group.label, 25)}\n{_amount(group)}" for group in reversed(groups)]
-        axes.set_yticks(range(len(groups)), labels, color=_INK, linespacing=1.15)
-        axes.set_ylim(-0.6, len(groups) - 0.4)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(xlabel)
-        axes.tick_params(axis="y", length=0)
-        axes.grid(visible=True, axis="x")
-        axes.spines["left"].set_visible(False)
-        # The chart in words, for readers who cannot see it.
-        description = "; ".join(
-            f"{group.label}: {percent(group.wer.value)} % ({bounds(group.wer.interval)}), "
-            f"{group.rows} rows"
-            for group in groups
-        )
-        return _to_svg(figure, title, description)
+class RateAxis:
+    """The axis of WER that all groups of a page share, from 0 to ``ticks[-1]`` per cent.
 
+    It ends behind the highest bound of an interval that is at most four times the overall rate, so
+    that one extreme group does not compress the others; what lies beyond gets an arrow.
+    """
 
-def _amount(group: GroupScore) -> str:
-    counts = ((group.rows, "row"), (group.speakers, "speaker"))
-    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+    def __init__(self, scores: Scores) -> None:
+        overall = scores.overall.wer
+        groups = [group.wer for part in scores.groupings.values() for group in part.groups]
+        ends = [wer.interval.high for wer in groups if wer.interval]
+        near = [end for end in ends or [wer.value for wer in groups] if end <= 4 * overall.value]
+        most = 100 * max([overall.value, 0.01, *near])
+        self.ticks = [*MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, most)]
+
+    def x(self, rate: float) -> float:
+        """Return the place of a rate on a line of 200 points with a margin of 10."""
+        return round(10 + 180 * min(100 * rate / self.ticks[-1], 1), 1)
+
+    def beyond(self, rate: float) -> bool:
+        """Return whether a rate lies beyond the axis."""
+        return 100 * rate > self.ticks[-1]
 
 
 def curves_chart(panel: Panel) -> str:
@@ -128,3 +113,23 @@ def _to_svg(figure: Figure, title: str, description: str) -> str:
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     label = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
     return f'<svg {box} role="img" {spaces}>{label}{body.rstrip()}'
+
+
+def histogram_chart(title: str, values: FloatArray, weights: FloatArray, unit: str) -> str:
+    """Shares of rows over a measure; the outer bars hold the lowest and highest 0.5 % too."""
+    low, middle, high = np.quantile(values, [0.005, 0.5, 0.995])
+    edges = np.linspace(low, high if high > low else low + 1, 41)
+    shares, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
+    with mpl.rc_context(_STYLE | {"svg.hashsalt": title}):
+        figure = Figure(figsize=(_WIDTH, 2.4), layout="constrained")
+        axes = figure.add_subplot()
+        axes.stairs(100 * shares / weights.sum(), edges, fill=True, color=_ACCENT)
+        axes.set_xlabel(unit)
+        axes.set_ylabel("% of the rows")
+        axes.grid(visible=True, axis="y")
+        axes.set_axisbelow(True)
+        description = (
+            f"{len(values)} rows: lowest {values.min():.4g}, median {middle:.4g}, highest "
+            f"{values.max():.4g} {unit}"
+        )
+        return _to_svg(figure, title, description)

@@ -2,20 +2,34 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os.path import realpath
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
 
 from danish_asr.errors import ConfigError, PredictionsError
-from danish_asr.files import publish_text
-from danish_asr.report.tables import print_comparison, print_scores, say, to_csv, to_markdown
+from danish_asr.files import AnyPath, publish_text
+from danish_asr.report.exports import Exports
+from danish_asr.report.runs import Run, print_runs, runs_markdown, runs_page
+from danish_asr.report.tables import (
+    frame_csv,
+    print_comparison,
+    print_scores,
+    say,
+    to_csv,
+    to_markdown,
+)
 from danish_asr.scoring.comparison import Comparison, compare_predictions
 from danish_asr.scoring.error_analysis import analyse_errors
-from danish_asr.scoring.predictions import read_predictions
-from danish_asr.scoring.scored_rows import BANDS, RowsUsed
+from danish_asr.scoring.groupings import MEASURES
+from danish_asr.scoring.predictions import PredictionsFile, read_predictions
+from danish_asr.scoring.references import read_references
+from danish_asr.scoring.row_files import Row, read_rows
+from danish_asr.scoring.runs import compare_runs
+from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
@@ -23,79 +37,103 @@ _EVALUATION: Final = "evaluation.json"
 
 
 def score_file(
-    path: Path,
+    path: AnyPath,
     *,
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
-    run_dir: Path | None = None,
-    dataset: Path | None = None,
-    json_path: Path | None = None,
-    csv_path: Path | None = None,
-    markdown_path: Path | None = None,
-    html_path: Path | None = None,
+    run_dir: AnyPath | None = None,
+    dataset: AnyPath | None = None,
+    split: str | None = None,
+    json_path: AnyPath | None = None,
+    csv_path: AnyPath | None = None,
+    markdown_path: AnyPath | None = None,
+    html_path: AnyPath | None = None,
+    exports: Exports | None = None,
     console: Console | None = None,
 ) -> Scores:
     """Score ``path``, print the table of ``by``, and write the reports that have a path.
 
     JSON, CSV and the page also hold the scores by duration and by words per second. ``run_dir``
     adds the training curves and the GPU and memory use of a run to the page, ``dataset`` the audio
-    of the worst utterances.
+    of the worst utterances and what the file lacks: references and metadata. References in the
+    file must equal the dataset's. ``split`` is that of the rows, or test, by default.
     """
-    console = console or Console()
-    _check_outputs([json_path, csv_path, markdown_path, html_path], [path])
+    console, exports = console or Console(), exports or Exports()
+    path = Path(path)
+    opened = _open(path, dataset, split)
+    outputs = [json_path, csv_path, markdown_path, html_path, *exports.paths]
+    _check_outputs(outputs, [path], exports.faults(settings or Settings()))
     with console.status(f"scoring {escape(str(path))}"):
+        shown = list(dict.fromkeys([*by, *MEASURES]))
         scores = score_predictions(
-            read_predictions(path),
-            by=list(dict.fromkeys([*by, *BANDS])),
+            opened.rows,
+            by=list(dict.fromkeys([*shown, *exports.groupings])),
             settings=settings,
-            rows_in_split=_rows_in_split(path),
+            rows_in_split=opened.in_split,
         )
         _check_rows(path, scores.rows)
-        requested = scores.only(by)
         # All texts are made before the first is written: a wrong --dataset leaves no half report.
-        texts: dict[Path, str] = {}
+        about = _evaluation(path)
+        if opened.only_hypotheses:  # evaluation.json is of another system
+            about = {"dataset": str(dataset), "model": path.name.partition(".")[0]}
+        texts = exports.texts(scores, str(about.get("model", path.resolve().parent.name)))
+        scores, requested = scores.only(shown), scores.only(by)
         if json_path:
             texts[json_path] = _json(scores.to_dict())
         if csv_path:
             texts[csv_path] = to_csv(scores)
         if markdown_path:
             texts[markdown_path] = to_markdown(requested)
-        if html_path:
+        analysis = None
+        if html_path or exports.errors:
+            analysis = analyse_errors(opened.rows, settings=scores.settings)
+        if html_path and analysis:
             from danish_asr.report import curves, page  # noqa: PLC0415 - slow: matplotlib, pandas
 
-            analysis = analyse_errors(read_predictions(path), settings=scores.settings)
-            worst = {utterance.row.id for utterance in analysis.worst[:10]}
+            first = [*analysis.worst[:10], *analysis.worst_by_wer[:10]]
+            worst = {utterance.row.id for utterance in first}
             texts[html_path] = page.render_page(
                 scores,
                 analysis,
-                about=_evaluation(path),
-                panels=curves.read_panels(run_dir) if run_dir else [],
-                clips=page.audio_clips(dataset, worst, console) if dataset else {},
+                about={"file": "/".join(Path(realpath(path)).parts[-2:])} | about,
+                panels=curves.read_panels(Path(run_dir)) if run_dir else [],
+                clips=page.audio_clips(Path(dataset), worst, console) if dataset else {},
             )
     print_scores(requested, console)
     _write(texts, console)
+    for file in exports.write(opened.rows, scores.settings, analysis):
+        say(f"wrote {file}", console)
     return scores
 
 
 def compare_files(
-    a: Path,
-    b: Path,
+    a: AnyPath,
+    b: AnyPath,
     *,
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
-    json_path: Path | None = None,
+    dataset: AnyPath | None = None,
+    split: str | None = None,
+    json_path: AnyPath | None = None,
     console: Console | None = None,
 ) -> Comparison:
-    """Compare two files, print the table, and write JSON if a path is given."""
+    """Compare two files, print the table, and write JSON if a path is given.
+
+    Files take what they lack from ``split`` of the dataset, as in `score_file`.
+    """
     console = console or Console()
+    a, b = Path(a), Path(b)
+    if realpath(a) == realpath(b):
+        raise PredictionsError(f"{a} and {b} are the same file; compare the files of two runs")
     _check_outputs([json_path], [a, b])
+    of_a, of_b = (_open(x, dataset, split) for x in (a, b))
     comparison = compare_predictions(
-        read_predictions(a),
-        read_predictions(b),
+        of_a.rows,
+        of_b.rows,
         by=by,
         settings=settings,
         names=(str(a), str(b)),
-        rows_in_split=(_rows_in_split(a), _rows_in_split(b)),
+        rows_in_split=(of_a.in_split, of_b.in_split),
     )
     for file, rows in zip((a, b), comparison.rows.values(), strict=True):
         _check_rows(file, rows)
@@ -107,18 +145,110 @@ def compare_files(
     return comparison
 
 
-def _evaluation(predictions: Path) -> dict[str, Any]:
+def compare_run_files(
+    runs: Sequence[Run],
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    settings: Settings | None = None,
+    dataset: AnyPath | None = None,
+    split: str | None = None,
+    json_path: AnyPath | None = None,
+    csv_path: AnyPath | None = None,
+    markdown_path: AnyPath | None = None,
+    html_path: AnyPath | None = None,
+    console: Console | None = None,
+) -> None:
+    """Compare runs with the first of them, print the table and write what has a path.
+
+    The table and the JSON of two files without names are those of `compare_files`.
+    """
+    console = console or Console()
+    files = [file for run in runs for file in run.files]
+    _check_outputs([json_path, csv_path, markdown_path, html_path], files)
+    pair = len(runs) == 2 and not any(run.named for run in runs)
+    if pair:
+        compare_files(
+            *files,
+            by=by,
+            settings=settings,
+            dataset=dataset,
+            split=split,
+            json_path=json_path,
+            console=console,
+        )
+        if not (csv_path or markdown_path or html_path):
+            return
+    opened = {str(file): _open(file, dataset, split) for file in files}
+    sizes = {name: each.in_split for name, each in opened.items()}
+    if len(known := {size for size in sizes.values() if size is not None}) > 1:
+        raise PredictionsError(
+            f"the runs are of splits of {', '.join(map(str, sorted(known)))} rows; evaluate all of "
+            "them on one split"
+        )
+    comparison = compare_runs(
+        {run.name: {name: opened[name].rows for name in map(str, run.files)} for run in runs},
+        by=by,
+        settings=settings,
+        rows_in_split=sizes,
+    )
+    for file in files:
+        _check_rows(file, comparison.rows[str(file)])
+    if not pair:
+        for run in runs:
+            say(f"{run.name}: {', '.join(map(str, run.files))}", console)
+        print_runs(comparison, console)
+    makers: dict[AnyPath | None, Callable[[], str]] = {
+        None if pair else json_path: lambda: _json(comparison.to_dict()),
+        csv_path: lambda: frame_csv(comparison.to_pandas()),
+        markdown_path: lambda: runs_markdown(comparison),
+        html_path: lambda: runs_page(comparison),
+    }
+    _write({path: make() for path, make in makers.items() if path}, console)
+
+
+class _Opened(NamedTuple):
+    rows: PredictionsFile
+    in_split: int | None
+    only_hypotheses: bool = False
+
+
+def _open(path: Path, dataset: AnyPath | None, split: str | None) -> _Opened:
+    """Return the rows of a file, and of its split, with what it lacks from the dataset."""
+    if path.is_fifo():
+        raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
+    if dataset is None:
+        if split:
+            raise ConfigError(["--split is one of a dataset; name it too: --dataset ROOT"])
+        return _Opened(read_predictions(path), _rows_in_split(path))
+    own: set[str] = set()
+    only_hypotheses = True
+    for _, row in read_rows(path):
+        own |= {str(row["split"])} if row.get("split") else set()
+        only_hypotheses = only_hypotheses and not row.get("reference")
+    if split and (others := [each for each in own if not f"{split}_".startswith(f"{each}_")]):
+        raise PredictionsError(
+            f"{path}: has rows of split {', '.join(sorted(others))}, and --split is {split}"
+        )
+    references: dict[str, Row] = {}
+    for each in [split] if split else sorted(own) or ["test"]:
+        references |= read_references(dataset, each)
+    in_split = None if only_hypotheses else _rows_in_split(path)
+    rows = read_predictions(path, references)
+    return _Opened(rows, in_split or len(references), only_hypotheses)
+
+
+def _evaluation(predictions: AnyPath) -> dict[str, Any]:
     """Read what the evaluation recipe writes beside the predictions, if it is there."""
-    file = predictions.parent / _EVALUATION
+    file = Path(predictions).parent / _EVALUATION
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
-def _rows_in_split(predictions: Path) -> int | None:
+def _rows_in_split(predictions: AnyPath) -> int | None:
     rows = _evaluation(predictions).get("rows_in_split")
     return sum(rows.values()) if rows else None
 
 
-def _check_rows(predictions: Path, rows: RowsUsed) -> None:
+def _check_rows(predictions: AnyPath, rows: RowsUsed) -> None:
     if rows.in_split is not None and rows.in_file > rows.in_split:
         raise PredictionsError(
             f"{predictions}: has {rows.in_file} rows, but the split has {rows.in_split} "
@@ -126,22 +256,25 @@ def _check_rows(predictions: Path, rows: RowsUsed) -> None:
         )
 
 
-def _check_outputs(outputs: Iterable[Path | None], predictions: Iterable[Path]) -> None:
-    """Refuse outputs that would replace an input or each other."""
-    inputs = {p.resolve() for path in predictions for p in (path, path.parent / _EVALUATION)}
-    uses = Counter([*inputs, *(path.resolve() for path in outputs if path)])
-    faults = [
+def _check_outputs(
+    outputs: Iterable[AnyPath | None], predictions: Iterable[AnyPath], faults: Sequence[str] = ()
+) -> None:
+    """Refuse outputs that would replace an input or each other, and those with other faults."""
+    inputs = [p for path in predictions for p in (path, Path(path).parent / _EVALUATION)]
+    # Unlike `Path.resolve`, realpath does not fail at a loop of links.
+    uses = Counter([*set(map(realpath, inputs)), *(realpath(path) for path in outputs if path)])
+    twice = [
         f"{path} is an input or another output; choose another file"
         for path, count in uses.items()
         if count > 1
     ]
-    if faults:
+    if faults := [*faults, *twice]:
         raise ConfigError(faults, where="the command line")
 
 
-def _write(texts: Mapping[Path, str], console: Console) -> None:
+def _write(texts: Mapping[AnyPath, str], console: Console) -> None:
     for path, text in texts.items():
-        publish_text(path, text)
+        publish_text(Path(path), text)
         say(f"wrote {path}", console)
 
 

@@ -7,7 +7,7 @@ by its hash and forbids any other script or request, so HTML in a hypothesis is 
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,15 +18,35 @@ from rich.console import Console
 from danish_asr import __version__
 from danish_asr.errors import DatasetError
 from danish_asr.report import wording
-from danish_asr.report.charts import curves_chart, rate_chart
+from danish_asr.report.charts import RateAxis, curves_chart
 from danish_asr.report.curves import Panel
 from danish_asr.report.tables import warn
 from danish_asr.schema import VERSION_DIR
-from danish_asr.scoring.error_analysis import ErrorAnalysis
-from danish_asr.scoring.scores import Scores
+from danish_asr.scoring.error_analysis import WORST_WORDS, ErrorAnalysis
+from danish_asr.scoring.groupings import MEASURES
+from danish_asr.scoring.scores import GroupScore, Scores
 
 MAX_CLIP_BYTES: Final = 1_000_000
 """About a minute of speech; longer clips are left out to keep the page small."""
+
+
+def environment() -> Environment:
+    """Return the templates with their filters."""
+    templates = Environment(
+        loader=PackageLoader("danish_asr", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for function in (
+        *(wording.percent, wording.bounds, wording.count, wording.sentence, wording.short),
+    ):
+        templates.filters[function.__name__] = function
+    templates.filters["sha256"] = lambda text: base64.b64encode(
+        hashlib.sha256(text.encode()).digest()
+    ).decode()
+    return templates
 
 
 def render_page(
@@ -39,36 +59,54 @@ def render_page(
 ) -> str:
     """Return the page.
 
-    ``about`` says what was scored (dataset, model, checkpoint); ``clips`` maps ids of utterances to
-    ``data:`` URLs of audio.
+    ``about`` says what was scored (file, dataset, model, checkpoint); ``clips`` maps ids of
+    utterances to ``data:`` URLs of audio.
     """
-    environment = Environment(
-        loader=PackageLoader("danish_asr", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for function in (wording.percent, wording.bounds, wording.sentence, wording.short):
-        environment.filters[function.__name__] = function
-    environment.filters["sha256"] = lambda text: base64.b64encode(
-        hashlib.sha256(text.encode()).digest()
-    ).decode()
-    overall = scores.overall.wer.value
-    return environment.get_template("page.html").render(
+    listed = {utterance.row.id for utterance in analysis.worst}
+    by_wer = {utterance.row.id for utterance in analysis.worst_by_wer}
+    template = environment().get_template("page.html")
+    return template.render(
         about=about,
+        name=_name(about),
         scores=scores,
-        analysis=analysis,
+        groupings={
+            name: part.groups if name in MEASURES else sorted(part.groups, key=_worst_first)
+            for name, part in scores.groupings.items()
+            if part.groups
+        },
+        bands=MEASURES,
+        axis=RateAxis(scores),
+        analysis=analysis.most_frequent(),
+        categories={
+            line.category: [other for other in analysis.categories if other[0] == line.category]
+            for line in analysis.categories
+        },
+        worst=[
+            *analysis.worst,
+            *(found for found in analysis.worst_by_wer if found.row.id not in listed),
+        ],
+        listed={"errors": listed, "wer": by_wer},
+        worst_words=WORST_WORDS,
         clips=clips,
         wording=wording,
         version=__version__,
-        charts={
-            name: rate_chart(f"WER {wording.grouping_title(name)}", part.groups, overall)
-            for name, part in scores.groupings.items()
-            if 0 < len(part.groups) <= 40
-        },
         training={panel.title: curves_chart(panel) for panel in panels},
     )
+
+
+def _name(about: Mapping[str, Any]) -> str:
+    """Return what was scored in a few words: run, model and dataset, or else the file."""
+    model = PurePath(str(about.get("model") or about.get("checkpoint") or "")).name
+    run = PurePath(str(about.get("run") or "")).parent.name  # of its checkpoints
+    scored = "/".join(filter(None, (run, model)))
+    return " on ".join(filter(None, (scored, about.get("dataset")))) or str(
+        about.get("file", "Scores")
+    )
+
+
+def _worst_first(group: GroupScore) -> tuple[bool, float]:
+    # Without a word in the references there is no rate.
+    return group.wer.interval is None, -group.wer.value if group.words.reference_length else 0
 
 
 def audio_clips(dataset: Path, ids: set[str], console: Console) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Scores and comparisons as tables: in the terminal, as CSV and as Markdown for a model card."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -9,8 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.report import wording
+from danish_asr.report.exports import guarded
+from danish_asr.report.fairness import HEADINGS as FAIRNESS
+from danish_asr.report.fairness import NOTE as FAIRNESS_NOTE
+from danish_asr.report.fairness import fairness_rows
 from danish_asr.scoring.comparison import ComparedGroup, Comparison
 from danish_asr.scoring.scores import GroupScore, Scores
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
 _COMPARED: Final = (
@@ -18,6 +25,8 @@ _COMPARED: Final = (
     *("\nrows", "\nspeakers"),
 )
 """In two lines, so that the table fits into 80 columns."""
+_WIDE: Final = ("CER %\nA", "CER %\nB", "\nB - A", "p\n(Holm)", "MAPSSWE\np (Holm)")
+_WIDE_ENOUGH: Final = 125  # columns of a terminal
 
 
 def print_scores(scores: Scores, console: Console) -> None:
@@ -26,12 +35,12 @@ def print_scores(scores: Scores, console: Console) -> None:
         warn(wording.partial_warning(scores.rows), console)
     say(wording.summary(scores), console)
     lines = {"": [_cells(scores.overall)]}
-    gaps = []
     for name, grouping in scores.groupings.items():
         lines[name] = [*map(_cells, grouping.groups)]
-        if gap := wording.gap_sentence(grouping):
-            gaps.append(f"{wording.grouping_title(name)}: {gap}")
-    _print_table(Table(*_HEADINGS), lines, gaps, console)
+    print_table(Table(*_HEADINGS), lines, [], console)
+    if rows := fairness_rows(scores):
+        say("", console)
+        print_table(light_table(FAIRNESS), {"": rows}, ["", FAIRNESS_NOTE], console)
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -39,13 +48,25 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for run, rows in comparison.rows.items():
         if rows.partial:
             warn(wording.partial_warning(rows, what=f"the predictions of {run.upper()}"), console)
+    for line in wording.split_warnings({run.upper(): r for run, r in comparison.rows.items()}):
+        warn(line, console)
     say(wording.comparison_summary(comparison), console)
     all_groups = {"": [comparison.overall], **comparison.groupings}
-    lines = {name: [*map(_compared_cells, groups)] for name, groups in all_groups.items()}
-    table = Table(
-        *_COMPARED, box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True
-    )
-    _print_table(table, lines, ["", wording.verdict(comparison)], console)
+    columns = len(_COMPARED)
+    if not console.is_terminal or console.width >= _WIDE_ENOUGH:
+        columns += len(_WIDE)
+    lines = {
+        name: [_compared_cells(group)[:columns] for group in groups]
+        for name, groups in all_groups.items()
+    }
+    headings = (*_COMPARED, *_WIDE)[:columns]
+    notes = ["", wording.verdict(comparison), *wording.given_these_speakers(comparison)]
+    print_table(light_table(headings), lines, notes, console)
+
+
+def light_table(headings: Iterable[str]) -> Table:
+    """Return a table without a frame."""
+    return Table(*headings, box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
 
 
 def say(text: str, console: Console) -> None:
@@ -58,13 +79,14 @@ def warn(text: str, console: Console) -> None:
     console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True, highlight=False)
 
 
-def _print_table(
+def print_table(
     table: Table, lines: dict[str, list[list[str]]], notes: Iterable[str], console: Console
 ) -> None:
     """Print the cells of groups under their grouping; those of all rows have an empty name."""
     table.columns[0].overflow = "fold"
     for column in table.columns[1:]:
-        column.justify, column.no_wrap = "right", True
+        column.justify = "left" if column.header == "run" else "right"
+        column.no_wrap = column.header != "run"
     for name, groups in lines.items():
         if name:
             table.add_section()
@@ -82,13 +104,14 @@ def _print_table(
 
 
 def to_csv(scores: Scores) -> str:
-    """Return one line per group; rates are fractions.
+    """Return one line per group; rates are fractions."""
+    return frame_csv(scores.to_pandas())
 
-    A group's name that a spreadsheet would run as a formula gets an apostrophe (CWE-1236).
-    """
-    table = scores.to_pandas()
-    formula = r"^(?=[=+\-@])(?![+-]?\d+(\.\d+)?$)"
-    table["group"] = table["group"].str.replace(formula, "'", regex=True)
+
+def frame_csv(table: "pd.DataFrame") -> str:
+    """Return a table as CSV; what a spreadsheet would run as a formula gets an apostrophe."""
+    for name in {"group", "run", "files"} & {*table.columns}:
+        table[name] = table[name].map(guarded)
     return table.to_csv(index=False, lineterminator="\n")
 
 
@@ -97,12 +120,13 @@ def to_markdown(scores: Scores) -> str:
     parts = ["## Evaluation", f"Scored with danish-asr: {wording.summary(scores)}."]
     if scores.rows.partial:
         parts.append(f"**Warning:** {wording.partial_warning(scores.rows)}.")
-    parts.append(_markdown_table([scores.overall]))
+    parts.append(_groups_table([scores.overall]))
     for name, grouping in scores.groupings.items():
         title = wording.sentence(wording.grouping_title(name))
-        parts += [f"### {_plain(title)}", _markdown_table(grouping.groups)]
-        if gap := wording.gap_sentence(grouping):
-            parts.append(_plain(gap) + ".")
+        parts += [f"### {plain(title)}", _groups_table(grouping.groups)]
+    if rows := fairness_rows(scores):
+        table = markdown_table(FAIRNESS, rows)
+        parts += ["### Gaps between groups", table, f"{wording.sentence(FAIRNESS_NOTE)}."]
     units = "words (WER) or characters (CER)"
     if scores.settings.denominator == "coral":
         units += " of the reference and inserted ones"
@@ -113,13 +137,18 @@ def to_markdown(scores: Scores) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(groups: Iterable[GroupScore]) -> str:
-    rows = [_HEADINGS[:-1], *([_plain(cell) for cell in _cells(group)[:-1]] for group in groups)]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([lines[0], "|---|" + "---:|" * (len(_HEADINGS) - 2), *lines[1:]])
+def _groups_table(groups: Iterable[GroupScore]) -> str:
+    return markdown_table(_HEADINGS[:-1], [_cells(group)[:-1] for group in groups])
 
 
-def _plain(text: str) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; all columns but the first are aligned to the right."""
+    cells = [headings, *(map(plain, row) for row in rows)]
+    lines = [f"| {' | '.join(row)} |" for row in cells]
+    return "\n".join([lines[0], "|---|" + "---:|" * (len(headings) - 1), *lines[1:]])
+
+
+def plain(text: str) -> str:
     """Escape what Markdown would read as markup."""
     for mark in "\\|<>*_`[]":
         text = text.replace(mark, f"\\{mark}")
@@ -132,22 +161,26 @@ def _cells(group: GroupScore) -> list[str]:
         wording.percent(group.wer.value),
         wording.bounds(group.wer.interval),
         wording.percent(group.cer.value),
-        str(group.rows),
-        str(group.speakers),
-        str(group.words.reference_length),
+        wording.count(group.rows),
+        wording.count(group.speakers),
+        wording.count(group.words.reference_length),
     ]
 
 
 def _compared_cells(group: ComparedGroup) -> list[str]:
-    rate = group.wer
-    p = "" if rate.p_adjusted is None else f"{'<' if rate.p_is_bound else ''}{rate.p_adjusted:.4f}"
+    wer, cer = group.wer, group.cer
     return [
         group.label,
-        wording.percent(rate.a),
-        wording.percent(rate.b),
-        wording.percent(rate.difference.value, "+"),
-        wording.bounds(rate.difference.interval, "+"),
-        p,
-        str(group.rows),
-        str(group.speakers),
+        wording.percent(wer.a),
+        wording.percent(wer.b),
+        wording.percent(wer.difference.value, "+"),
+        wording.bounds(wer.difference.interval, "+"),
+        wording.p_value(wer.p_adjusted),
+        wording.count(group.rows),
+        wording.count(group.speakers),
+        wording.percent(cer.a),
+        wording.percent(cer.b),
+        wording.percent(cer.difference.value, "+"),
+        wording.p_value(cer.p_adjusted),
+        wording.p_value(group.mapsswe.p_adjusted),
     ]

@@ -1,9 +1,13 @@
 """Numbers and settings in words: the same in the terminal, on the page and in Markdown."""
 
+from collections.abc import Mapping
+from math import isnan
 from typing import Final
 
 from danish_asr.scoring.comparison import Comparison
-from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, Interval
+from danish_asr.scoring.groupings import MEASURES, columns_of, name_of
+from danish_asr.scoring.intervals import ALPHA, MAX_SHARE, MIN_SPEAKERS, MIN_WORDS, Interval
+from danish_asr.scoring.runs import RunsComparison
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
@@ -12,12 +16,14 @@ from danish_asr.text.profiles import PROFILE_VERSIONS
 NOT_RESOLVABLE: Final = "not resolvable"
 INTERVAL_NOTE: Final = (
     f"{NOT_RESOLVABLE}: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with "
-    f"more than {100 * MAX_SHARE:.0f} % of the words"
+    f"more than {100 * MAX_SHARE:.0f} % of the words, and {MIN_WORDS} words"
 )
 
 
 def percent(rate: float, sign: str = "-") -> str:
-    """A fraction in percent; the sign "+" marks positive differences."""
+    """A fraction in percent, or "–" for none; the sign "+" marks positive differences."""
+    if isnan(rate):
+        return "–"
     return f"{100 * rate:{sign}.2f}"
 
 
@@ -26,6 +32,18 @@ def bounds(interval: Interval | None, sign: str = "-") -> str:
     if interval is None:
         return NOT_RESOLVABLE
     return f"{percent(interval.low, sign)} to {percent(interval.high, sign)}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value to four places; empty if there is none."""
+    if p is None:
+        return ""
+    return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
+
+
+def count(number: int) -> str:
+    """A number of things, e.g. 12,345."""
+    return f"{number:,}"
 
 
 def sentence(text: str) -> str:
@@ -41,39 +59,83 @@ def short(text: str | None, most: int = 80) -> str:
 
 def grouping_title(name: str) -> str:
     """A heading, e.g. "by age group and gender" for ``age_group,gender``."""
-    return "by " + " and ".join(part.strip().replace("_", " ") for part in name.split(","))
+    return "by " + " and ".join(name_of(column).replace("_", " ") for column in columns_of(name))
 
 
 def summary(scores: Scores) -> str:
     """What the scores are based on."""
     rows = scores.rows
-    return f"{_settings(scores.settings)}, {rows.scored} rows scored{_of_split(rows)}"
+    return f"{_settings(scores.settings)}, {count(rows.scored)} rows scored{_of_split(rows)}"
 
 
 def comparison_summary(comparison: Comparison) -> str:
     """What the differences are based on."""
     a, b = map(_of_split, comparison.rows.values())
     used = a if a == b else f"; A{a or ': all rows'}; B{b or ': all rows'}"
-    return f"{_settings(comparison.settings)}, {comparison.overall.rows} rows paired by id{used}"
+    rows = count(comparison.overall.rows)
+    return f"{_settings(comparison.settings)}, {rows} rows paired by id{used}"
 
 
 def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:
     """A warning that a file lacks rows of its split."""
-    return (
-        f"{what} are partial: {rows.in_file} of {rows.in_split} rows of the split; these scores "
-        "are not the split's scores"
-    )
+    found = f"{count(rows.in_file)} of {count(rows.in_split or 0)} rows"
+    return f"{what} are partial: {found} of the split; these scores are not the split's scores"
+
+
+def split_warnings(rows: Mapping[str, RowsUsed]) -> list[str]:
+    """Warnings that runs are of splits of other names than the first, by the names of the runs."""
+    (first, base), *others = rows.items()
+    return [
+        f"{first} is of split {' and '.join(base.splits)}, {name} of split "
+        f"{' and '.join(other.splits)}; compare runs over one split"
+        for name, other in others
+        if base.splits and other.splits and base.splits != other.splits
+    ]
 
 
 def gap_sentence(grouping: Grouping) -> str:
-    """How far the worst group is from the best; empty if no two groups differ."""
+    """How far the worst group is from the best, of those that have an interval; may be empty."""
     gap = grouping.gap
     if gap is None:
         return ""
     return (
-        f"WER is highest for {gap.worst}, {percent(gap.difference.value)} points above {gap.best} "
-        f"(95 % interval {bounds(gap.difference.interval)})"
+        f"of {gap.groups} groups with an interval, WER is highest for {gap.worst}, "
+        f"{percent(gap.difference.value)} points above {gap.best} (95 % interval "
+        f"{bounds(gap.difference.interval)}, adjusted for the choice of the groups)"
+        f"{_above(grouping, gap.wer.value)}"
     )
+
+
+def _above(grouping: Grouping, rate: float) -> str:
+    """The highest rate above ``rate`` that has no interval; may be empty."""
+    groups = [g for g in grouping.groups if not g.wer.interval and g.words.reference_length]
+    group = max(groups, key=lambda group: group.wer.value, default=None)
+    if group is None or group.wer.value <= rate:
+        return ""
+    value = percent(group.wer.value)
+    return f"; {group.label} has {value} and no interval: {group.wer.not_resolvable}"
+
+
+def gap_verdict(scores: Scores) -> str:
+    """By what groups WER differs; empty without groupings. Bands always differ and are left out."""
+    groupings = {name: part for name, part in scores.groupings.items() if name not in MEASURES}
+    gaps = {grouping_title(name): part.gap for name, part in groupings.items() if part.gap}
+    if not gaps:
+        return "No two groups have an interval, so none can be compared." if groupings else ""
+    resolved, unresolved = [], []
+    for title, gap in gaps.items():
+        interval = gap.difference.interval
+        if interval is None or interval.low <= 0:
+            unresolved.append(title)
+        else:
+            resolved.append(
+                f"{title} ({short(gap.worst, 40)} is {percent(gap.difference.value)} points above "
+                f"{short(gap.best, 40)}, 95 % interval {bounds(interval)})"
+            )
+    parts = [f"WER differs {' and '.join(resolved)}"] if resolved else []
+    if unresolved:
+        parts.append(f"no difference between groups is resolvable {' or '.join(unresolved)}")
+    return sentence("; ".join(parts) + ".")
 
 
 def verdict(comparison: Comparison) -> str:
@@ -86,6 +148,62 @@ def verdict(comparison: Comparison) -> str:
     return f"{'B' if difference.value < 0 else 'A'} is better (the 95 % interval excludes 0)"
 
 
+def given_these_speakers(comparison: Comparison) -> list[str]:
+    """What the utterances say, which differ less than speakers do; and the same of CER."""
+    overall = comparison.overall
+    lines = []
+    for name, rate in (("WER", overall.wer), ("CER", overall.cer)):
+        difference = rate.difference
+        text = (
+            f"{name}: A {percent(rate.a)}, B {percent(rate.b)}, "
+            f"B - A {percent(difference.value, '+')}; over speakers "
+            f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; given these speakers "
+            f"{bounds(difference.utterances, '+')}"
+        )
+        lines.append(text)
+    test = overall.mapsswe
+    lines[0] += f" (MAPSSWE: p {p_value(test.p) or NOT_RESOLVABLE}, {test.segments} segments)"
+    return lines
+
+
+def runs_summary(comparison: RunsComparison) -> str:
+    """What the differences between several runs are based on."""
+    rows = next(iter(comparison.rows.values()))
+    return (
+        f"{_settings(comparison.settings)}, {count(rows.scored)} rows paired by id{_of_split(rows)}"
+    )
+
+
+def runs_verdicts(comparison: RunsComparison) -> list[str]:
+    """What the overall difference of each run from the baseline means, and what "±" is."""
+    baseline, *others = comparison.overall.runs
+    lines = []
+    for run in others:
+        paired = run.wer_paired
+        if paired is None or paired.p_adjusted is None:
+            reason = f": {paired.difference.not_resolvable}" if paired else ""
+            lines.append(
+                f"{run.run}: the difference from {baseline.run} is {NOT_RESOLVABLE}{reason}"
+            )
+        elif paired.p_adjusted >= ALPHA:
+            lines.append(f"{run.run}: no significant difference from {baseline.run}")
+        else:
+            better = "better" if paired.difference.value < 0 else "worse"
+            lines.append(f"{run.run}: {better} than {baseline.run}{_with_p(paired.p_adjusted)}")
+    if len(others) > 1 or comparison.groupings:
+        lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
+    if max(map(len, comparison.runs.values())) > 1:
+        lines.append(
+            "±: standard deviation over the seeds of a run; intervals and p-values hold for these "
+            "models, not for other seeds"
+        )
+    return lines
+
+
+def _with_p(p: float | None) -> str:
+    return "" if p is None else f" (p {p_value(p)})"
+
+
 def _settings(settings: Settings) -> str:
     fillers = ", fillers removed" if settings.remove_fillers else ""
     return (
@@ -95,5 +213,5 @@ def _settings(settings: Settings) -> str:
 
 
 def _of_split(rows: RowsUsed) -> str:
-    total = "" if rows.in_split is None else f" of {rows.in_split} in the split"
+    total = "" if rows.in_split is None else f" of {count(rows.in_split)} in the split"
     return total + rows.why_left_out()

@@ -2,27 +2,32 @@
 
 A category holds the errors that disappear if one property of the writing is ignored: both texts
 are changed in the same way, or compounds may be split anywhere. Categories overlap, so their shares
-need not add up. What remains after all of them are misrecognised words.
+need not add up. What remains after all of them are mostly misrecognised words.
 """
 
 import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
+from text_to_num import alpha2digit
 
 from danish_asr.metrics import AlignedWord, align_counts, align_words, split_words
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
-from danish_asr.text.number_words import read_number_words
 from danish_asr.text.profiles import is_mark
 
 FREQUENT: Final = 30
 WORST: Final = 50
+WORST_WORDS: Final = 5
+"""Words of a reference below which an utterance is not ranked by its WER."""
+
+LONGEST_WORD: Final = 1_000
+"""Letters. In longer words, confused characters are not counted: aligning takes quadratic time."""
 
 Pair = tuple[str, str]
 
@@ -52,12 +57,17 @@ class WorstUtterance(NamedTuple):
     row: Prediction
     word_errors: int
     words: int
+    wer: float
     alignment: list[AlignedWord]
+
+
+_Ranked = tuple[float, float, str, int, WorstUtterance]
+"""Two measures to sort by, id and row number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorAnalysis:
-    """The most frequent errors first, the worst utterances first."""
+    """The most frequent errors first; the worst utterances by word errors and by WER."""
 
     profile: str
     rows: int
@@ -69,12 +79,23 @@ class ErrorAnalysis:
     character_confusions: list[Confusion]
     categories: list[CategoryShare]
     worst: list[WorstUtterance]
+    worst_by_wer: list[WorstUtterance]  # of at least WORST_WORDS words
+
+    def most_frequent(self, most: int = FREQUENT) -> "ErrorAnalysis":
+        """Return the same analysis with only the most frequent errors."""
+        return replace(
+            self,
+            substitutions=self.substitutions[:most],
+            insertions=self.insertions[:most],
+            deletions=self.deletions[:most],
+            character_confusions=self.character_confusions[:most],
+        )
 
 
 def analyse_errors(
     predictions: Iterable[Prediction], *, settings: Settings | None = None
 ) -> ErrorAnalysis:
-    """Analyse the errors of all rows that the settings score."""
+    """Analyse the errors of all rows that the settings score; all confusions are listed."""
     settings = settings or Settings()
     reason_of = ROW_FILTERS[settings.row_filter]
     normalize = settings.normalizer()
@@ -82,19 +103,20 @@ def analyse_errors(
     pairs: Counter[Pair] = Counter()
     errors: Counter[str] = Counter()
     errors_without: Counter[tuple[str, str]] = Counter()
-    worst: list[tuple[int, float, str, int, WorstUtterance]] = []
+    worst: list[_Ranked] = []
+    worst_by_wer: list[_Ranked] = []
     for row in predictions:
-        if reason_of(row):
+        reference, hypothesis = normalize(row.reference), normalize(row.hypothesis)
+        if reason_of(row, reference):
             continue
         rows += 1
-        reference, hypothesis = normalize(row.reference), normalize(row.hypothesis)
         texts = {"raw": (row.reference, row.hypothesis), settings.profile: (reference, hypothesis)}
         for profile, both in texts.items():
             # A category changes both sides in the same way, so equal texts stay equal.
             if both[0] != both[1]:
                 errors[profile] += word_errors(*both)
                 errors_without.update(
-                    {(profile, name): count(*both) for name, count in CATEGORIES.items()}
+                    {(profile, name): left for name, left in errors_left(*both).items()}
                 )
         alignment = align_words(split_words(reference), split_words(hypothesis))
         misses = [(word.reference, word.hypothesis) for word in alignment if word.tag != "hit"]
@@ -102,11 +124,12 @@ def analyse_errors(
             rows_with_errors += 1
             pairs.update(misses)
             words = sum(bool(word.reference) for word in alignment)
-            utterance = WorstUtterance(row, len(misses), words, alignment)
-            rate = len(misses) / max(words, 1)
-            heapq.heappush(worst, (len(misses), rate, row.id, rows, utterance))
-            if len(worst) > WORST:
-                heapq.heappop(worst)
+            length = len(alignment) if settings.denominator == "coral" else words
+            wer = len(misses) / max(length, 1)
+            utterance = WorstUtterance(row, len(misses), words, wer, alignment)
+            _keep(worst, (len(misses), wer, row.id, rows, utterance))
+            if words >= WORST_WORDS:
+                _keep(worst_by_wer, (wer, len(misses), row.id, rows, utterance))
     substitutions = Counter({pair: count for pair, count in pairs.items() if all(pair)})
     return ErrorAnalysis(
         profile=settings.profile,
@@ -129,17 +152,26 @@ def analyse_errors(
             for name in CATEGORIES
         ],
         worst=[utterance for *_, utterance in sorted(worst, reverse=True)],
+        worst_by_wer=[utterance for *_, utterance in sorted(worst_by_wer, reverse=True)],
     )
 
 
+def _keep(worst: list[_Ranked], utterance: _Ranked) -> None:
+    heapq.heappush(worst, utterance)
+    if len(worst) > WORST:
+        heapq.heappop(worst)
+
+
 def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:
-    first = heapq.nsmallest(FREQUENT, counts.items(), key=lambda item: (-item[1], item[0]))
-    return [Confusion(*pair, count) for pair, count in first]
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [Confusion(*pair, count) for pair, count in ordered]
 
 
 def _confused_characters(substitutions: Mapping[Pair, int]) -> Counter[Pair]:
     characters: Counter[Pair] = Counter()
     for (reference, hypothesis), count in substitutions.items():
+        if max(len(reference), len(hypothesis)) > LONGEST_WORD:
+            continue
         for word in align_words(reference, hypothesis):
             if word.tag != "hit":
                 characters[word.reference, word.hypothesis] += count
@@ -164,7 +196,7 @@ def word_errors(reference: str, hypothesis: str) -> int:
 
 def _with_digits(text: str) -> str:
     text = _SEPARATED_NUMBER.sub(lambda match: match[0].replace(".", ""), text)
-    return read_number_words(text)
+    return str(alpha2digit(text, "da", 1))  # "en" and "et" are articles
 
 
 def _without_case_and_punctuation(text: str) -> str:
@@ -180,19 +212,28 @@ def _compounds(reference: str, hypothesis: str) -> int:
 
 
 def _all_together(reference: str, hypothesis: str) -> int:
-    for change in (_without_fillers, _with_digits, _without_case_and_punctuation):
-        reference, hypothesis = change(reference), change(hypothesis)
-    return _compounds(reference, hypothesis)
+    both = [_without_fillers(text) for text in (reference, hypothesis)]
+    # Digits hide compounds: "hundredebøger" has no numeral, "hundrede bøger" has one.
+    ways = (both, [_with_digits(text) for text in both])
+    return min(_compounds(*map(_without_case_and_punctuation, way)) for way in ways)
 
+
+_ALL: Final = "all of these together"
 
 CATEGORIES: Final[Mapping[str, Callable[[str, str], int]]] = {
     "case and punctuation": _after(_without_case_and_punctuation),
     "fillers (øh, hmm, mhm)": _after(_without_fillers),
     "numerals (21, enogtyve)": _after(_with_digits),
     "compounds written apart (særskrivning)": _compounds,
-    "all of these together": _all_together,
+    _ALL: _all_together,
 }
 """Each takes reference and hypothesis and returns the word errors that remain without it."""
+
+
+def errors_left(reference: str, hypothesis: str) -> dict[str, int]:
+    """Count the errors without each category; all together leave at most what a single one does."""
+    left = {name: count(reference, hypothesis) for name, count in CATEGORIES.items()}
+    return left | {_ALL: min(left.values())}
 
 
 def errors_without_compounds(reference: Sequence[str], hypothesis: Sequence[str]) -> int:

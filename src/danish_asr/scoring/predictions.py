@@ -4,27 +4,28 @@ Its texts are not normalised, so that a file can be scored under any profile.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf
+from math import inf, isnan
 from pathlib import Path
 from sys import intern
 from typing import Any, Final
 
 from danish_asr.errors import PredictionsError
-from danish_asr.files import publish
+from danish_asr.files import AnyPath, publish
+from danish_asr.scoring.row_files import Row, read_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One utterance with its reference and hypothesis; unknown metadata is None."""
+    """One utterance with its reference and hypothesis; what is unknown is None."""
 
     id: str
-    corpus: str
-    split: str
     reference: str
     hypothesis: str
-    duration: float  # in seconds
+    corpus: str | None = None
+    split: str | None = None
+    duration: float | None = None  # in seconds
     speaker_id: str | None = None
     dialect: str | None = None
     age_group: str | None = None
@@ -32,72 +33,155 @@ class Prediction:
     extra: Mapping[str, str | None] = field(default_factory=dict)  # all other keys of the row
 
 
-_TEXTS: Final = ("id", "corpus", "split", "reference", "hypothesis")
-_OPTIONAL: Final = ("speaker_id", "dialect", "age_group", "gender")
+_TEXTS: Final = ("id", "reference", "hypothesis")
+_OPTIONAL: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+_HYPOTHESIS: Final = ("hypothesis", "prediction", "pred")
+_LISTED: Final = 5  # ids in an error message
 
 
-def write_predictions(path: Path, predictions: Iterable[Prediction]) -> int:
+def write_predictions(path: AnyPath, predictions: Iterable[Prediction]) -> int:
     """Write a file atomically and return the number of rows written."""
     rows = 0
-    with publish(path) as stream:
+    with publish(Path(path)) as stream:
         for prediction in predictions:
-            row = asdict(prediction)
-            row |= row.pop("extra")
-            stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            stream.write(json.dumps(to_row(prediction), ensure_ascii=False).encode() + b"\n")
             rows += 1
     return rows
 
 
-def read_predictions(path: Path) -> Iterator[Prediction]:
-    """Yield the rows of a predictions file.
+def to_row(prediction: Prediction) -> Row:
+    """Return a prediction as the JSON object of its line."""
+    row: Row = asdict(prediction)
+    row |= row.pop("extra")
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionsFile:
+    """The rows of a predictions file; every iteration reads it again."""
+
+    path: AnyPath
+    references: Mapping[str, Row] | None = None
+
+    def __iter__(self) -> Iterator[Prediction]:
+        first_line: dict[str, int] = {}
+        unknown: list[str] = []
+        different: list[str] = []
+        for number, row in read_rows(Path(self.path)):
+            where = f"{self.path}:{number}"
+            given = [row.pop(name) for name in _HYPOTHESIS if name in row]
+            if given:
+                row["hypothesis"] = given[0]
+            if self.references is not None:
+                _require(row, ("id", "hypothesis"), where)
+                known = self.references.get(str(row["id"]))
+                if known is None:
+                    unknown.append(f"{where}: id {row['id']!r:.80}")
+                    continue
+                reference = row.get("reference") or known["reference"]
+                if reference != known["reference"]:
+                    texts = f"{reference!r:.80}, in the dataset {known['reference']!r:.80}"
+                    different.append(f"{where}: id {row['id']!r:.80}: {texts}")
+                    continue
+                lacking = {key for key in known if row.get(key) in (None, "")}
+                row |= {key: known[key] for key in lacking}
+            prediction = from_row(row, where)
+            if not prediction.id.strip():
+                raise PredictionsError(f"{where}: the id is empty")
+            earlier = first_line.setdefault(prediction.id, number)
+            if earlier != number:
+                raise PredictionsError(
+                    f"{where}: duplicate id {prediction.id!r}, first seen on line {earlier}; keep "
+                    "one prediction per utterance"
+                )
+            yield prediction
+        faults = [
+            *_listed("ids are not in this split of the dataset:", unknown),
+            *_listed(
+                "references differ from the dataset's; leave out the column to use those:",
+                different,
+            ),
+        ]
+        if faults:
+            raise PredictionsError("\n".join(faults))
+        if not first_line:
+            raise PredictionsError(f"{self.path}: the file has no rows; expected one per utterance")
+
+
+def read_predictions(path: AnyPath, references: Mapping[str, Row] | None = None) -> PredictionsFile:
+    """Return the rows of a predictions file: JSON lines, CSV, TSV or Parquet.
+
+    They are read when they are iterated over, each time again. A row takes what it lacks of its
+    reference and metadata from ``references`` (`read_references`); a reference of its own is the
+    same text.
 
     Raises:
-        PredictionsError: The file is missing or empty, an id occurs twice, or a line is invalid.
+        PredictionsError: At the iteration: the file is missing or empty, an id occurs twice or is
+            unknown, a reference differs, or a line is invalid.
     """
-    first_line: dict[str, int] = {}
-    try:
-        with path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                prediction = _parse(line, f"{path}:{number}")
-                earlier = first_line.setdefault(prediction.id, number)
-                if earlier != number:
-                    raise PredictionsError(
-                        f"{path}:{number}: duplicate id {prediction.id!r}, first seen on line "
-                        f"{earlier}; keep one prediction per utterance"
-                    )
-                yield prediction
-    except OSError as error:
-        raise PredictionsError(
-            f"{path}: {error.strerror}; expected the predictions.jsonl of an evaluation"
-        ) from error
-    if not first_line:
-        raise PredictionsError(f"{path}: the file is empty; expected one JSON object per line")
+    return PredictionsFile(path, references)
 
 
-def _parse(line: bytes, where: str) -> Prediction:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise PredictionsError(f"{where}: not JSON in UTF-8 ({error})") from None
-    if not isinstance(row, dict):
-        raise PredictionsError(f"{where}: expected a JSON object, found {type(row).__name__}")
-    if missing := [key for key in (*_TEXTS, "duration") if key not in row]:
-        raise PredictionsError(f"{where}: missing {', '.join(missing)}")
+def _listed(message: str, faults: Sequence[str]) -> list[str]:
+    if not faults:
+        return []
+    hidden = ["..."] if len(faults) > _LISTED else []
+    return ["\n  ".join([f"{len(faults)} {message}", *faults[:_LISTED], *hidden])]
+
+
+def from_row(row: Row, where: str) -> Prediction:
+    """Build a prediction from the JSON object of its line; a fault is reported at ``where``."""
+    _require(row, _TEXTS, where)
     values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
+    if isinstance(number := values["id"], int) and not isinstance(number, bool):
+        values["id"] = str(number)
     for key, text in values.items():
         if not isinstance(text, str):
             raise PredictionsError(f"{where}: {key} must be a string, found {text!r:.40}")
-    seconds = row.pop("duration")
-    if not isinstance(seconds, int | float) or not 0 <= seconds < inf:  # false for NaN
-        raise PredictionsError(f"{where}: expected a duration in seconds, found {seconds!r:.40}")
+    seconds = _seconds(row.pop("duration", None), where)
     values |= {key: _label(row.pop(key, None), key, where) for key in _OPTIONAL}
-    extra = {key: _label(value, key, where) for key, value in row.items()}
-    return Prediction(**values, duration=float(seconds), extra=extra)
+    extra = {key: _text(value, key, where) for key, value in row.items()}
+    return Prediction(**values, duration=seconds, extra=extra)
+
+
+def _require(row: Row, keys: Sequence[str], where: str) -> None:
+    if missing := [key for key in keys if key not in row]:
+        hint = f"found {', '.join(map(repr, row))}"
+        if missing == ["reference"]:
+            hint = "name the dataset that has the references: --dataset"
+        elif set(",;\t").intersection("".join(row)):
+            hint += "; is the separator wrong? A CSV has commas or semicolons, a TSV tabs"
+        raise PredictionsError(f"{where}: missing {', '.join(missing)}; {hint}")
+
+
+def _seconds(value: Any, where: str) -> float | None:
+    if value is None or value == "":
+        return None
+    try:
+        if 0 <= (seconds := float(value)) < inf:  # false for NaN
+            return seconds
+    except (TypeError, ValueError):
+        pass
+    raise PredictionsError(f"{where}: expected a duration in seconds, found {value!r:.40}")
+
+
+def _text(value: Any, key: str, where: str) -> str | None:
+    if value is None or isinstance(value, str | bool | int | float):
+        return _label(value, key, where)
+    if isinstance(value, bytes):
+        return None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> str | None:
+    return None if isinstance(value, bytes) else str(value)  # audio in Parquet is not kept
 
 
 def _label(value: Any, key: str, where: str) -> str | None:
-    if isinstance(value, bool | int | float):
-        value = json.dumps(value)  # ages and flags
-    if value is None or isinstance(value, str):
+    if isinstance(value, str):
         return intern(value) if value and not value.isspace() else None  # few values, many rows
+    if value is None or (isinstance(value, float) and isnan(value)):
+        return None
+    if isinstance(value, bool | int | float):
+        return intern(json.dumps(value))  # ages and flags
     raise PredictionsError(f"{where}: {key} must be a string, found {value!r:.40}")

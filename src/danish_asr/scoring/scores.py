@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.scoring.intervals import Estimate, estimate_gap, estimate_rates, to_plain
+from danish_asr.scoring.frames import as_html
+from danish_asr.scoring.intervals import Estimate, Gap, estimate_gap, estimate_rates, to_plain
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
@@ -32,23 +33,11 @@ class GroupScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """The difference between the named groups with the highest and the lowest WER.
-
-    The interval does not account for the selection of the groups, so it is descriptive.
-    """
-
-    worst: str
-    best: str
-    difference: Estimate
-
-
-@dataclass(frozen=True, slots=True)
 class Grouping:
     """The scores of all groups of a grouping."""
 
     groups: tuple[GroupScore, ...]
-    gap: Gap | None  # None if no two named groups differ
+    gap: Gap | None  # None below two named groups with an interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +71,11 @@ class Scores:
         }
         return pd.DataFrame([{"grouping": name} | _line(group) | about for name, group in named])
 
+    def _repr_html_(self) -> str:
+        columns = {name: name for name in ("grouping", "group", "rows", "speakers", "words")}
+        columns |= {"wer": "WER %", "wer_low": "from", "wer_high": "to", "cer": "CER %"}
+        return as_html(self.to_pandas(), columns, self.settings)
+
 
 def _line(group: GroupScore) -> dict[str, Any]:
     line: dict[str, Any] = {
@@ -91,10 +85,12 @@ def _line(group: GroupScore) -> dict[str, Any]:
         "words": group.words.reference_length,
     }
     for measure, estimate in (("wer", group.wer), ("cer", group.cer)):
-        low, high = estimate.interval or (None, None)
         line[measure] = estimate.value
-        line |= {f"{measure}_low": low, f"{measure}_high": high}
+        line[f"{measure}_low"], line[f"{measure}_high"] = estimate.interval or (None, None)
         line[f"{measure}_not_resolvable"] = estimate.not_resolvable
+        if estimate.utterances:
+            names = f"{measure}_utterances_low", f"{measure}_utterances_high"
+            line |= dict(zip(names, estimate.utterances, strict=True))
     return line
 
 
@@ -129,16 +125,8 @@ def score_predictions(
 
 def _score_grouping(groups: Sequence[GroupSums], settings: Settings) -> Grouping:
     scores = tuple(_score_group(group, settings) for group in groups)
-    named = [
-        (score.wer.value, index)
-        for index, score in enumerate(scores)
-        if None not in score.group.values() and score.words.reference_length
-    ]
-    if not named or min(named)[0] == max(named)[0]:
-        return Grouping(scores, None)
-    best, worst = min(named)[1], max(named)[1]
-    difference = estimate_gap(groups[worst], groups[best], settings)
-    return Grouping(scores, Gap(scores[worst].label, scores[best].label, difference))
+    named = [group for group in groups if None not in group.group.values()]
+    return Grouping(scores, estimate_gap(named, settings))
 
 
 def _score_group(group: GroupSums, settings: Settings) -> GroupScore:

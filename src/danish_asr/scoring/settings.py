@@ -14,8 +14,10 @@ LONGEST: Final = 10.0
 """Bounds of CoRal's official evaluation in seconds; a row of exactly that length is excluded."""
 
 
-def _coral(row: Prediction) -> str | None:
+def _coral(row: Prediction, _reference: str) -> str | None:
     """CoRal's official filter; ``validated`` is an extra key of CoRal's own rows."""
+    if row.duration is None:
+        return "duration unknown"
     if row.duration <= SHORTEST:
         return f"{SHORTEST:g} s or shorter"
     if row.duration >= LONGEST:
@@ -27,16 +29,20 @@ def _coral(row: Prediction) -> str | None:
     return None
 
 
-ROW_FILTERS: Final[Mapping[str, Callable[[Prediction], str | None]]] = {
-    "all": lambda _: None,
+def _rye(_row: Prediction, reference: str) -> str | None:
+    """RyeAI's leaderboard leaves out what nothing can be recognised in."""
+    return None if reference.strip() else "empty reference after normalisation"
+
+
+ROW_FILTERS: Final[Mapping[str, Callable[[Prediction, str], str | None]]] = {
+    "all": lambda _row, _reference: None,
     "coral": _coral,
+    "rye": _rye,
 }
-"""Each returns the reason why a row is excluded, or None for a row that is scored."""
+"""Each takes a row and its normalised reference, and returns the reason why the row is excluded, or
+None for a row that is scored."""
 
 DEFAULT_BY: Final = ("dialect", "age_group", "gender")
-
-COMPARE_RESAMPLES: Final = 10_000
-"""More than for an interval, because p-values depend on the tails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +50,11 @@ class Settings:
     """How rows are scored; every score carries all of it. Raises `ConfigError`."""
 
     profile: str = "coral"  # of text normalisation
-    remove_fillers: bool = False  # profile rye only
+    remove_fillers: bool = False  # profiles rye and rye-2026-06
     row_filter: str = "all"
     denominator: Denominator = "standard"
-    resamples: int = 1_000  # of the bootstrap, per interval
-    seed: int = 0  # of the bootstrap
+    resamples: int = 0  # of the utterances, for utterance-level intervals; 0: none
+    seed: int = 0  # of the resampling
 
     def __post_init__(self) -> None:
         faults: list[str] = []
@@ -62,8 +68,8 @@ class Settings:
         ):
             if value not in known:
                 faults.append(f"{name}: expected one of {', '.join(known)}; found '{value}'")
-        if not 100 <= self.resamples <= 1_000_000:
-            faults.append(f"resamples: expected 100 to 1000000; found {self.resamples}")
+        if self.resamples and not 100 <= self.resamples <= 1_000_000:
+            faults.append(f"resamples: expected 0, or 100 to 1000000; found {self.resamples}")
         if self.seed < 0:
             faults.append(f"seed: expected 0 or more; found {self.seed}")
         if faults:

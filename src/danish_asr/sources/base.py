@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from danish_asr.errors import SourceError
 from danish_asr.schema import SPLIT_ALIASES, SPLITS
-from danish_asr.sources.metadata import Speaker, clean, speaker
+from danish_asr.sources.metadata import Speaker, clean, plain, speaker
 
 Columns = Mapping[str, str]
 """Our names of columns, and the corpus's. That of ``id`` may be several, separated by commas."""
@@ -24,6 +24,16 @@ _ALWAYS: Final = ("text", "audio", "id", *_SPEAKER, "validated")
 COLUMNS: Final = {name: name for name in _ALWAYS} | {"start": "", "seconds": ""}
 """The names by default. Only text and audio are required. ``start`` and ``seconds`` cut an
 utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
+
+USUAL_NAMES: Final = {
+    "audio": ("audio", "path", "audio_path", "file", "filename", "file_name", "wav"),
+    "text": ("sentence", "transcript", "transcription"),
+    "speaker_id": ("speaker", "client_id"),
+    "dialect": ("accent", "accents"),
+    "gender": ("sex", "speaker_gender"),
+    "start": ("start", "start_time"),
+}
+"""Other names that corpora use for our columns, in lower case; the first that is there is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,10 @@ class Source(ABC):
         """The id of every row of a file, as strings, in order."""
         return pa.array((row.id for row in self.read(file, 0, file.rows)), pa.string())
 
+    def without_audio(self, file: SourceFile) -> Iterator[Utterance]:
+        """Yield all rows of a file; their audio may be missing."""
+        return self.read(file, 0, file.rows)
+
     def local_files(self, file: SourceFile) -> Iterator[Path]:  # noqa: ARG002
         """The local files that a file's rows are read from; conversion detects their changes."""
         yield from ()
@@ -120,13 +134,26 @@ class SourceOptions:
                 raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
             return split
         for part in (path.name, *reversed(path.parent.parts)):
-            first = re.split("[-_.]", part)[0]
+            first = re.split("[-_.]", part.lower())[0]
             if (split := SPLIT_ALIASES.get(first, first)) in SPLITS:
                 return split
         raise SourceError(
             f"{path}: cannot infer the split; expected a file name that begins with "
-            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}, or --split for all files"
+            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}, or --split for all files "
+            "(--split train with --split-by-speaker)"
         )
+
+
+def usual_columns(columns: Columns, found: Collection[str]) -> Columns:
+    """The columns, with usual names for those of which only the default is known and not found.
+
+    Times are left out: audio inside of a table is cut already.
+    """
+    usual = dict(columns)
+    for ours, others in USUAL_NAMES.items():
+        if columns[ours] and columns[ours] == COLUMNS[ours] and columns[ours] not in found:
+            usual[ours] = next((name for name in others if name in found), columns[ours])
+    return usual
 
 
 def list_files(
@@ -156,24 +183,36 @@ def list_files(
 
 
 def utterance(
-    values: Mapping[str, Any] | None, columns: Columns, file: SourceFile, row: int
+    values: Mapping[str, Any] | None,
+    columns: Columns,
+    file: SourceFile,
+    row: int,
+    *,
+    country_codes: bool = False,
 ) -> Utterance:
-    """Make an utterance of values, or a refused one (of None, or of an invalid text or time)."""
+    """Make an utterance of values, or a refused one (of None, or of an invalid text or time).
+
+    ``country_codes`` is that of `speaker`.
+    """
     id_ = f"{file.name}:{row}"
     if values is not None:
-        parts = [values.get(name) for name in columns["id"].split(",")]
-        id_ = id_ if None in parts else "_".join(map(str, parts))
-        rejected = (clean(values.get(columns["validated"])) or "").lower() == "rejected"
-        text = values.get(columns["text"])
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError):  # also of half a surrogate pair
+            parts = [plain(values.get(name)) for name in columns["id"].split(",")]
+            id_ = id_ if {None, ""} & {*parts} else "_".join(map(str, parts))
+            rejected = (clean(values.get(columns["validated"])) or "").lower() == "rejected"
+            text = plain(values.get(columns["text"]))
             if not isinstance(text, str | int | None):  # a table may hold a whole number
                 raise TypeError
+            "".join(each for each in values.values() if isinstance(each, str)).encode()
             return Utterance(
                 row=row,
                 id=id_,
                 text=None if text is None else str(text),
                 audio=values.get(columns["audio"]),
-                speaker=speaker(**{name: values.get(columns[name]) for name in _SPEAKER}),
+                speaker=speaker(
+                    **{name: values.get(columns[name]) for name in _SPEAKER},
+                    country_codes=country_codes,
+                ),
                 start=_seconds(values.get(columns["start"])) or 0.0,
                 seconds=_seconds(values.get(columns["seconds"])),
                 refused="rejected" if rejected else None,
@@ -184,7 +223,7 @@ def utterance(
 def _seconds(value: Any) -> float | None:
     if value is None or not str(value).strip():
         return None
-    seconds = float(value)
+    seconds = float(str(value).replace(",", "."))  # "0,5" in Danish tables
     if not 0 <= seconds < math.inf:
         raise ValueError
     return seconds

@@ -16,25 +16,46 @@ from danish_asr.errors import SourceError
 
 _HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
 
+PARQUET_SUFFIXES: Final = (".parquet", ".pq")
+"""In lower case."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """A directory of a file system, and the name of the subset to read, or None for all."""
+    """A directory of a file system, and the subset or the file in it to read, or None for all."""
 
     fs: AbstractFileSystem
     root: str
     subset: str | None = None
+    file: str | None = None
 
     @property
     def local(self) -> bool:
         """Whether the files are on this machine."""
         return isinstance(self.fs, LocalFileSystem)
 
+    def parquet_files(self) -> list[str]:
+        """The paths of the Parquet files, sorted; those in hidden folders are left out."""
+        if self.file is not None:
+            return [f"{self.root}/{self.file}"]
+        names = (path.removeprefix(f"{self.root}/") for path in self.fs.find(self.root))
+        return sorted(
+            f"{self.root}/{name}"
+            for name in names
+            if name.lower().endswith(PARQUET_SUFFIXES)
+            and not any(part.startswith(".") for part in name.split("/"))
+        )
+
 
 def locate(where: str) -> Location:
-    """Resolve a folder or a revision on the hub; without a network, the hub's cache is read."""
+    """Resolve a folder, a file or a revision on the hub, whose cache is read without a network."""
     if not where.startswith("hf:"):
-        return Location(fs=LocalFileSystem(), root=str(Path(where).resolve()))
+        path = Path(where).resolve()
+        if path.is_file():
+            return Location(fs=LocalFileSystem(), root=str(path.parent), file=path.name)
+        if not path.exists():
+            raise SourceError(f"{where}: no such file or folder{hub_hint(where)}")
+        return Location(fs=LocalFileSystem(), root=str(path))
     import huggingface_hub as hub  # noqa: PLC0415
     from huggingface_hub import constants, errors  # noqa: PLC0415
 
@@ -59,6 +80,11 @@ def locate(where: str) -> Location:
             f"where there is a network, run `hf download --repo-type dataset {repo}`"
         ) from None
     return Location(fs=LocalFileSystem(), root=root, subset=subset)
+
+
+def hub_hint(where: str) -> str:
+    """A question, if a place looks like the name of a dataset on the hub."""
+    return f"; did you mean hf:{where}?" if re.fullmatch(_HUB, f"hf:{where}") else ""
 
 
 def explain_read_error(error: Exception, path: str) -> SourceError:

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from danish_asr.sources.countries import DENMARK, country_code
+
 NON_NATIVE: Final = "Non-native"
 
 SUB_DIALECTS: Final = {
@@ -46,6 +48,7 @@ class Speaker:
     age_group: str | None = None
     gender: str | None = None
     country_birth: str | None = None
+    country: str | None = None  # what ``country_birth`` was read as, an ISO 3166-1 alpha-2 code
 
 
 def speaker(
@@ -55,9 +58,19 @@ def speaker(
     age: Any = None,
     gender: Any = None,
     country_birth: Any = None,
+    country_codes: bool = False,
 ) -> Speaker:
-    """Normalise the raw values of a corpus; an empty value becomes None."""
-    sub_dialect, country, years = clean(dialect), clean(country_birth), parse_age(age)
+    """Normalise the raw values of a corpus; an empty value becomes None.
+
+    With ``country_codes``, the corpus writes codes as CoRal does: all but DK are countries abroad.
+    Otherwise a country that is not recognised is unknown.
+
+    Raises:
+        TypeError: A value is nested: a list or a mapping.
+        UnicodeDecodeError: A value is bytes that are not UTF-8.
+    """
+    sub_dialect, birth, years = clean(dialect), clean(country_birth), parse_age(age)
+    country = birth.upper() if birth and country_codes else country_code(birth)
     return Speaker(
         speaker_id=clean(speaker_id),
         dialect=map_dialect(sub_dialect, country),
@@ -65,20 +78,28 @@ def speaker(
         age=years,
         age_group=age_group(years),
         gender=clean(gender),
-        country_birth=country,
+        country_birth=birth,
+        country=country,
     )
 
 
 def clean(value: Any) -> str | None:
-    """The value as stripped text; None for null, NaN and white space."""
+    """The value as stripped text; None for null, NaN and white space. Errors as for `speaker`."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    return str(value).strip() or None
+    return str(plain(value)).strip() or None
 
 
-def map_dialect(sub_dialect: str | None, country_birth: str | None) -> str | None:
+def plain(value: Any) -> Any:
+    """The value, bytes decoded; errors as for `speaker`."""
+    if isinstance(value, list | dict):
+        raise TypeError
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def map_dialect(sub_dialect: str | None, country: str | None) -> str | None:
     """One of `DIALECTS` (`NON_NATIVE` for birth outside Denmark); an unknown name is kept."""
-    if country_birth is not None and country_birth.upper() != "DK":
+    if country not in {None, DENMARK}:
         return NON_NATIVE
     return _DIALECT_OF.get((sub_dialect or "").lower(), sub_dialect)
 

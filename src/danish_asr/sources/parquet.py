@@ -6,7 +6,7 @@ speech synthesis and no biometric identification. Its repositories on the hub ar
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ class ParquetSource(base.Source):
 
     location: Location
     columns: Mapping[str, base.Columns]  # of each corpus
+    country_codes: bool = False  # see `danish_asr.sources.metadata.speaker`
 
     def ids(self, file: base.SourceFile) -> pa.Array:
         """See `Source.ids`. Reads the id columns only."""
@@ -65,7 +66,16 @@ class ParquetSource(base.Source):
             for row, values in _read_rows(parquet, start, stop, names):
                 if values is not None:
                     values[columns["audio"]] = self._audio(file, values[columns["audio"]])
-                yield base.utterance(values, columns, file, row)
+                yield base.utterance(values, columns, file, row, country_codes=self.country_codes)
+
+    def without_audio(self, file: base.SourceFile) -> Iterator[base.Utterance]:
+        """See `Source.without_audio`. Reads the other columns only."""
+        columns = self.columns[file.corpus]
+        wanted = {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
+        with self._open(file) as parquet:
+            names = [name for name in parquet.schema_arrow.names if name in wanted]
+            for row, values in _read_rows(parquet, 0, file.rows, names):
+                yield base.utterance(values, columns, file, row, country_codes=self.country_codes)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`. A file has all of its audio inside if its first row has."""
@@ -100,10 +110,15 @@ class ParquetSource(base.Source):
         return _open_parquet(self.location, f"{self.location.root}/{file.name}")
 
 
-def open_coral(where: str, options: base.SourceOptions) -> ParquetSource:
+def open_coral(
+    where: str, options: base.SourceOptions, *, split: str | None = None
+) -> ParquetSource:
     """Open a local copy of CoRal (any folder above its Parquet files), or CoRal on the hub."""
     if options != base.SourceOptions():
-        raise SourceError("--corpus, --column and --split do not apply to CoRal")
+        raise SourceError(
+            "--corpus, --column and --split do not apply to CoRal; convert other Parquet files as "
+            f"hf-parquet:{where}"
+        )
     location = locate(where)
     if location.subset is not None and location.subset not in _SUBSETS:
         raise SourceError(f"{where}: expected one of CoRal's subsets {', '.join(_SUBSETS)}")
@@ -118,13 +133,20 @@ def open_coral(where: str, options: base.SourceOptions) -> ParquetSource:
             f"{', '.join(columns)}. Convert other Parquet files as hf-parquet:FOLDER"
         )
 
-    return open_parquet_files(where, location, _COLUMNS, corpus_of)
+    source = open_parquet_files(where, location, _COLUMNS, corpus_of, split=split)
+    return replace(source, country_codes=True)
 
 
 def open_hf_parquet(where: str, options: base.SourceOptions) -> ParquetSource:
     """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
-    corpus, columns = options.checked_corpus(), options.checked_columns()
-    return open_parquet_files(where, locate(where), {corpus: columns}, lambda *_: corpus, options)
+    corpus, requested = options.checked_corpus(), options.checked_columns()
+    columns = {corpus: requested}
+
+    def corpus_of(found: list[str], _: str) -> str:
+        columns[corpus] = base.usual_columns(requested, found)
+        return corpus
+
+    return open_parquet_files(where, locate(where), columns, corpus_of, options)
 
 
 def open_parquet_files(
@@ -133,26 +155,34 @@ def open_parquet_files(
     columns: Mapping[str, base.Columns],
     corpus_of: Callable[[list[str], str], str | None],
     options: base.SourceOptions | None = None,
+    *,
+    split: str | None = None,
 ) -> ParquetSource:
-    """List Parquet files; ``corpus_of`` takes columns and path, and is None to leave a file out."""
+    """List Parquet files, of all splits or one.
+
+    ``corpus_of`` takes the columns and the path of a file, and is None to leave it out.
+    """
     # CoRal has no options, and its subsets are no folders.
     folder = f"{location.subset}/" if location.subset and options else ""
     options = options or base.SourceOptions()
 
     def open_all() -> Iterator[tuple[base.SourceFile, list[str]]]:
         try:
-            paths = sorted(location.fs.find(location.root))
+            paths = location.parquet_files()
         except OSError as error:
             raise explain_read_error(error, location.root) from error
         for path in paths:
             name = path.removeprefix(f"{location.root}/")
-            if not (name.startswith(folder) and PurePosixPath(name).match("[!.]*.parquet")):
+            if not name.startswith(folder):
+                continue
+            if split is not None and options.split_of(PurePosixPath(name)) != split:
                 continue
             with _open_parquet(location, path) as parquet:
                 names = parquet.schema_arrow.names
                 corpus = corpus_of(names, path)
                 if corpus is None:
                     continue
+                _check_types(parquet.schema_arrow, columns[corpus], path)
                 groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
                 row_groups = tuple(group.num_rows for group in groups)
             info = location.fs.info(path)
@@ -168,6 +198,21 @@ def open_parquet_files(
 
     files = base.list_files(where, open_all(), columns, options, "Parquet files")
     return ParquetSource(name=where, files=files, location=location, columns=columns)
+
+
+def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
+    """Raise `SourceError` if a column other than the audio holds lists or structures."""
+    wanted = {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
+    nested = [
+        f"{field.name} ({field.type})"
+        for field in schema
+        if field.name in wanted and pa.types.is_nested(field.type)
+    ]
+    if nested:
+        raise SourceError(
+            f"{path}: expected text or numbers in {', '.join(nested)}; map another column with "
+            "--column, or rename this one in the files"
+        )
 
 
 @contextmanager

@@ -4,7 +4,9 @@ Scores are comparable only under the same profile, so every score names its own:
 
 - ``raw``: the text as it is.
 - ``coral``: CoRal's official normalisation, step by step.
-- ``rye``: the normalisation of RyeAI's Danish leaderboard; number words and digits become equal.
+- ``rye``: the normalisation of RyeAI's Danish leaderboard in its newest stored version (text2num
+  3.1.0); number words, ordinals, decimals and digits become equal.
+- ``rye-2026-06``: its snapshot of June 2026, which spells digits and leaves number words alone.
 """
 
 import re
@@ -14,9 +16,9 @@ from functools import lru_cache
 from typing import Final
 
 from num2words import num2words
+from text_to_num import alpha2digit
 
 from danish_asr.errors import ConfigError
-from danish_asr.text.number_words import read_number_words
 from danish_asr.text.numerals import spell_numerals
 
 Normalizer = Callable[[str], str]
@@ -45,17 +47,17 @@ def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
 def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
     """Return the function of a profile; raises `ConfigError` if it is unknown.
 
-    ``remove_fillers``: also remove "øh", "hmm" and similar (``rye`` only; the leaderboard's
-    snapshots differ in it). ``coral`` always does, ``raw`` never.
+    ``remove_fillers``: also remove "øh", "hmm" and similar, which is an option of the leaderboard
+    (``rye`` and ``rye-2026-06`` only). ``coral`` always does, ``raw`` never.
     """
     if profile not in _PROFILES:
         known = ", ".join(PROFILES)
         raise ConfigError([f"profile: expected one of {known}; found '{profile}'"])
     if not remove_fillers:
         return _PROFILES[profile]
-    if profile != "rye":
+    if not profile.startswith("rye"):
         raise ConfigError([f"remove_fillers: only for profile rye; found profile '{profile}'"])
-    return _rye_without_fillers
+    return lambda text: " ".join(_FILLERS.sub(" ", _PROFILES[profile](text)).split())
 
 
 def _coral(text: str) -> str:
@@ -70,21 +72,30 @@ def _coral(text: str) -> str:
 
 
 _NUMBER_WITH_SEPARATORS: Final = re.compile(r"\d[\d.,]*")
-_WHOLE_NUMBER: Final = re.compile(r"(?<!\S)[0-9]+(?!\S)")
-# The spelling is num2words', as on the leaderboard ("ettusinde og femogtyve"), not CoRal's.
-_MAX_DIGITS: Final = 15
+_WHOLE_NUMBER: Final = re.compile(r"(?<!\S)\d+(?!\S)")
 
 
 def _rye(text: str) -> str:
     """Apply the leaderboard's steps in its order; "3,14" and "314" become equal, as there."""
-    text = unicodedata.normalize("NFKC", text)
-    text = _NUMBER_WITH_SEPARATORS.sub(lambda match: re.sub("[.,]", "", match[0]), text).lower()
-    text = read_number_words(_without_punctuation(text))
-    return _WHOLE_NUMBER.sub(lambda match: _cardinal(match[0]), text)
+    # text2num writes ordinals ("21.") and decimals ("3,5") with separators.
+    return _spelled(_joined(alpha2digit(_rye_words(text), "da")))
 
 
-def _rye_without_fillers(text: str) -> str:
-    return " ".join(_FILLERS.sub(" ", _rye(text)).split())
+def _rye_2026_06(text: str) -> str:
+    return _spelled(_rye_words(text))
+
+
+def _rye_words(text: str) -> str:
+    return _without_punctuation(_joined(unicodedata.normalize("NFKC", text)).lower())
+
+
+def _joined(text: str) -> str:
+    return _NUMBER_WITH_SEPARATORS.sub(lambda match: re.sub("[.,]", "", match[0]), text)
+
+
+def _spelled(text: str) -> str:
+    # num2words' spelling ("ettusinde og femogtyve"), not CoRal's.
+    return " ".join(_WHOLE_NUMBER.sub(lambda match: _cardinal(match[0]), text).split())
 
 
 def _without_punctuation(text: str) -> str:
@@ -104,13 +115,27 @@ def is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
+def is_word_or_emoji(character: str) -> bool:
+    """Whether a character is a letter or a digit of any script, or an emoji (from U+2600 on)."""
+    category = unicodedata.category(character)
+    return category[0] in "LN" or (category == "So" and character >= "\u2600")
+
+
 @lru_cache(maxsize=10_000)
 def _cardinal(digits: str) -> str:
-    return str(num2words(int(digits), lang="da")) if len(digits) <= _MAX_DIGITS else digits
+    try:
+        return str(num2words(int(digits), lang="da"))
+    except (ValueError, OverflowError):  # too long for int or for num2words
+        return digits
 
 
-_PROFILES: Final[Mapping[str, Normalizer]] = {"raw": str, "coral": _coral, "rye": _rye}
+_PROFILES: Final[Mapping[str, Normalizer]] = {
+    "raw": str,
+    "coral": _coral,
+    "rye": _rye,
+    "rye-2026-06": _rye_2026_06,
+}
 
 PROFILES: Final = tuple(_PROFILES)
-PROFILE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(PROFILES, 1)
+PROFILE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(PROFILES, 1) | {"rye": 2}
 """Increased whenever the output of a profile changes for any text."""

@@ -3,10 +3,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from danish_asr.cli import app, main
+from danish_asr.conversion.inventory import read_inventory
 from danish_asr.errors import ConfigError
 from tests.builders import coral_row, write_parquet
 
@@ -30,9 +32,27 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     write_parquet(tmp_path / "in" / "train.parquet", [*rows, coral_row(10, dialect="færøsk")])
     out = tmp_path / "ds"
     output = invoke("convert", tmp_path / "in", "--out", out, "--name", "x", "--max-drop", 0.1)
-    assert "x: 10 rows, 0.00 hours; 1 of 11 source rows are in the ledger" in output
+    assert f"{tmp_path / 'in'}: read as coral: CoRal v1" in output
+    assert "x: 10 rows, 6.7 seconds; 1 of 11 source rows are in the ledger" in output
     assert "│ empty text │ Bornholmsk │ 1 │" in output
     assert "unknown dialect name, kept as is: færøsk (1 rows)" in output
+
+
+def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> None:
+    births = ["DK", "Danmark", "Danmark", "Sverige", "?"]
+    rows = [coral_row(number, country_birth=birth) for number, birth in enumerate(births)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    source, out = f"hf-parquet:{tmp_path / 'in'}", tmp_path / "ds"
+    output = invoke("convert", source, "--corpus", "radio", "--out", out, "--name", "x")
+    first = "country of birth: ? -> unknown (1 rows) country of birth: Danmark -> DK (2 rows)"
+    assert first in output
+    assert read_inventory(out).countries == {
+        "Danmark -> DK": 2,
+        "? -> unknown": 1,
+        "Sverige -> SE": 1,
+    }
+    dialects = pq.read_table(out / "version=0")["dialect"].to_pylist()
+    assert [name == "Non-native" for name in dialects] == [False, False, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +60,7 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     [
         ("", ["SOURCE: required", "--name: required"]),
         ("x --name y --engine spark --max-drop 2", ["--engine: .*spark", "--max-drop: .*2"]),
+        ("x --name y --split-by-speaker 0/10/10", ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
         ("x --name y --address auto", ["--address: .*--engine ray"]),
         ("x --shard 3/2 --finish", ["--part: .*--finish", "--part: .*3/2"]),
         ("x --name y --max-seconds 0 --shard-rows 0", ["--max-seconds: .*0", "--shard-rows: "]),
@@ -62,5 +83,5 @@ def test_a_wrong_source_is_an_error_without_a_traceback(
         main(lambda: invoke("convert", tmp_path / "no", "--name", "x"))
     assert stop.value.code == 1
     output = capsys.readouterr().err
-    assert "found no Parquet files" in output
+    assert "no such folder" in output
     assert "Traceback" not in output

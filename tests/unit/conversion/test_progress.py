@@ -19,8 +19,7 @@ def test_a_log_gets_plain_lines_whose_rates_leave_out_earlier_runs(
     assert "converted 45/100 rows" in first
     assert "converted 95/100 rows" in last
     assert list(watch("converted", [], measure, 100, done=100)) == []
-    output = capsys.readouterr().err
-    assert "converted 100/100 rows  0 rows/s  0.00 audio-hours/s  ETA ?" in output
+    assert capsys.readouterr().err.strip() == "converted 100/100 rows"
 
 
 def test_a_terminal_gets_a_display(

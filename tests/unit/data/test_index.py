@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +57,12 @@ def test_an_unknown_split_is_refused_with_the_names_that_exist(root: Path, split
     with pytest.raises(DatasetError, match=f"split '{split}' has no rows; .*: {exist}$"):
         index_of(root, split)
     assert ", ".join(split_names(find_shards(root))) == exist
+
+
+def test_a_dataset_without_dev_names_the_command_that_makes_one(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path, {("a", "train"): 2})
+    with pytest.raises(DatasetError, match=r"has: train, train_a; .*--split-by-speaker 80/10/10"):
+        index_of(root, "dev")
 
 
 def test_dialects_are_counted_by_the_names_that_occur(root: Path) -> None:
@@ -181,20 +185,40 @@ def test_a_read_only_dataset_has_its_index_in_the_users_cache_or_in_memory(
     assert len(list(cache.rglob("*.arrow"))) == writable
 
 
-def test_processes_that_start_together_agree(tmp_path: Path) -> None:
-    write_dataset(tmp_path, {("a", "train"): 500})
-    script = f"""
+COUNT_BUILDS = """
+import sys
 import numpy as np
 from pathlib import Path
+from danish_asr.data import index as module
 from danish_asr.data.dataset import DanishAsrDataset
-index = DanishAsrDataset(Path({str(tmp_path)!r})).read_index("train")
-print(index.digest(np.arange(500, dtype=np.int32)))
+built, build = [], module._build
+module._build = lambda *arguments: (built.append(1), build(*arguments))
+index = DanishAsrDataset(Path(sys.argv[1])).read_index("train")
+print(len(built), index.digest(np.arange(500, dtype=np.int32)))
 """
-    command = [sys.executable, "-c", script]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
 
-    digests = {process.communicate()[0] for process in started}
+KILLED = """
+import os, sys
+from pathlib import Path
+from danish_asr.data import index as module
+from danish_asr.data.dataset import DanishAsrDataset
+module._build = lambda *_: os.kill(os.getpid(), 9)
+DanishAsrDataset(Path(sys.argv[1])).read_index("train")
+"""
 
-    assert [process.returncode for process in started] == [0, 0, 0]
-    assert len(digests) == 1
-    assert len(files(tmp_path)) == 1
+
+def test_of_processes_that_start_together_one_builds_also_after_one_that_was_killed(
+    tmp_path: Path,
+) -> None:
+    write_dataset(tmp_path, {("a", "train"): 500})
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False)
+    assert sorted(Path(name).suffix for name in files(tmp_path)) == [".lock", ".partial"]
+    command = [sys.executable, "-c", COUNT_BUILDS, str(tmp_path)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+
+    printed = [process.communicate()[0].split() for process in started]
+
+    assert [process.returncode for process in started] == [0] * 2
+    assert sum(int(builds) for builds, _ in printed) == 1
+    assert len({digest for _, digest in printed}) == 1
+    assert [Path(name).suffix for name in files(tmp_path)] == [".arrow"]

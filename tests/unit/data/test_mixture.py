@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +120,5 @@ def test_a_table_that_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(DatasetError, match=message):
         hours_of(
-            table(tmp_path, HEAD + text),
-            needed=index.partitions,
-            known=index.known_partitions,
+            table(tmp_path, HEAD + text), needed=index.partitions, known=index.known_partitions
         )

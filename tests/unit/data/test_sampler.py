@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -196,17 +194,6 @@ def test_every_row_goes_to_one_process_or_begins_the_next_epoch(
     assert len(kept) < world
     (batches_per_step,) = counts
     assert all(0 < count <= accumulate for count in batches_per_step)
-
-
-@given(LENGTHS, TASKS, st.integers(1, 6))
-def test_evaluation_gives_every_row_to_one_process(
-    lengths: Lengths, config: AsrTaskConfig, world: int
-) -> None:
-    batches = evaluation_batches(lengths, BatchLimits.of(config))
-
-    found = flat(rows_per_step(batches, world, 1, keep_all=True))
-
-    assert sorted(found) == list(range(len(lengths)))
 
 
 @given(LENGTHS, st.integers(1, 3), st.integers(0, 3))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,14 +14,16 @@ from random import Random
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import PredictionsError
-from danish_asr.report import compare_files
+from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.report import compare_files, compare_run_files, parse_runs
 from danish_asr.scoring.predictions import Prediction, write_predictions
+from danish_asr.scoring.references import read_references
 from danish_asr.scoring.settings import Settings
+from tests.builders import build_dataset
 from tests.score_rows import four_rows, random_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-QUICK = Settings(resamples=500)
+QUICK = Settings()
 
 
 def _write(path: Path, rows: list[Prediction]) -> Path:
@@ -70,7 +74,7 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     noisy = [[w if random.random() > 0.5 else "brus" for w in words] for words in words_of]
     b = [replace(row, hypothesis=" ".join(w)) for row, w in zip(a, noisy, strict=True)]
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    settings = Settings(resamples=1000)
+    settings = Settings()
     files = _write(tmp_path / "a.jsonl", a), _write(tmp_path / "b.jsonl", b)
     compare_files(*files, by=["dialect", "age_group,gender"], settings=settings, console=console)
     shown = console.export_text().replace(f"{tmp_path}/", "")
@@ -112,3 +116,110 @@ def _evaluation(predictions: Path, *, rows: int) -> None:
 def test_different_rows_are_refused_by_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(PredictionsError, match=r"a.jsonl:4: id 'd' is not in \S+b.jsonl"):
         _compare(tmp_path, four_rows(), four_rows()[:3])
+
+
+def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
+    rows = list(random_rows(200, speakers=10))
+    better = [
+        replace(row, hypothesis=row.reference) if n % 2 else row for n, row in enumerate(rows)
+    ]
+    a, b, c = (
+        _write(tmp_path / f"{name}.jsonl", each)
+        for name, each in (("a", rows), ("b", better), ("c", better[:]))
+    )
+    hostile = "@<b>|"
+    runs = parse_runs([str(a), f"{hostile}={b},{c}"])
+    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
+    compare_run_files(
+        runs,
+        by=["dialect"],
+        json_path=tmp_path / "out.json",
+        csv_path=tmp_path / "out.csv",
+        markdown_path=tmp_path / "out.markdown",
+        html_path=tmp_path / "out.html",
+        console=console,
+    )
+    shown = console.export_text()
+    assert f"{hostile}: better than A (p " in shown
+    assert "±0.00" in shown
+    document = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert document["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}
+    lines = list(csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()))
+    assert [line["run"] for line in lines[:2]] == ["A", "'@<b>|"]
+    assert lines[1]["files"] == f"{b}, {c}"
+    assert "| all | @\\<b\\>\\| | " in (tmp_path / "out.markdown").read_text(encoding="utf-8")
+    page = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert "@&lt;b&gt;|" in page
+    assert hostile not in page
+
+
+@pytest.mark.parametrize(("speakers", "note"), [(20, False), (5, True)])
+def test_reports_of_runs_name_the_files_and_show_what_there_is(
+    tmp_path: Path, speakers: int, note: bool
+) -> None:
+    rows = list(random_rows(400, speakers=speakers))
+    better = [
+        replace(row, hypothesis=row.reference) if n % 2 else row for n, row in enumerate(rows)
+    ]
+    a, b, c = (
+        str(_write(tmp_path / f"{name}.jsonl", each))
+        for name, each in (("a", rows), ("b", better), ("c", rows[:]))
+    )
+    outputs = markdown, html = tmp_path / "out.markdown", tmp_path / "out.html"
+
+    def reports(*runs: str) -> Iterator[str]:
+        compare_run_files(parse_runs(runs), by=[], markdown_path=markdown, html_path=html)
+        return (file.read_text(encoding="utf-8").replace("\\_", "_") for file in outputs)
+
+    for text in reports(f"base={a}", f"new={b},{c}"):
+        for line in (f"base: {a}", f"new: {b}, {c}", "new: "):
+            assert line in text
+        assert "New" not in text
+        assert "MAPSSWE" not in text
+        assert ("an interval needs" in text) == note
+    assert all("MAPSSWE" in text for text in reports(f"base={a}", f"new={b}"))
+
+
+def test_splits_of_different_names_are_reported(tmp_path: Path) -> None:
+    paths = [
+        _write(tmp_path / f"{split}.jsonl", [replace(row, split=split) for row in four_rows()])
+        for split in ("test", "dev")
+    ]
+    console = Console(record=True, width=100, file=io.StringIO())
+    compare_files(*paths, console=console)
+    assert "warning: A is of split test, B of split dev;" in console.export_text()
+    compare_run_files(parse_runs([f"new={paths[0]}", f"old={paths[1]}"]), console=console)
+    assert "test.jsonl is of split test" in console.export_text()
+
+
+def test_faults_of_the_runs_are_reported_at_once(tmp_path: Path) -> None:
+    a = _write(tmp_path / "a=1.jsonl", four_rows())
+    with pytest.raises(ConfigError) as error:
+        parse_runs([f"x={a}", f"x={a}", "y="])
+    for fault in ("two runs have the name 'x'", "is given twice", "run 'y': expected NAME=FILE"):
+        assert fault in str(error.value)
+    with pytest.raises(ConfigError, match="expected two or more runs"):
+        parse_runs([str(a)])
+
+
+def test_a_file_is_not_compared_with_itself(tmp_path: Path) -> None:
+    a = _write(tmp_path / "a.jsonl", four_rows())
+    (tmp_path / "b.jsonl").symlink_to(a)
+    with pytest.raises(PredictionsError, match=r"a.jsonl and \S+b.jsonl are the same file"):
+        compare_files(a, tmp_path / "b.jsonl", settings=QUICK)
+
+
+def test_references_of_a_dataset_are_for_files_without(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "data")
+    ids = list(read_references(tmp_path / "data"))
+    for name in "ab":
+        lines = "".join(f"{key},{name}\n" for key in ids)
+        (tmp_path / f"{name}.csv").write_text(f"id,pred\n{lines}", encoding="utf-8")
+    console = Console(record=True, width=100, file=io.StringIO())
+    compare_files(
+        *(f"{tmp_path}/{name}.csv" for name in "ab"), dataset=f"{tmp_path}/data", console=console
+    )
+    assert "12 rows paired by id of 12 in the split" in console.export_text(clear=True)
+    runs = parse_runs([f"{name}={tmp_path}/{name}.csv" for name in "ab"])
+    compare_run_files(runs, dataset=f"{tmp_path}/data", console=console)
+    assert "12 rows" in console.export_text()

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import DatasetError
 from danish_asr.report import score_file
 from danish_asr.report.curves import Panel
-from danish_asr.report.page import MAX_CLIP_BYTES, audio_clips, render_page
-from danish_asr.schema import partition_dir
+from danish_asr.report.page import render_page
+from danish_asr.report.tables import to_markdown
+from danish_asr.report.wording import gap_verdict
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.scores import score_predictions
-from tests.browser import in_browser, needs_browser
+from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
 from tests.score_rows import prediction, random_rows
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -69,7 +67,9 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(report: Path)
         return {
           groups: [...document.querySelectorAll(".grouping tbody th")].map((c) => c.textContent),
           foreign: count("img") + count("script") - 1,
-          charts: [count("svg[role=img]"), count("svg[role=img] > title + desc")],
+          charts: [count("svg[role=img] > title + desc"), count("svg[role=img][aria-label]"),
+            count("svg:not([role=img], [aria-hidden])")],
+          danish: count(".alignment:not([lang=da][dir=auto]), .raw bdi:not([lang=da])"),
           tables: [count("table"), [...document.querySelectorAll("table")].filter(
             (table) => document.getElementById(table.getAttribute("aria-labelledby"))).length],
           labels: [...document.querySelectorAll("input, select")].every((f) => f.labels.length),
@@ -79,38 +79,47 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(report: Path)
     )
     assert HOSTILE in found["groups"]
     assert found["foreign"] == 0
-    assert found["charts"] == [5, 5]
+    assert found["charts"] == [2, 3, 0]
+    assert found["danish"] == 0
     assert found["tables"][0] == found["tables"][1] == 9
     assert found["labels"]
     assert found["audio"] == ["Audio of worst-of-all"]
 
 
 @needs_browser
-def test_a_click_sorts_a_column_and_a_second_click_reverses_it(report: Path) -> None:
+def test_numbers_are_sorted_from_the_largest_names_from_a_and_a_second_click_reverses(
+    report: Path,
+) -> None:
     found = in_browser(
         report,
         """
         const table = document.querySelector(".grouping table");
-        const column = (n) => [...table.tBodies[0].rows].map((row) => row.cells[n].textContent);
+        const heads = [...table.tHead.rows[0].cells];
+        const state = (n) => [
+          [...table.tBodies[0].rows].map((row) => row.cells[n].textContent.replace(",", "")),
+          heads.map((head) => head.ariaSort),
+        ];
         const click = (n) => {
-          table.tHead.rows[0].cells[n].querySelector("button").click();
-          return [column(n), [...table.tHead.rows[0].cells].map((c) => c.ariaSort)];
+          heads[n].querySelector("button").click();
+          return state(n);
         };
-        return [click(1), click(1), click(4), [click(0), click(0)][1]];
+        return [state(1), click(1), click(5), click(5), click(0)];
         """,
     )
-    (down, sort), (up, _), (rows, _), (names, sort_by_name) = found
-    assert list(map(float, down)) == sorted(map(float, down), reverse=True)
-    assert sort[:3] == ["none", "descending", "none"]
-    assert list(map(float, up)) == sorted(map(float, up))
-    assert list(map(int, rows)) == sorted(map(int, rows), reverse=True)
-    assert names.index("Sjællandsk") < names.index("Østjysk")
-    assert sort_by_name[:3] == ["ascending", "none", "none"]
+    (wer, sort), (up, _), (rows, _), (fewest, _), (names, sort_by_name) = found
+    assert sort[:4] == ["none", "descending", None, None]
+    assert sort_by_name[:2] == ["ascending", "none"]
+    # The group without an interval is last in any order.
+    assert names.pop() == HOSTILE
+    assert names == ["Bornholmsk", "Fynsk", "Nordjysk", "Sjællandsk", "Østjysk"]
+    for numbers, largest_first in ((wer, True), (up, False), (rows, True), (fewest, False)):
+        *values, _ = map(float, numbers)
+        assert values == sorted(values, reverse=largest_first)
 
 
 @needs_browser
 @pytest.mark.parametrize("width", [380, 1200])
-def test_utterances_and_errors_are_filtered(report: Path, width: int) -> None:
+def test_utterances_and_errors_are_ranked_folded_and_searched(report: Path, width: int) -> None:
     found = in_browser(
         report,
         """
@@ -121,51 +130,56 @@ def test_utterances_and_errors_are_filtered(report: Path, width: int) -> None:
           field.value = value;
           field.dispatchEvent(new window.Event("input"));
         };
-        const dialects = () => rows("#worst-table", (row) => row.cells[3].textContent);
+        const column = (n) => rows("#worst-table", (row) => row.cells[n].textContent);
         const errors = () => rows("#confusions", (row) => row.textContent);
-        const found = {all: dialects(), errors: errors()};
+        const found = {folded: column(0), wer: (enter("#rank", "wer"), column(1))};
+        enter("#rank", "errors");
+        document.querySelector("#worst-table + .more").click();
+        found.all = column(4);
+        document.querySelector("#worst-table + .more").click();
         enter("#find-worst", "WORST-OF-ALL");
-        found.one = [dialects(), document.querySelector("#worst-count").textContent];
+        found.one = [column(4), document.querySelector("#worst-count").textContent];
+        enter("#find-worst", found.last = document.querySelector("#worst-table tbody")
+          .lastElementChild.querySelector(".raw:last-of-type").textContent);
+        found.folded_row = column(4).length;
         enter("#find-worst", "");
         enter("#pick-dialect", "Fynsk");
-        found.fynsk = dialects();
+        document.querySelector("#worst-table + .more").click();
+        found.fynsk = column(4);
         enter("#find-error", "rødgrø");
         found.rodgrod = errors();
         return found;
         """,
         width=width,
     )
+    for ranked in (found["folded"], found["wer"]):
+        values = list(map(float, ranked))
+        assert len(values) == 10
+        assert values == sorted(values, reverse=True)
     assert len(found["all"]) == 50
-    assert found["one"] == [[HOSTILE], "1 shown"]
+    assert found["one"] == [[HOSTILE], "1 found"]
+    assert found["folded_row"] == 1
     assert found["fynsk"] == [name for name in found["all"] if name == "Fynsk"] != []
-    assert found["rodgrod"] == [text for text in found["errors"] if "rødgrø" in text] != []
+    assert found["rodgrod"] == [text for text in found["rodgrod"] if "rødgrø" in text] != []
 
 
-_CONTRAST_AND_WIDTH = r"""
-const light = (text) => {
-  const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map((c) => c / 255)
-    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const behind = (node) => {
-  for (let n = node; n; n = n.parentElement) {
-    const colour = window.getComputedStyle(n).backgroundColor;
-    if (!colour.startsWith("rgba(0, 0, 0, 0")) return colour;
-  }
-};
-const contrasts = [...document.querySelectorAll("body *:not(svg *)")]
-  .filter((node) => [...node.childNodes].some((c) => c.nodeType === 3 && c.data.trim()))
-  .filter((node) => node.getClientRects().length && !node.closest("script, style, option"))
-  .map((node) => {
-    const [a, b] = [light(window.getComputedStyle(node).color), light(behind(node))];
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  });
-return [
-  Math.min(...contrasts),
-  light(window.getComputedStyle(document.body).backgroundColor),
-  document.documentElement.scrollWidth,
-];
-"""
+@needs_browser
+def test_targets_are_large_enough_for_a_finger_and_paper_shows_what_is_folded(report: Path) -> None:
+    small, closed = in_browser(
+        report,
+        """
+        window.dispatchEvent(new window.Event("beforeprint"));
+        const boxes = [...document.querySelectorAll("a, button, input, select, summary")]
+          .map((target) => [target.textContent, target.getBoundingClientRect()]);
+        return [
+          boxes.filter(([, { width, height }]) => width && (width < 24 || height < 24)),
+          document.querySelectorAll("details:not([open])").length,
+        ];
+        """,
+        width=380,
+    )
+    assert small == []
+    assert closed == 0
 
 
 @needs_browser
@@ -173,7 +187,7 @@ return [
 def test_text_has_the_contrast_of_wcag_aa_and_nothing_scrolls_sideways(
     report: Path, width: int, *, dark: bool
 ) -> None:
-    contrast, paper, needed = in_browser(report, _CONTRAST_AND_WIDTH, width=width, dark=dark)
+    contrast, paper, needed = in_browser(report, CONTRAST_AND_WIDTH, width=width, dark=dark)
     assert contrast >= 4.5
     assert (paper < 0.5) == dark
     assert needed <= width
@@ -195,39 +209,61 @@ def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:
     reference, hypothesis = (" ".join(f"{name}{n}" for n in range(5000)) for name in ("ord", "tal"))
     letters = prediction("letters", "a" * 50_000, "b" * 50_000)
     page = _table_page([prediction("long", reference, hypothesis), letters], [])
-    assert "… and 4700 more" in page
+    assert "… and 4,700 more" in page
     assert len(page) < 200_000
 
 
-def test_more_groups_than_fit_into_a_chart_are_only_a_table() -> None:
-    rows = [prediction(str(n), "ja", "nej", dialect=f"dialekt {n}") for n in range(100)]
-    page = _table_page(rows, ["dialect", "gender"])
-    assert page.count("<svg") == 1
-    assert page.count('<th scope="row">dialekt') == 100
+def test_an_utterance_without_a_duration_is_on_the_page() -> None:
+    page = _table_page([prediction("no-duration", "ja", "nej", duration=None)], ["duration"])
+    assert "no-duration" in page
 
 
-def _shard(root: Path, split: str, clips: dict[str, bytes | None]) -> Path:
-    shard = partition_dir(root, "coral", split) / "part-00000.parquet"
-    shard.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table({"id": list(clips), "audio_bytes": list(clips.values())})
-    pq.write_table(table, shard, row_group_size=1)
-    return shard
+@pytest.mark.parametrize(
+    ("about", "name"),
+    [
+        ({"file": "test/predictions.jsonl"}, "test/predictions.jsonl"),
+        ({"file": "f", "model": "m1", "dataset": "coral"}, "m1 on coral"),
+        ({"checkpoint": "/runs/a/step_9", "run": ""}, "step_9"),
+        ({"model": "step_9", "run": "/runs/a/checkpoints", "dataset": "d"}, "a/step_9 on d"),
+    ],
+)
+def test_title_and_heading_name_what_was_scored(about: dict[str, str], name: str) -> None:
+    rows = [prediction("a", "ja", "nej")]
+    page = render_page(score_predictions(rows, by=[]), analyse_errors(rows), about=about, clips={})
+    assert f"<title>{name}: WER and CER</title>" in page
+    assert f"<h1>{name}</h1>" in page
 
 
-def test_clips_are_the_audio_of_the_dataset_from_any_shard(tmp_path: Path) -> None:
-    _shard(tmp_path, "dev", {"a": b"fLaC one", "b": b"fLaC two"})
-    _shard(tmp_path, "test", {"c": b"fLaC 3", "none": None, "long": bytes(MAX_CLIP_BYTES + 1)})
-    console = Console(record=True, width=200, file=io.StringIO())
-    urls = audio_clips(tmp_path, {"c", "a", "not there", "none", "long"}, console)
-    clips = {name: base64.b64decode(url.partition("base64,")[2]) for name, url in urls.items()}
-    assert clips == {"a": b"fLaC one", "c": b"fLaC 3"}
-    assert "has audio of 2 of the 5 worst utterances" in console.export_text()
+def _of_dialect(dialect: str, errors: float, seed: int) -> list[Prediction]:
+    return [
+        replace(
+            row, id=f"{dialect}-{row.id}", speaker_id=f"{dialect}-{row.speaker_id}", dialect=dialect
+        )
+        for row in random_rows(400, speakers=20, errors=errors, seed=seed)
+    ]
 
 
-def test_a_damaged_shard_is_named_and_a_directory_without_shards_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="expected the root of a dataset"):
-        audio_clips(tmp_path, {"a"}, Console())
-    shard = _shard(tmp_path, "test", {"a": b"fLaC"})
-    shard.write_bytes(shard.read_bytes()[:-100])
-    with pytest.raises(DatasetError, match=r"part-00000.parquet: .*danish-asr verify"):
-        audio_clips(tmp_path, {"a"}, Console())
+def test_the_verdict_says_which_groups_differ() -> None:
+    rows = [*_of_dialect("Fynsk", 0.1, 1), *_of_dialect("Bornholmsk", 0.5, 2)]
+    verdict = gap_verdict(score_predictions(rows, by=["dialect", "gender", "duration"]))
+    assert verdict.startswith("WER differs by dialect (Bornholmsk is ")
+    assert "points above Fynsk, 95 % interval " in verdict
+    assert verdict.endswith("; no difference between groups is resolvable by gender.")
+    few = score_predictions(rows[:1], by=["dialect"])
+    assert gap_verdict(few).startswith("No two groups have an interval")
+
+
+def test_thousands_are_separated_in_the_table_and_on_the_page() -> None:
+    rows = [*random_rows(1200)]
+    texts = to_markdown(score_predictions(rows, by=["dialect"])), _table_page(rows, ["dialect"])
+    for text in texts:
+        assert "1,200 rows scored" in text
+        assert re.search(r"(?:<td>|\| )1,\d{3}(?:<| \|)", text)
+        assert not re.search(r"(?:<td>|\| )\d{4,}(?:<| \|)", text)
+
+
+def test_many_groups_are_all_in_the_table_the_worst_first() -> None:
+    rows = [prediction(str(n), "ja " * 100, "ja " * n, dialect=f"dialekt {n}") for n in range(100)]
+    page = _table_page(rows, ["dialect"])
+    groups = re.findall(r'<th scope="row"[^>]*>dialekt (\d+)<', page)
+    assert list(map(int, groups)) == sorted(range(100))

@@ -14,9 +14,11 @@ import pytest
 from rich.console import Console
 
 from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
-from danish_asr.report import score_file
+from danish_asr.report import Exports, score_file
 from danish_asr.scoring.predictions import write_predictions
+from danish_asr.scoring.references import read_references
 from danish_asr.scoring.settings import Settings
+from tests.builders import build_dataset
 from tests.score_rows import four_rows, prediction, random_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -165,3 +167,112 @@ def test_rows_that_a_filter_leaves_out_are_counted(predictions: Path) -> None:
     score_file(predictions, settings=settings, markdown_path=block, console=console)
     assert "4 rows scored (1 left out: 0.5 s or shorter)" in console.export_text()
     assert "characters (CER) of the reference and inserted ones." in block.read_text("utf-8")
+
+
+def test_a_group_without_reference_words_shows_no_rate_anywhere(tmp_path: Path) -> None:
+    path, page, block = (tmp_path / name for name in ("p.jsonl", "r.html", "b.md"))
+    write_predictions(
+        path, [*four_rows(), prediction("e", "", "ja", dialect="Jysk", duration=30.0)]
+    )
+    console = _console()
+    score_file(path, console=console, html_path=page, markdown_path=block, csv_path=tmp_path / "c")
+    assert re.search(r"Jysk +│ +– │ not resolvable │ +– ", console.export_text())
+    assert "| Jysk | – | not resolvable | – |" in block.read_text("utf-8")
+    assert not re.search('[">-]nan', page.read_text("utf-8"))
+    assert 'Jysk,1,1,0,,,,"1 speaker' in (tmp_path / "c").read_text("utf-8")
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.jsonl")
+    with pytest.raises(PredictionsError, match=r"p.jsonl: a pipe does not work"):
+        score_file(tmp_path / "p.jsonl")
+
+
+def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").symlink_to("p.jsonl")
+    with pytest.raises(PredictionsError, match=r"p.jsonl: Too many levels of symbolic links"):
+        score_file(tmp_path / "p.jsonl", html_path=tmp_path / "r.html")
+
+
+def test_hypotheses_of_another_system_are_scored_with_a_dataset(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "data")
+    references = read_references(tmp_path / "data")
+    lines = [f"{key}\t{row['reference']}\n" for key, row in references.items()]
+    _evaluation(tmp_path / "whisper.tsv", {"model": "ours", "rows_in_split": {"test": 1}})
+    (tmp_path / "whisper.tsv").write_text(f"id\tpred\n{''.join(lines[:-2])}", encoding="utf-8")
+    console, page = _console(), tmp_path / "r.html"
+    scores = score_file(
+        f"{tmp_path}/whisper.tsv",
+        by=["age", "dialect"],
+        dataset=f"{tmp_path}/data",
+        html_path=str(page),
+        exports=Exports(utterances=tmp_path / "u.csv", trn=tmp_path / "trn"),
+        console=console,
+    )
+    assert scores.overall.wer.value == 0
+    assert "the predictions are partial: 10 of 12 rows" in console.export_text()
+    assert f"<h1>whisper on {tmp_path}/data" in page.read_text("utf-8")
+    assert len((tmp_path / "u.csv").read_text("utf-8").splitlines()) == 11
+
+
+def test_references_in_the_file_are_those_of_the_dataset(tmp_path: Path) -> None:
+    build_dataset(data := tmp_path / "data")
+    path = tmp_path / "p.jsonl"
+    references = read_references(data)
+    rows = [
+        {"id": key, "reference": row["reference"], "hypothesis": "", "dialect": None}
+        for key, row in references.items()
+    ]
+    del rows[0]["reference"]
+
+    def score(**options: Any) -> Any:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return score_file(path, dataset=data, console=_console(), **options)
+
+    scores = score(by=["dialect", "split"], exports=Exports(utterances=tmp_path / "u.csv"))
+    assert scores.rows.in_split == scores.rows.in_file == len(rows)
+    assert {group.label for group in scores.groupings["dialect"].groups} == {
+        row["dialect"] for row in references.values()
+    }
+    rows[1]["reference"] += " x"
+    with pytest.raises(PredictionsError, match=r"1 references differ .*\n.*2: id .* x', in the "):
+        score()
+    rows[1] |= {"reference": None, "split": "dev"}
+    with pytest.raises(PredictionsError, match=r"rows of split dev, and --split is test"):
+        score(split="test")
+    with pytest.raises(ConfigError, match="name it too: --dataset"):
+        score_file(path, split="test")
+
+
+def test_predictions_of_an_evaluation_keep_its_name_and_split_beside_a_dataset(
+    tmp_path: Path,
+) -> None:
+    build_dataset(data := tmp_path / "data")
+    path, references = tmp_path / "p.jsonl", read_references(data, "dev")
+    write_predictions(
+        path, [prediction(k, v["reference"], "", split="dev") for k, v in references.items()]
+    )
+    _evaluation(path, {"model": "ours", "rows_in_split": {"dev": 99}})
+    scores = score_file(path, dataset=data, html_path=tmp_path / "r.html", console=_console())
+    assert scores.rows.in_split == 99
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<h1>ours" in page
+    assert "data:audio/flac" in page
+
+
+def test_the_gaps_of_all_groupings_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    path, block = tmp_path / "predictions.jsonl", tmp_path / "block.md"
+    write_predictions(path, random_rows(1500))
+    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
+    by = ["dialect", "age_group,gender", "split"]
+    scores = score_file(path, by=by, markdown_path=block, console=console)
+    table = console.export_text().split("above the best, points")[1].split("gap: of the")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    gap = scores.groupings["dialect"].gap
+    assert gap
+    for shown in (gap.worst, gap.best, f"{gap.ratio.value:.2f} (", "(5 groups)"):
+        assert shown in table
+    assert f"| by dialect (5 groups) | {gap.worst} {100 * gap.wer.value:.2f} (" in (
+        block.read_text(encoding="utf-8")
+    )
+    assert "by split" not in table  # one group has no gap

@@ -1,50 +1,55 @@
-"""Intervals by resampling speakers."""
+"""Intervals and tests over speakers."""
 
-from __future__ import annotations
-
-from dataclasses import replace
+from math import tan
+from typing import Any
 
 import numpy as np
 import pytest
 
 from danish_asr.scoring.intervals import (
-    MIN_SPEAKERS,
-    expanded_tail,
-    interval,
-    p_value,
+    Interval,
+    estimate_gap,
+    estimate_rates,
     resample_sums,
+    spreads,
+    t_above,
     t_quantile,
-    why_not_resolvable,
 )
-from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
+from danish_asr.scoring.scored_rows import GroupSums, IntArray
+from danish_asr.scoring.settings import Settings
+
+SETTINGS = Settings()
 
 
-def _speakers(count: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Errors and words of speakers whose WER varies log-normally around 20 %."""
-    generator = np.random.default_rng(seed)
-    words = generator.integers(200, 600, count)
-    rate = np.clip(0.2 * np.exp(generator.normal(0, 0.5, count) - 0.125), 0.01, 0.9)
-    return generator.binomial(words, rate), words
+def group(words: Any, *errors: Any, name: str = "x") -> GroupSums:
+    """Speakers with word substitutions only, in one run or in two."""
+    words = np.asarray(words)
+    sums = np.zeros((len(words), 9 * len(errors)), np.int64)
+    for run, wrong in enumerate(errors):
+        sums[:, 9 * run + 1], sums[:, 9 * run + 2] = words - wrong, wrong
+    speakers = tuple(f"speaker {number}" for number in range(len(words)))
+    return GroupSums({"dialect": name}, speakers, sums, list(map(tuple, sums.tolist())))
 
 
-def _samples(sums: IntArray, resamples: int, seed: int = 0) -> FloatArray:
-    generator = np.random.default_rng(seed)
-    drawn = resample_sums(sums, resamples, generator)
-    return np.asarray(drawn[:, 0] / drawn[:, 1])
+def draw(speakers: int, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Words, and the errors of speakers whose WER varies log-normally around 20 %."""
+    words = generator.integers(200, 600, speakers)
+    rate = 0.2 * np.exp(generator.normal(-0.125, 0.5, speakers))
+    return words, generator.binomial(words, np.minimum(rate, 1))
 
 
 def test_speaker_intervals_cover_the_truth_where_word_intervals_do_not() -> None:
-    """A word-wise 95 % interval covers the truth in a quarter of cases, this one in 93 %."""
-    many = _speakers(200_000, seed=1)
-    truth = many[0].sum() / many[1].sum()
+    words, errors = draw(200_000, np.random.default_rng(1))
+    truth = errors.sum() / words.sum()
     by_speaker = by_word = 0
     for seed in range(200):
-        errors, words = _speakers(20, seed=1000 + seed)
-        bounds = interval(_samples(np.stack([errors, words], axis=1), 400, seed), 20)
-        by_speaker += bounds.low <= truth <= bounds.high
-        rate, total = errors.sum() / words.sum(), words.sum()
+        words, errors = draw(20, np.random.default_rng(1000 + seed))
+        wer, _ = estimate_rates(group(words, errors), SETTINGS)
+        assert wer.interval
+        by_speaker += wer.interval.low <= truth <= wer.interval.high
+        rate, total = wer.value, words.sum()
         by_word += abs(rate - truth) <= 1.96 * np.sqrt(rate * (1 - rate) / total)
-    assert 0.88 * 200 <= by_speaker <= 200
+    assert 0.9 * 200 <= by_speaker <= 200
     assert by_word < 0.5 * 200
 
 
@@ -52,63 +57,90 @@ def test_equally_good_runs_differ_significantly_as_rarely_as_the_level_says() ->
     found = 0
     for seed in range(400):
         generator = np.random.default_rng(seed)
-        words = generator.integers(200, 600, 20)
-        rates = 0.2 * np.exp(generator.normal(0, 0.5, 20))
-        runs = [
+        words, rates = generator.integers(200, 600, 20), 0.2 * np.exp(generator.normal(0, 0.5, 20))
+        a, b = (
             generator.binomial(words, np.clip(rates * np.exp(generator.normal(0, 0.2, 20)), 0, 1))
             for _ in "ab"
-        ]
-        samples = _samples(np.stack([runs[1] - runs[0], words], axis=1), 400, seed)
-        found += p_value(samples, 20) < 0.05
+        )
+        spread, _ = spreads(group(words, a, b), SETTINGS)
+        p, (low, high) = spread.p_value(), spread.around()
+        assert (p < 0.05) == (not low <= 0 <= high)
+        found += p < 0.05
     assert 0.02 * 400 <= found <= 0.08 * 400
 
 
-def test_resampling_in_chunks_draws_as_many_speakers_as_there_are() -> None:
+def test_identical_groups_have_a_gap_above_zero_as_rarely_as_the_level_says() -> None:
+    found = 0
+    for seed in range(100):
+        generator = np.random.default_rng(seed)
+        groups = [group(*draw(12, generator), name=f"{number}") for number in range(8)]
+        gap = estimate_gap(groups, SETTINGS)
+        assert gap
+        assert gap.difference.interval
+        assert gap.ratio.interval
+        assert gap.ratio.interval.low < gap.ratio.value < gap.ratio.interval.high
+        found += gap.difference.interval.low > 0
+        assert (gap.difference.interval.low > 0) == (gap.ratio.interval.low > 1)
+    assert found <= 6
+
+
+def test_groups_without_an_interval_take_no_part_in_the_gap() -> None:
+    generator = np.random.default_rng(0)
+    good, bad = (group(*draw(12, generator), name=name) for name in ("good", "bad"))
+    few = group([100] * 3, [90] * 3, name="few")
+    gap = estimate_gap([few, good, bad], SETTINGS)
+    assert gap
+    assert (gap.groups, {gap.worst, gap.best}) == (2, {"good", "bad"})
+    assert estimate_gap([few, good], SETTINGS) is None
+
+
+def test_an_interval_of_equal_speakers_is_that_of_the_t_distribution() -> None:
+    errors = np.array([10, 20, 30, 40] * 3)
+    spread, _ = spreads(group([200] * 12, errors), SETTINGS)
+    deviation = errors.std(ddof=1) / np.sqrt(12) / 200
+    assert (spread.value, spread.deviation) == pytest.approx((0.125, deviation))
+    assert spread.freedom == pytest.approx(11)
+    factor = np.exp(2.200985 * deviation / 0.125)
+    assert spread.limits() == pytest.approx(Interval(0.125 / factor, 0.125 * factor))
+
+
+def test_utterance_intervals_are_narrower_and_computed_on_request() -> None:
+    words, errors = draw(20, np.random.default_rng(0))
+    wer, _ = estimate_rates(group(words, errors), Settings(resamples=200))
+    assert wer.interval
+    assert wer.utterances
+    assert wer.utterances.low < wer.value < wer.utterances.high
+    assert estimate_rates(group(words, errors), SETTINGS)[0].utterances is None
     drawn = resample_sums(np.ones((3000, 1), np.int64), 1500, np.random.default_rng(0))
     assert drawn.tolist() == [[3000.0]] * 1500
 
 
-def test_t_quantiles_are_those_of_the_tables() -> None:
-    points = [t_quantile(0.975, freedom) for freedom in (7, 19, 34)] + [t_quantile(0.995, 10)]
-    assert points == pytest.approx([2.3646, 2.0930, 2.0322, 3.1693], abs=2e-3)
+def test_t_quantiles_are_those_of_the_tables_and_of_the_cauchy_distribution() -> None:
+    points = [t_quantile(0.975, freedom) for freedom in (2.0, 7.0, 19.0)]
+    points += [t_quantile(0.9995, 10.0)]
+    assert points == pytest.approx([4.302653, 2.364624, 2.093024, 4.586894], abs=1e-4)
+    assert t_quantile(0.9, 1.0) == pytest.approx(tan(0.4 * np.pi))
+    assert t_above(t_quantile(0.9, 3.3), 3.3) == pytest.approx(0.1)
+    assert t_above(25, 19.0) == pytest.approx(2.5e-16, rel=0.2)
 
 
 @pytest.mark.parametrize(
     ("words", "rates", "reason"),
     [
-        ([10], [0.1], "1 speaker, 8 needed"),
-        ([10] * 7, [0.1, 0.2] * 3 + [0.3], "7 speakers, 8 needed"),
-        ([100] + [10] * 9, [0.1, 0.2] * 5, "one speaker has 53 % of the words"),
-        ([10] * 9, [0.0] * 9, "every speaker has the same value"),
-        ([10] * MIN_SPEAKERS, [0.1, 0.2] * 4, None),
-        ([0] * 9, [0.0, 1.0, 0.0] * 3, None),
+        ([1000], [0.1], "1 speaker, 8 needed"),
+        ([100] * 7, [0.1, 0.2] * 3 + [0.3], "7 speakers, 8 needed"),
+        ([1000] + [100] * 9, [0.1, 0.2] * 5, "one speaker has 53 % of the words"),
+        ([100] * 9, [0.0] * 9, "every speaker has the same value"),
+        ([100] * 9, [0.3] * 9, "every speaker has the same value"),
+        ([10] * 9, [0.1, 0.2, 0.3] * 3, "90 words, 100 needed"),
+        ([100] * 8, [0.1, 0.2] * 4, None),
+        ([0] * 9, [0.0] * 9, "0 words, 100 needed"),
     ],
 )
 def test_the_reason_for_no_interval(
     words: list[int], rates: list[float], reason: str | None
 ) -> None:
-    group = _group(words)
-    assert why_not_resolvable(group, np.array(rates)) == reason
-    unknown = replace(group, speakers=(None,))
-    assert why_not_resolvable(unknown, np.array(rates)) == "the speakers are unknown"
-
-
-def _group(words: list[int]) -> GroupSums:
-    """Speakers whose words are all hits."""
-    sums = np.zeros((len(words), 9), np.int64)
-    sums[:, 1] = words
-    return GroupSums({}, tuple(f"speaker {number}" for number in range(len(words))), sums)
-
-
-def test_p_is_the_level_whose_interval_touches_zero() -> None:
-    differences = np.random.default_rng(0).normal(-0.02, 0.01, 5000)
-    p = p_value(differences, 20)
-    tail = expanded_tail(p, 20)
-    assert np.quantile(differences, 1 - tail) == pytest.approx(0, abs=1e-3)
-    assert 0.02 < p < 0.12
-
-
-def test_p_of_no_difference_is_one_and_of_a_clear_one_is_small_but_never_zero() -> None:
-    centred = np.random.default_rng(0).normal(0, 0.01, 5000)
-    assert p_value(centred - np.median(centred), 20) > 0.9
-    assert 0 < p_value(np.full(10_000, -0.1), 20) < 0.005
+    speakers = group(words, np.array(words) * rates)
+    assert spreads(speakers, SETTINGS)[0].not_resolvable == reason
+    unknown = GroupSums({}, (None,), speakers.sums[:1], [])
+    assert spreads(unknown, SETTINGS)[0].not_resolvable == "the speakers are unknown"

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from danish_asr.errors import ConfigError
 from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, rates, score_rows
@@ -52,6 +53,14 @@ def test_groups_are_in_alphabetical_order_bands_by_size_and_unknown_last() -> No
     assert list(_groups(rows, "duration")) == [(label,) for label in labels]
 
 
+@pytest.mark.parametrize(("text", "missing"), [("unknown", "unknown (no value)"), ("x", "unknown")])
+def test_a_missing_value_and_the_text_unknown_have_different_labels(
+    text: str, missing: str
+) -> None:
+    rows = [prediction("a", "ja", "ja", gender=text), prediction("b", "ja", "ja", gender=None)]
+    assert [group.label for group in _groups(rows, "gender").values()] == [text, missing]
+
+
 def test_words_per_second_are_those_of_the_normalised_reference() -> None:
     rows = [prediction("a", "101, øh", "", duration=2.0), prediction("b", "ja", "", duration=0.0)]
     assert list(_groups(rows, "words_per_second")) == [("2–2.5 words/s",), (None,)]
@@ -68,6 +77,60 @@ def test_rows_can_be_grouped_by_extra_keys_and_a_column_named_twice_counts_once(
 def test_rates_of_sums_are_the_rates_of_counts(denominator: Denominator) -> None:
     numbers = np.array([[2, 3, 1, 1, 1, 9, 2, 0, 3], [1, 0, 0, 0, 4, 0, 0, 0, 7]])
     wer, cer = rates(numbers, denominator)
-    counts = [ErrorCounts.from_tuple(line) for line in numbers.tolist()]
-    assert wer.tolist() == [line.wer(denominator) for line in counts]
-    assert cer.tolist() == [line.cer(denominator) for line in counts]
+    counts = ErrorCounts.from_tuple(numbers[0].tolist())
+    assert (wer[0], cer[0]) == (counts.wer(denominator), counts.cer(denominator))
+    assert np.isnan([wer[1], cer[1]]).all()  # insertions without a reference
+
+
+def _ages(*ages: object) -> list[Prediction]:
+    return [
+        prediction(
+            str(n), "ja", "ja", duration=None, extra={"age": None if age is None else f"{age}"}
+        )
+        for n, age in enumerate(ages)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "ages", "labels"),
+    [
+        ("age", [100, 9, None, 18, 9], ["9", "18", "100", None]),
+        ("age", range(20, 60), ["under 30", "30–40", "40–50", "50 and more"]),
+        ("age:2", [-3.25, 9.11, 9.126, 9.1201], ["under 9.12", "9.12 and more"]),
+        ("age:2", [1, 1, 1, 7, None], ["1", "7", None]),
+        ("age:18,25.5,50", [17, 18, 25.5, 99], ["under 18", "18–25.5", "25.5–50", "50 and more"]),
+        ("age:50,18", [7, None], ["under 18", None]),
+        ("age:18,25,dialect", [7, 20], ["under 18", "18–25"]),
+        ("age", ["20-30", 9, 100], ["100", "20-30", "9"]),
+        ("duration", [7], [None]),
+    ],
+)
+def test_numbers_are_in_numeric_order_and_many_are_in_bands(
+    column: str, ages: Iterable[object], labels: list[str | None]
+) -> None:
+    scored = score_rows(_ages(*ages), by=[column], settings=Settings())
+    groups = scored.groups(scored.groupings[column])
+    assert [next(iter(group.group.values())) for group in groups] == labels
+    assert sum(len(group.rows) for group in groups) == len(scored.rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("age:x", "such as age:5 .*; found 'age:x'"),
+        ("age:1", "such as age:5 .*; found 'age:1'"),
+        ("gender:5", "columns of numbers, .*; found 'gender:5'"),
+        ("age:5", "'age:5': only numbers have bands; found 'x1'"),
+    ],
+)
+def test_bands_of_anything_but_numbers_are_refused(column: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        score_rows(_ages(7, "x1"), by=[column], settings=Settings())
+
+
+def test_ids_stay_values_and_two_groupings_of_a_column_differ() -> None:
+    rows = [
+        prediction(str(n), "ja", "ja", extra={"text_id": f"{n}", "snr": f"{n}"}) for n in range(20)
+    ]
+    scored = score_rows(rows, by=["text_id", "snr:2", "snr:5,7"], settings=Settings())
+    assert [len(scored.groups(columns)) for columns in scored.groupings.values()] == [20, 2, 3]

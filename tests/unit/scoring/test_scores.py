@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from danish_asr.errors import ConfigError, PredictionsError
-from danish_asr.metrics import Denominator, ErrorCounts
+from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import GroupScore, score_predictions
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
@@ -50,11 +51,7 @@ def test_a_value_is_in_its_interval_and_more_speakers_narrow_it() -> None:
 
 
 def test_the_gap_is_between_the_worst_and_the_best_named_group() -> None:
-    gap = score_predictions(four_rows(), by=["dialect"]).groupings["dialect"].gap
-    assert gap
-    assert (gap.worst, gap.best) == ("Bornholmsk", "Fynsk")
-    assert gap.difference.value == pytest.approx(1 - 1 / 6)
-    assert gap.difference.not_resolvable == "Bornholmsk: 1 speaker, 8 needed"
+    assert score_predictions(four_rows(), by=["dialect"]).groupings["dialect"].gap is None
     gap = score_predictions(random_rows(3000), by=["dialect"]).groupings["dialect"].gap
     assert gap
     assert gap.difference.interval
@@ -81,16 +78,16 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     document = json.loads(json.dumps(scores.to_dict()))
     assert document["settings"] == {
         "profile": "rye",
-        "profile_version": 1,
+        "profile_version": 2,
         "remove_fillers": True,
         "row_filter": "coral",
         "denominator": "standard",
-        "resamples": 1000,
+        "resamples": 0,
         "seed": 3,
     }
     left_out = {"empty reference": 1, "10 s or longer": 1}
     expected = {"scored": 4, "in_file": 6, "in_split": 9, "left_out": left_out, "partial": True}
-    assert document["rows"] == expected
+    assert document["rows"] == expected | {"splits": ["test"]}
     expected = document["settings"] | {
         "rows_scored": 4,
         "rows_in_file": 6,
@@ -101,6 +98,24 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     assert list(table["group"])[:3] == ["all", "Bornholmsk", "Fynsk"]
     for line in table.to_dict("records"):
         assert {key: line[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+def test_references_without_a_word_have_no_rate(denominator: Denominator) -> None:
+    chosen = Settings(denominator=denominator, resamples=100)
+    rows = [
+        prediction("a", "", "ja nej", dialect="Fynsk"),
+        prediction("b", "!", "", dialect="Fynsk"),
+    ]
+    with pytest.raises(PredictionsError, match=r"no word .* references of 2 rows .* coral"):
+        score_predictions(rows, settings=chosen)
+    scores = score_predictions(
+        [*rows, prediction("c", "ja", "ja", dialect="Jysk")], settings=chosen
+    )
+    assert math.isnan(scores.groupings["dialect"].groups[0].wer.value)
+    group = json.loads(json.dumps(scores.to_dict()))["groupings"]["dialect"]["groups"][0]
+    assert group["wer"] == {"value": None, "not_resolvable": "1 speaker, 8 needed"}
+    assert scores.to_pandas()["wer"].isna().tolist()[:3] == [False, True, False]
 
 
 def test_no_row_to_score_and_unknown_columns_are_refused() -> None:
@@ -116,11 +131,17 @@ def test_no_row_to_score_and_unknown_columns_are_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"profile": "corl"}, "profile: expected one of raw, coral, rye; found 'corl'"),
+        (
+            {"profile": "corl"},
+            "profile: expected one of raw, coral, rye.*'corl'",
+        ),
         ({"remove_fillers": True}, "remove_fillers: .*profile rye; found profile 'coral'"),
-        ({"row_filter": "official"}, "row filter: expected one of all, coral; found 'official'"),
+        (
+            {"row_filter": "official"},
+            "row filter: expected one of all, coral, rye; found 'official'",
+        ),
         ({"denominator": "both"}, "denominator: expected one of standard, coral; found 'both'"),
-        ({"resamples": 10}, "resamples: expected 100 to 1000000; found 10"),
+        ({"resamples": 10}, "resamples: expected 0, or 100 to 1000000; found 10"),
         ({"seed": -1}, "seed: expected 0 or more; found -1"),
         ({"profile": "corl", "row_filter": "x", "denominator": "both", "seed": -1}, "4 faults"),
     ],
@@ -137,6 +158,7 @@ def test_invalid_settings_are_refused_all_at_once(values: dict[str, Any], messag
         ({"duration": 0.51}, None),
         ({"duration": 9.99}, None),
         ({"duration": 10.0}, "10 s or longer"),
+        ({"duration": None}, "duration unknown"),
         ({"reference": " "}, "empty reference"),
         ({"hypothesis": ""}, None),
         ({"extra": {"validated": "Rejected"}}, "rejected by the corpus's validators"),
@@ -148,5 +170,11 @@ def test_the_coral_filter_is_strict_at_its_bounds(
     changes: dict[str, object], reason: str | None
 ) -> None:
     row = prediction("a", **{"reference": "ja", "hypothesis": "ja"} | changes)  # type: ignore[arg-type]
-    assert ROW_FILTERS["coral"](row) == reason
-    assert ROW_FILTERS["all"](row) is None
+    assert ROW_FILTERS["coral"](row, row.reference) == reason
+    assert ROW_FILTERS["all"](row, "") is None
+
+
+def test_the_rye_filter_excludes_references_that_normalisation_empties() -> None:
+    rows = [prediction("a", "...", "ja"), prediction("b", "ja", "ja")]
+    scores = score_predictions(rows, settings=Settings(profile="rye", row_filter="rye"))
+    assert (scores.rows.scored, scores.overall.wer.value) == (1, 0)

@@ -59,14 +59,80 @@ def test_a_tsv_file_has_no_quoting(tmp_path: Path) -> None:
     assert (found.audio, found.text) == (tmp_path / "a.mp3", '"Nej" sagde han, "ja')
 
 
+TABLE = (("path", "sentence", "client_id", "accents", "sex"), ("a.mp3", "ja", "s1", "fynsk", "f"))
+NAMED = (("Filename", "Transcription", "Speaker", "Accent", "gender"), TABLE[1])
+
+
+@pytest.mark.parametrize("rows", [TABLE, NAMED], ids=["lower case", "capitals"])
+@pytest.mark.parametrize(("suffix", "between"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
+def test_usual_names_of_columns_and_delimiters_are_found(
+    tmp_path: Path, rows: tuple[tuple[str, ...], ...], suffix: str, between: str
+) -> None:
+    path = tmp_path / f"test.{suffix}"
+    path.write_text("\n".join(between.join(row) for row in rows))
+    (found,) = read_all(open_source(str(path), RADIO))
+    speaker = found.speaker
+    assert (found.audio, found.text) == (tmp_path / "a.mp3", "ja")
+    assert (speaker.speaker_id, speaker.dialect, speaker.gender) == ("s1", "Fynsk", "f")
+
+
+@pytest.mark.parametrize(
+    ("times", "start", "seconds"),
+    [
+        ({"start": 1.5, "end": 4}, 1.5, 2.5),
+        ({"end": "2"}, 0.0, 2.0),
+        ({"start_time": "1", "end_time": "3.5", "duration": 9}, 1.0, 9.0),
+        ({"offset": 2, "start": 7}, 2.0, None),
+    ],
+)
+def test_an_end_gives_the_length(
+    tmp_path: Path, times: dict[str, Any], start: float, seconds: float | None
+) -> None:
+    path = write_lines(tmp_path / "train.jsonl", [{"audio": "a", "text": "ja"} | times])
+    (found,) = read_all(open_source(str(path), RADIO))
+    assert (found.start, found.seconds) == (start, seconds)
+
+
+@pytest.mark.parametrize("end", ["soon", [], 0.5])
+def test_an_end_that_is_no_time_after_the_start_is_malformed(tmp_path: Path, end: object) -> None:
+    row = {"audio": "a", "text": "ja", "start": 1, "end": end}
+    (found,) = read_all(open_source(str(write_lines(tmp_path / "train.jsonl", [row])), RADIO))
+    assert found.refused == "malformed row"
+
+
+def test_a_column_split_makes_a_file_of_each_split(tmp_path: Path) -> None:
+    splits = ("train", "valid", "train", "test-clean")
+    lines = [f"{number}.wav;nr. {number};{split}" for number, split in enumerate(splits)]
+    lines.insert(2, "for;mange;felter;her")
+    path = tmp_path / "all.csv"
+    path.write_text("\n".join(["file;text;split", *lines]))
+    source = open_source(str(path), RADIO)
+    assert [(file.name, file.split, file.rows) for file in source.files] == [
+        ("all.csv#test-clean", "test", 1),
+        ("all.csv#train", "train", 2),
+        ("all.csv#valid", "dev", 2),
+    ]
+    train = source.files[1]
+    assert [row.text for row in source.read(train, 0, 2)] == ["nr. 0", "nr. 2"]
+    assert [(row.row, row.text) for row in source.read(train, 1, 2)] == [(1, "nr. 2")]
+    assert list(source.local_files(source.files[2])) == [path, tmp_path / "1.wav"]
+    one = open_source(str(path), SourceOptions(corpus="radio", split="test"))
+    assert [(file.name, file.split, file.rows) for file in one.files] == [("all.csv", "test", 5)]
+    path.write_text("file;text;split\na;ja;a\n")
+    with pytest.raises(SourceError, match="a: cannot infer the split"):
+        open_source(str(path), RADIO)
+
+
 BAD_LINES = {
     "cut": b'{"audio_filepath": "a.w',
     "a list": b"[1, 2]",
     "Latin-1": '{"audio_filepath": "a.wav", "text": "æøå"}'.encode("latin-1"),
     "a list as text": b'{"audio_filepath": "a.wav", "text": ["ja"]}',
+    "a list as id": b'{"audio_filepath": "a.wav", "text": "ja", "id": ["a"]}',
+    "a mapping as gender": b'{"audio_filepath": "a.wav", "text": "ja", "gender": {"is": "f"}}',
     **{
         f"duration {value}": f'{{"audio_filepath": "a", "text": "a", "duration": {value}}}'.encode()
-        for value in ("Infinity", "NaN", "-1", '"1,5"', "[1]")
+        for value in ("Infinity", "NaN", "-1", '"1,5,5"', "[1]")
     },
 }
 
@@ -130,8 +196,8 @@ HEADER = b"audio_filepath,text\n"
         ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv: .*codec.* expected UTF-8"),
         ("train.csv", b"text,audio_filepath,text", "line 1 has a column twice"),
-        ("train.csv", b"audio_filepath;text\na;b", "found the columns audio_filepath;text"),
-        ("train.csv", b"audio_filepath,sentence\na,b", "no column text.* --column text="),
+        ("train.csv", b"audio_filepath|text\na|b", r"found the columns audio_filepath\|text"),
+        ("train.csv", b"audio_filepath,words\na,b", "no column text.* --column text="),
         ("all.jsonl", GOOD.encode(), r"all\.jsonl: cannot infer the split.*--split"),
     ],
 )
@@ -179,3 +245,19 @@ def test_a_folder_is_read_and_a_requested_column_must_be_in_some_file(tmp_path: 
     options = SourceOptions(corpus="radio", columns=("gender=køn", "dialect=egn", "age=alder"))
     with pytest.raises(SourceError, match="has egn, alder; found audio_filepath, text, køn"):
         open_source(f"manifest:{tmp_path}", options)
+
+
+def test_decimal_commas_capitals_and_empty_ids_of_spreadsheets_are_read(tmp_path: Path) -> None:
+    lines = "Path;Text;Split;Start;id", "a.wav;ja;dev;0,5;", "a.wav;nej;dev;1,25;b"
+    (tmp_path / "table.csv").write_text("\n".join(lines), encoding="utf-8")
+    source = open_source(str(tmp_path / "table.csv"), RADIO)
+    first, second = read_all(source)
+    assert (source.files[0].split, first.start, second.start) == ("dev", 0.5, 1.25)
+    assert (first.id, second.id, first.refused) == ("table.csv#dev:0", "b", None)
+
+
+def test_half_a_surrogate_pair_is_a_malformed_row(tmp_path: Path) -> None:
+    line = '{"audio_filepath": "a.wav", "text": "\\ud800"}'
+    (tmp_path / "train.jsonl").write_text(line, encoding="utf-8")
+    source = open_source(str(tmp_path / "train.jsonl"), RADIO)
+    assert [row.refused for row in read_all(source)] == ["malformed row"]

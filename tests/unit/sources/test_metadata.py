@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from danish_asr.sources.metadata import (
@@ -25,7 +27,24 @@ def test_every_name_is_mapped_and_an_unknown_one_is_kept() -> None:
 @pytest.mark.parametrize("sub_dialect", ["fynsk", "færøsk", None])
 def test_birth_abroad_is_non_native_whatever_the_dialect(sub_dialect: str | None) -> None:
     assert map_dialect(sub_dialect, "SE") == NON_NATIVE
-    assert map_dialect(sub_dialect, "dk") != NON_NATIVE
+    assert map_dialect(sub_dialect, "DK") != NON_NATIVE
+
+
+CORAL: dict[Any, str | None] = {"DK": "DK", "dk": "DK", "Sverige": "SVERIGE", " ": None}
+OTHERS: dict[Any, str | None] = {"Tyskland": "DE", "Germany": "DE", "DEU": "DE", "usa": "US"}
+DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "DANMARK", "Denmark", "da", b"DK", " DK\n"]
+UNKNOWN: list[Any] = ["unknown", "ukendt", "?", "NA", "n/a", "45", "", None, float("nan")]
+OTHERS |= dict.fromkeys(DENMARK, "DK") | dict.fromkeys(UNKNOWN)
+
+
+@pytest.mark.parametrize(("spellings", "codes"), [(CORAL, True), (OTHERS, False)])
+def test_only_a_country_that_is_known_to_lie_abroad_makes_a_speaker_non_native(
+    spellings: dict[Any, str | None], *, codes: bool
+) -> None:
+    for birth, country in spellings.items():
+        found = speaker(dialect="fynsk", country_birth=birth, country_codes=codes)
+        assert found.country == country
+        assert found.dialect == ("Fynsk" if country in {"DK", None} else NON_NATIVE)
 
 
 def test_every_age_has_one_group() -> None:

@@ -121,7 +121,7 @@ def write_half_a_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda _: None, "found no Parquet files"),
+        (Path.mkdir, "not a known kind of source. Looked for coral: .*parquet"),
         (lambda folder: write_parquet(folder / "train.parquet", []), "no rows in the Parquet"),
         (lambda folder: write_row(folder, drop="text"), "no column text; .* id_recording, "),
         (lambda folder: write_row(folder, drop="id_recording"), "not a file of CoRal.* text"),
@@ -153,7 +153,11 @@ FOLKETING = SourceOptions(corpus="folketing")
     [
         ("radio:/data", FOLKETING, "kind of source 'radio' .* one of coral, hf-parquet, "),
         ("no_such_module.open:/data", FOLKETING, "kind of source 'no_such_module.open'"),
-        ("coral:/data", FOLKETING, "--corpus, --column and --split do not apply to CoRal"),
+        ("coral:/data", FOLKETING, "do not apply to CoRal; .* hf-parquet:/data"),
+        ("CoRal-project/coral-v2", SourceOptions(), "did you mean hf:CoRal-project/coral-v2"),
+        ("coral:CoRal-project/coral-v2", SourceOptions(), "mean hf:CoRal-project/coral-v2"),
+        ("hf-parquet:alexandrainst/x", FOLKETING, "mean hf:alexandrainst/x"),
+        ("hf-parquet:/no/such/place", FOLKETING, "/no/such/place: no such file or folder$"),
     ],
 )
 def test_a_wrong_kind_of_source_is_refused(spec: str, options: SourceOptions, message: str) -> None:
@@ -183,11 +187,67 @@ def test_columns_are_set_by_options(tmp_path: Path) -> None:
         open_source(f"hf-parquet:{tmp_path}", FOLKETING)
 
 
+def test_usual_names_of_columns_are_found_and_times_are_not(tmp_path: Path) -> None:
+    row = {"client_id": "s1", "sentence": "ja", "sex": "f", "accents": "fynsk", "start": 5.0}
+    write_with_datasets(tmp_path / "train.parquet", [row | {"audio": {"bytes": b"a", "path": "x"}}])
+    (found,) = read_all(open_source(f"hf-parquet:{tmp_path}", FOLKETING))
+    speaker = found.speaker
+    assert (found.text, found.audio, found.start) == ("ja", b"a", 0.0)
+    assert (speaker.speaker_id, speaker.gender, speaker.dialect) == ("s1", "f", "Fynsk")
+
+
 def write_table(folder: Path, audio: Any) -> Source:
     """Write one file, and open it as a source."""
     table = pa.table({"audio": audio, "text": ["ja"] * len(audio)})
     pq.write_table(table, folder / "everything.parquet")
     return open_source(f"hf-parquet:{folder}", SourceOptions(corpus="folketing", split="test"))
+
+
+@pytest.mark.parametrize("name", ["Train.parquet", "TRAIN-0.PARQUET", "train.pq", "val/x.pq"])
+def test_a_file_is_read_whatever_its_suffix_and_case_and_alone(tmp_path: Path, name: str) -> None:
+    for folder in ("", ".cache/", "a/.hidden/"):
+        write_parquet(tmp_path / f"{folder}{name}", [coral_row(0)])
+    (file,) = open_source(f"coral:{tmp_path}").files
+    assert (file.name, file.split) == (name, "dev" if "val" in name else "train")
+    if "/" not in name:
+        alone = open_source(str(tmp_path / name))
+        assert [file.name for file in alone.files] == [name]
+        assert len(read_all(alone)) == 1
+
+
+A = tone(0.2)
+TYPES: dict[str, dict[str, pa.Array]] = {
+    "views": {"audio": pa.array([A], pa.binary_view()), "text": pa.array(["ja"], pa.string_view())},
+    "dictionaries": {"audio": pa.array([A]).dictionary_encode()},
+    "fixed size": {"audio": pa.array([A], pa.binary(len(A))), "text": pa.array([b"ja"])},
+    "large": {
+        "audio": pa.array([A], pa.large_binary()),
+        "text": pa.array(["ja"], pa.large_string()),
+    },
+    "null": {"id": pa.nulls(1), "gender": pa.nulls(1)},
+    "bytes": {"id": pa.array([b"a"]), "text": pa.array([b"ja"])},
+}
+
+
+@pytest.mark.parametrize("columns", TYPES.values(), ids=TYPES)
+def test_arrow_types_of_audio_and_text_are_read(
+    tmp_path: Path, columns: dict[str, pa.Array]
+) -> None:
+    plain = {"audio": pa.array([A]), "text": pa.array(["ja"]), "id": pa.array(["a"])}
+    pq.write_table(pa.table(plain | columns), tmp_path / "train.parquet")
+    source = open_source(f"hf-parquet:{tmp_path}", FOLKETING)
+    (found,) = read_all(source)
+    assert (found.audio, found.text, found.refused) == (A, "ja", None)
+    expected = "train.parquet:0" if columns.get("id") == pa.nulls(1) else "a"
+    assert [found.id] == source.ids(source.files[0]).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("name", ["id", "text", "dialect"])
+def test_nested_values_are_refused_with_the_column(tmp_path: Path, name: str) -> None:
+    plain = {"audio": pa.array([A]), "text": pa.array(["ja"])}
+    pq.write_table(pa.table(plain | {name: pa.array([["a", "b"]])}), tmp_path / "train.parquet")
+    with pytest.raises(SourceError, match=rf"train\.parquet: .* in {name} \(list<.*--column"):
+        open_source(f"hf-parquet:{tmp_path}", FOLKETING)
 
 
 EMBEDDED = {"bytes": b"a", "path": "x.wav"}

@@ -1,0 +1,127 @@
+"""Runs an evaluation: it writes the predictions of all rows, and can be stopped and continued."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast, final
+
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.logging import log
+from fairseq2.metrics import MetricBag
+from fairseq2.metrics.aggregation import Mean
+from fairseq2.recipe.base import RecipeContext
+from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.task import TaskStopException
+from typing_extensions import override
+
+from danish_asr.decoding import make_decoder
+from danish_asr.errors import RunFailedError
+from danish_asr.files import publish_text
+from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
+from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
+from danish_asr.recipe.stopping import StoppableTask, on_stop_signals
+from danish_asr.recipe.validation import AsrValidationUnit, ErrorRates
+from danish_asr.schema import SAMPLE_RATE
+from danish_asr.scoring.predictions import Prediction, write_predictions
+
+PREDICTIONS: Final = "predictions.jsonl"
+EVALUATION: Final = "evaluation.json"
+
+
+@final
+class StoppableEvaluation(StoppableTask):
+    """Runs fairseq2's evaluator and ends it early where that is requested."""
+
+    def __init__(
+        self,
+        context: RecipeContext,
+        config: AsrEvalConfig,
+        evaluator: Evaluator,
+        reader: SplitsReader,
+    ) -> None:
+        super().__init__(context, config.trainer)
+        self.inner = evaluator
+        reader.interrupted = self._must_stop
+
+    @override
+    def run(self) -> None:
+        with on_stop_signals(self.request_stop):
+            try:
+                self.inner.run()
+            except ValidationInterrupted:
+                self._gangs.close()
+                raise TaskStopException from None
+
+    def _must_stop(self) -> bool:
+        # An evaluation that continues scores one batch at least.
+        return self._any_rank(self._stop_requested or (self.step_nr > 0 and self._late()))
+
+
+@final
+class PredictionUnit(AsrValidationUnit):
+    """Validates, gathers the predictions of all ranks and writes them as one file of raw text.
+
+    ``about`` is what is scored, the content of ``evaluation.json``. ``scored`` has what earlier
+    starts scored; loss and error rates include it.
+    """
+
+    def __init__(
+        self,
+        context: RecipeContext,
+        config: AsrEvalConfig,
+        reader: SplitsReader,
+        about: Mapping[str, object],
+        scored: ScoredBatches,
+    ) -> None:
+        super().__init__(
+            CtcCriterion(context.model),
+            make_decoder(config.decoder.name, config.decoder.config, context.default_tokenizer),
+            profile=config.regime.score_profile,
+        )
+        self._gangs, self._output_dir = context.gangs, context.output_dir
+        self._rows, self._about, self._scored = sum(reader.rows.values()), about, scored
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        super().prepare_metric_bag(metric_bag)
+        for bits, rows in self._scored.earlier:
+            metric_bag.get("ctc_loss", Mean).update(bits, weight=len(rows))
+            texts = [row.reference for row in rows], [row.hypothesis for row in rows]
+            metric_bag.get("errors", ErrorRates).update(*texts, [()] * len(rows))
+
+    @override
+    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        example = cast(dict[str, list[Any]], batch.example)
+        same = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+        bits, hypotheses = self._count_errors(batch, metric_bag)
+        predictions = [
+            Prediction(
+                reference=example["text"][row],
+                hypothesis=hypothesis,
+                duration=example["audio_size"][row] / SAMPLE_RATE,
+                **{name: example[name][row] for name in same},
+            )
+            for row, hypothesis in enumerate(hypotheses)
+        ]
+        self._scored.add(ScoredBatch(bits.item(), predictions))
+
+    @override
+    def finalize(self, metric_bag: MetricBag) -> None:
+        predictions = self._scored.collect()
+        if self._gangs.root.rank == 0:
+            self._publish(predictions)
+            self._scored.delete()
+        self._gangs.root.barrier()
+
+    def _publish(self, predictions: list[Prediction]) -> None:
+        if len({p.id for p in predictions}) != self._rows or len(predictions) != self._rows:
+            raise RunFailedError(
+                f"{len(predictions)} predictions were made for {self._rows} rows; every row must "
+                "be scored once. `danish-asr verify` finds ids that occur twice."
+            )
+        file = self._output_dir / PREDICTIONS
+        write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
+        text = json.dumps(self._about, ensure_ascii=False, indent=2) + "\n"
+        publish_text(self._output_dir / EVALUATION, text)
+        log.info("{} predictions written to {}.", self._rows, file)

@@ -1,0 +1,114 @@
+"""Scores for Hugging Face: the ``model-index`` of a model card, and the Danish leaderboard's JSON.
+
+https://huggingface.co/docs/hub/model-cards#evaluation-results; the leaderboard is RyeAI's.
+"""
+
+from collections.abc import Iterator, Mapping
+from statistics import mean
+from typing import Any, Final
+
+from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.scoring.scores import GroupScore, Scores
+from danish_asr.scoring.settings import Settings
+
+BY_CORPUS: Final = "corpus,split"
+"""The grouping that both need."""
+
+LEADERBOARD_CORPORA: Final = (
+    *("coral_conversation", "coral_read_aloud", "cv17_da", "fleurs_da", "ftspeech"),
+)
+_RULES: Final = Settings(profile="rye", row_filter="rye", denominator="standard")
+_TASK: Final = "automatic-speech-recognition"
+
+
+def model_index(scores: Scores, model: str) -> str:
+    """Return the metadata of a model card in YAML, with a result per corpus and split."""
+    from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - slow
+
+    about = scores.settings.to_dict()
+    results = []
+    for group in _whole_corpora(scores):
+        for metric, estimate in (("wer", group.wer), ("cer", group.cer)):
+            args = {"unit": "%", "rows": group.rows, **about}
+            if estimate.interval:
+                args["interval_95"] = [_percent(bound) for bound in estimate.interval]
+            results.append(
+                EvalResult(
+                    task_type=_TASK,
+                    task_name="Automatic Speech Recognition",
+                    dataset_type=group.group["corpus"] or "unknown",
+                    dataset_name=group.group["corpus"] or "unknown",
+                    dataset_split=group.group["split"],
+                    metric_type=metric,
+                    metric_name=metric.upper(),
+                    metric_value=_percent(estimate.value),
+                    metric_args=args,
+                )
+            )
+    card = ModelCardData(
+        model_name=model,
+        eval_results=results,
+        language="da",
+        pipeline_tag=_TASK,
+        metrics=["wer", "cer"],
+    )
+    return card.to_yaml() + "\n"
+
+
+def leaderboard_faults(settings: Settings) -> list[str]:
+    """Why scores with these settings are not those of the leaderboard."""
+    rules = ("profile", "remove_fillers", "row_filter", "denominator")
+    found = {name: getattr(settings, name) for name in rules}
+    if found == {name: getattr(_RULES, name) for name in rules}:
+        return []
+    shown = ", ".join(f"{name} {value}" for name, value in found.items())
+    needed = "--profile rye --filter rye --denominator standard"
+    return [f"--leaderboard: its rules are {needed}; found {shown}"]
+
+
+def leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``earlier`` results of the model with the rates of these corpora, in per cent.
+
+    What is not known is None; so are the means until all five corpora are there.
+    """
+    if faults := leaderboard_faults(scores.settings):
+        raise ConfigError(faults)
+    if earlier.get("model", model) != model:
+        raise PredictionsError(
+            f"the leaderboard's file has results of {earlier['model']!r}, these are of {model!r}; "
+            "choose another file, or give the name with --model-name"
+        )
+    rates = {
+        f"{group.group['corpus']}_{metric}": _percent(estimate.value)
+        for group in _whole_corpora(scores)
+        if group.group["corpus"] in LEADERBOARD_CORPORA and group.group["split"] == "test"
+        for metric, estimate in (("wer", group.wer), ("cer", group.cer))
+    }
+    if not rates:
+        raise PredictionsError(
+            "no row is of the leaderboard's corpora, split test; expected the corpus to be one of "
+            f"{', '.join(LEADERBOARD_CORPORA)}"
+        )
+    columns = [f"{corpus}_{metric}" for metric in ("wer", "cer") for corpus in LEADERBOARD_CORPORA]
+    empty = dict.fromkeys([*columns, "mean_wer", "mean_cer", "params_b", "speed_x"])
+    found: dict[str, Any] = {"model": model, **empty, **earlier, **rates}
+    for metric in ("wer", "cer"):
+        values = [found[f"{corpus}_{metric}"] for corpus in LEADERBOARD_CORPORA]
+        found[f"mean_{metric}"] = None if None in values else round(mean(values), 2)
+    return found
+
+
+def _whole_corpora(scores: Scores) -> Iterator[GroupScore]:
+    rows = scores.rows
+    if rows.partial:
+        raise PredictionsError(
+            f"the predictions are partial ({rows.in_file} of {rows.in_split} rows); evaluate the "
+            "whole split before its scores are published"
+        )
+    for group in scores.groupings[BY_CORPUS].groups:
+        if group.words.reference_length:  # there is no rate without a reference word
+            yield group
+
+
+def _percent(rate: float) -> float:
+    return round(100 * rate, 2)

@@ -1,0 +1,161 @@
+"""``danish-asr compare`` of several runs: a table of runs and groups, for each kind of output."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+from os.path import realpath
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from danish_asr import __version__
+from danish_asr.errors import ConfigError
+from danish_asr.report import wording
+from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
+from danish_asr.scoring.runs import RunsComparison, RunScore, RunsGroup
+
+HEADINGS: Final = (
+    *("group", "run", "WER %", "diff.", "95 % interval", "p (Holm)"),
+    *("CER %", "diff.", "p (Holm)", "MAPSSWE p (Holm)", "rows", "speakers"),
+)
+_NARROW: Final = 7  # columns of a terminal that has no place for all
+_WIDE_ENOUGH: Final = 140
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run to compare: one predictions file per seed."""
+
+    name: str
+    files: tuple[Path, ...]
+    named: bool = True  # by the user
+
+
+def parse_runs(arguments: Sequence[str]) -> list[Run]:
+    """Parse ``FILE`` or ``NAME=FILE,FILE``; a run without a name gets a letter, A for the first."""
+    runs: list[Run] = []
+    for number, argument in enumerate(arguments):
+        name, equals, files = argument.partition("=")
+        if not equals or Path(argument).exists():
+            letter = chr(ord("A") + number) if number < 26 else str(number)
+            runs.append(Run(letter, (Path(argument),), named=False))
+        else:
+            paths = tuple(Path(file.strip()) for file in files.split(",") if file.strip())
+            runs.append(Run(name.strip(), paths))
+    faults = [
+        f"run '{run.name}': expected NAME=FILE[,FILE...]"
+        for run in runs
+        if not (run.name and run.files)
+    ]
+    if len(runs) < 2:
+        faults.append("expected two or more runs; the first is the baseline")
+    names = Counter(run.name for run in runs)
+    files_of = Counter(realpath(file) for run in runs for file in run.files)
+    faults += [f"two runs have the name '{name}'" for name, count in names.items() if count > 1]
+    faults += [f"{file} is given twice" for file, count in files_of.items() if count > 1]
+    if faults:
+        raise ConfigError(faults, where="the runs to compare")
+    return runs
+
+
+def run_cells(group: RunsGroup, run: RunScore) -> list[str]:
+    """Return the cells of `HEADINGS`; the baseline has no differences."""
+    wer, cer = run.wer_paired, run.cer_paired
+    return [
+        group.label,
+        run.run,
+        _with_deviation(run.wer, run.wer_deviation),
+        wording.percent(wer.difference.value, "+") if wer else "",
+        wording.bounds(wer.difference.interval, "+") if wer else "",
+        wording.p_value(wer.p_adjusted) if wer else "",
+        _with_deviation(run.cer, run.cer_deviation),
+        wording.percent(cer.difference.value, "+") if cer else "",
+        wording.p_value(cer.p_adjusted) if cer else "",
+        wording.p_value(run.mapsswe.p_adjusted) if run.mapsswe else "",
+        wording.count(group.rows),
+        wording.count(group.speakers),
+    ]
+
+
+def _with_deviation(rate: float, deviation: float | None) -> str:
+    return wording.percent(rate) + ("" if deviation is None else f" ±{100 * deviation:.2f}")
+
+
+def print_runs(comparison: RunsComparison, console: Console) -> None:
+    """Print the table, and for each run whether it differs from the baseline."""
+    for name, rows in comparison.rows.items():
+        if rows.partial:
+            warn(wording.partial_warning(rows, what=name), console)
+    for line in wording.split_warnings(comparison.rows):
+        warn(line, console)
+    say(wording.runs_summary(comparison), console)
+    columns = len(HEADINGS)
+    if console.is_terminal and console.width < _WIDE_ENOUGH:
+        columns = _NARROW
+    headings, tables = _tables(comparison, columns)
+    for rows_of in tables.values():
+        for at, cells in enumerate(rows_of):
+            cells[0] = "" if at % len(comparison.runs) else cells[0]
+    table = light_table(heading.replace(" (", "\n(") for heading in headings)
+    print_table(table, tables, ["", *wording.runs_verdicts(comparison)], console)
+
+
+def _tables(
+    comparison: RunsComparison, columns: int = len(HEADINGS)
+) -> tuple[list[str], dict[str, list[list[str]]]]:
+    """Return headings and the rows of each grouping, without the columns that are empty."""
+    tables = {
+        name: [run_cells(group, run)[:columns] for group in groups for run in group.runs]
+        for name, groups in {"": [comparison.overall], **comparison.groupings}.items()
+    }
+    used = [any(cells) for cells in zip(*chain(*tables.values()), strict=True)]
+    kept = {name: [[*compress(row, used)] for row in rows] for name, rows in tables.items()}
+    return [*compress(HEADINGS, used)], kept
+
+
+def _note(tables: Mapping[str, Sequence[Sequence[str]]]) -> str:
+    """Return what "not resolvable" means if a table says it."""
+    cells = chain.from_iterable(chain(*tables.values()))
+    return wording.sentence(wording.INTERVAL_NOTE) + "." if wording.NOT_RESOLVABLE in cells else ""
+
+
+def runs_markdown(comparison: RunsComparison) -> str:
+    """Return a section with one table per grouping."""
+    parts = ["## Comparison", f"Scored with danish-asr: {wording.runs_summary(comparison)}."]
+    parts.append(
+        "\n".join(
+            f"- {plain(name)}: {plain(', '.join(files))}" for name, files in comparison.runs.items()
+        )
+    )
+    headings, tables = _tables(comparison)
+    for name, rows in tables.items():
+        if name:
+            parts.append(f"### {plain(wording.sentence(wording.grouping_title(name)))}")
+        parts.append(markdown_table(headings, rows))
+    parts += [f"{plain(line)}." for line in wording.runs_verdicts(comparison)]
+    return "\n\n".join(filter(None, [*parts, _note(tables)])) + "\n"
+
+
+def runs_page(comparison: RunsComparison) -> str:
+    """Return the comparison as one HTML file without script."""
+    from danish_asr.report.page import environment  # noqa: PLC0415 - slow: matplotlib, pandas
+
+    headings, tables = _tables(comparison)
+    return (
+        environment()
+        .get_template("runs.html")
+        .render(
+            summary=wording.sentence(wording.runs_summary(comparison)),
+            runs=comparison.runs,
+            verdicts=wording.runs_verdicts(comparison),
+            headings=headings,
+            tables={
+                wording.sentence(wording.grouping_title(name)) if name else "All rows": rows
+                for name, rows in tables.items()
+            },
+            note=_note(tables),
+            version=__version__,
+        )
+    )

@@ -1,0 +1,129 @@
+"""Groupings as users name them, and bands for columns of numbers.
+
+``age_group,gender`` is a pair of columns, ``age:5`` has five bands of about as many rows each, and
+``age:18,25,50`` has bands with these bounds.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import Final, NamedTuple
+
+from danish_asr.errors import ConfigError
+
+COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+"""What rows can be grouped by, besides `MEASURES` and the extra keys of a file."""
+
+MEASURES: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
+    "duration": ((1, 2, 4, 6, 10, 20), "s"),
+    "words_per_second": ((1, 1.5, 2, 2.5, 3, 4), "words/s"),
+}
+"""Columns of numbers that are computed, with the bounds of their bands and their unit."""
+
+_MOST_VALUES: Final = 10
+"""A column with more numbers than these is grouped in bands."""
+
+_BANDS: Final = 4
+
+_BETWEEN_COLUMNS: Final = re.compile(r",(?!\s*[-+]?\d[\d.]*\s*(?:,|$))")  # not between bounds
+
+
+def columns_of(grouping: str) -> tuple[str, ...]:
+    """Return the columns of a grouping, each with its bands if it names some."""
+    return tuple(dict.fromkeys(column.strip() for column in _BETWEEN_COLUMNS.split(grouping)))
+
+
+def name_of(column: str) -> str:
+    """Return the name of a column without its bands."""
+    return column.partition(":")[0].rstrip()
+
+
+class Bands(NamedTuple):
+    """Bands of numbers; a number on a bound belongs to the band above it."""
+
+    bounds: Sequence[float]
+    labels: Sequence[str]
+
+    @classmethod
+    def between(cls, bounds: Sequence[float], unit: str = "") -> "Bands":
+        """Return the bands below, between and above ``bounds``."""
+        inner = [f"{low:.12g}–{high:.12g}" for low, high in pairwise(bounds)]
+        spans = [f"under {bounds[0]:.12g}", *inner, f"{bounds[-1]:.12g} and more"]
+        return cls(bounds, [f"{span} {unit}".rstrip() for span in spans])
+
+    def label(self, number: float) -> str:
+        """Return the label of the band that holds a number."""
+        return self.labels[bisect_right(self.bounds, number)]
+
+
+def fixed_bands(column: str) -> Bands | int | None:
+    """Return the bands of a column that names their bounds, or how many it names.
+
+    Raises:
+        ConfigError: The part behind the colon is neither, or the column holds names.
+    """
+    name, text = name_of(column), column.partition(":")[2]
+    default, unit = MEASURES.get(name, ((), ""))
+    if not text:
+        return Bands.between(default, unit) if default else None
+    try:
+        bounds = sorted({float(number) for number in text.split(",")})
+    except ValueError:
+        bounds = []
+    if name not in COLUMNS and len(bounds) > 1 and all(map(isfinite, bounds)):
+        return Bands.between(bounds, unit)
+    if name not in COLUMNS and len(bounds) == 1 and bounds[0] in range(2, 101):
+        return int(bounds[0])
+    known = "such as age:5 (5 bands) or age:18,25,50 (their bounds)"
+    raise ConfigError([f"by: bands are for columns of numbers, {known}; found '{column}'"])
+
+
+def groups_of_numbers(
+    column: str, bands: Bands | int | None, labels: Counter[str | None]
+) -> dict[str, str]:
+    """Return the group of each label of a column of numbers, by size; empty for other columns.
+
+    Raises:
+        ConfigError: The column has ``bands``, and a label is not a number.
+    """
+    if bands is None and (column in COLUMNS or column.endswith("id")):
+        return {}
+    number_of = {label: _to_number(label) for label in labels if label is not None}
+    text = [label for label, number in number_of.items() if number is None]
+    if text and bands is not None:
+        raise ConfigError([f"by: '{column}': only numbers have bands; found {text[0]!r:.40}"])
+    if text or not number_of:
+        return {}
+    numbers = {label: number for label, number in number_of.items() if number is not None}
+    in_order = sorted(numbers, key=lambda label: (numbers[label], label))
+    if not isinstance(bands, Bands):
+        spread = [numbers[label] for label in in_order for _ in range(labels[label])]
+        bands = _quantiles(spread, bands)
+    return {label: bands.label(numbers[label]) if bands else label for label in in_order}
+
+
+def _to_number(label: str) -> float | None:
+    try:
+        number = float(label)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _quantiles(numbers: Sequence[float], count: int | None) -> Bands | None:
+    """Return bands with about as many of the sorted numbers each; None if few numbers differ."""
+    if count is None and len(set(numbers)) <= _MOST_VALUES:
+        return None
+    parts = count or _BANDS
+    bounds = {numbers[len(numbers) * part // parts] for part in range(1, parts)} - {numbers[0]}
+    below = [numbers[bisect_left(numbers, bound) - 1] for bound in sorted(bounds)]
+    return Bands.between(list(map(_shortest, below, sorted(bounds)))) if bounds else None
+
+
+def _shortest(low: float, high: float) -> float:
+    """Return the number with the fewest digits above ``low`` and up to ``high``."""
+    rounded = (float(f"{high:.{digits}g}") for digits in range(1, 18))
+    return next(number for number in rounded if low < number <= high)

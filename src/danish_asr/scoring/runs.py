@@ -1,0 +1,209 @@
+"""Several runs over the same rows, each with one or more seeds, compared with the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import stdev
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from danish_asr.scoring.comparison import (
+    PairedRate,
+    adjusted,
+    difference_line,
+    pair_rows,
+    paired_rates,
+)
+from danish_asr.scoring.frames import as_html
+from danish_asr.scoring.intervals import to_plain
+from danish_asr.scoring.mapsswe import MatchedPairs, matched_pairs
+from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.scored_rows import FloatArray, GroupSums, RowsUsed, rates, score_rows
+from danish_asr.scoring.settings import DEFAULT_BY, Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunScore:
+    """A run in one group of rows; the baseline has no differences.
+
+    A rate is that of the counts of all seeds together: with the standard denominator the mean of
+    the seeds' rates. A deviation is the standard deviation over the seeds, None for one seed.
+    """
+
+    run: str
+    wer: float
+    cer: float
+    wer_deviation: float | None
+    cer_deviation: float | None
+    wer_paired: PairedRate | None = None
+    cer_paired: PairedRate | None = None
+    mapsswe: MatchedPairs | None = None  # of two runs with one seed each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsGroup:
+    """All runs over the rows that share the values of a grouping's columns."""
+
+    label: str
+    group: Mapping[str, str | None]
+    rows: int
+    speakers: int
+    runs: Sequence[RunScore]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsComparison:
+    """Runs compared with the first; p-values are adjusted over runs and groups of a grouping."""
+
+    settings: Settings
+    runs: Mapping[str, Sequence[str]]  # the files of each, one per seed
+    rows: Mapping[str, RowsUsed]  # of each file
+    overall: RunsGroup
+    groupings: Mapping[str, Sequence[RunsGroup]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return to_plain(self) | {"settings": self.settings.to_dict()}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one line per group and run, each with all settings; the first are all rows."""
+        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
+
+        named = [("all", self.overall)]
+        named += [(name, group) for name, groups in self.groupings.items() for group in groups]
+        about = self.settings.to_dict()
+        return pd.DataFrame(
+            [
+                {"grouping": name, "group": group.label, "run": run.run}
+                | {"seeds": len(self.runs[run.run]), "files": ", ".join(self.runs[run.run])}
+                | {"rows": group.rows, "speakers": group.speakers}
+                | {"wer": run.wer, "wer_deviation": run.wer_deviation}
+                | difference_line("wer", run.wer_paired)
+                | {"cer": run.cer, "cer_deviation": run.cer_deviation}
+                | difference_line("cer", run.cer_paired)
+                | {"mapsswe_p": run.mapsswe.p if run.mapsswe else None}
+                | {"mapsswe_p_adjusted": run.mapsswe.p_adjusted if run.mapsswe else None}
+                | about
+                for name, group in named
+                for run in group.runs
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        columns = {name: name for name in ("grouping", "group", "run", "rows", "speakers")}
+        columns |= {"wer": "WER %", "wer_deviation": "± over seeds", "wer_difference": "diff."}
+        columns |= {"wer_low": "from", "wer_high": "to", "wer_p_adjusted": "p (Holm)"}
+        return as_html(self.to_pandas(), columns | {"cer": "CER %"}, self.settings)
+
+
+def compare_runs(
+    runs: Mapping[str, Mapping[str, Iterable[Prediction]]],
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    settings: Settings | None = None,
+    rows_in_split: Mapping[str, int | None] | None = None,
+) -> RunsComparison:
+    """Compare runs with the first of them.
+
+    ``runs`` maps the name of each run to its files, one per seed, by the name that messages give
+    them. Groups and speakers are those of the first file.
+
+    Raises:
+        PredictionsError: The files have different rows or references.
+        ConfigError: A column is unknown.
+    """
+    settings, sizes = settings or Settings(), rows_in_split or {}
+    files = [(name, rows) for of_run in runs.values() for name, rows in of_run.items()]
+    (first, rows), *others = files
+    base = score_rows(rows, by=by, settings=settings, places=True)
+    used = {first: base.used(sizes.get(first))}
+    paired = base
+    for name, rows in others:
+        scored = score_rows(rows, by=(), settings=settings, places=True)
+        used[name] = scored.used(sizes.get(name))
+        paired = pair_rows(paired, scored, (first, name))
+    seeds = {name: len(of_run) for name, of_run in runs.items()}
+    return RunsComparison(
+        settings=settings,
+        runs={name: list(of_run) for name, of_run in runs.items()},
+        rows=used,
+        overall=_compare(paired.groups(), seeds, settings)[0],
+        groupings={
+            name: _compare(paired.groups(columns), seeds, settings)
+            for name, columns in paired.groupings.items()
+        },
+    )
+
+
+def _compare(
+    groups: Sequence[GroupSums], seeds: Mapping[str, int], settings: Settings
+) -> list[RunsGroup]:
+    # The counts of file k begin at 12 k - 3 (of the first at 0), its sums of segments 9 after.
+    begins = iter([0, *(12 * number - 3 for number in range(1, sum(seeds.values())))])
+    places = {run: [next(begins) for _ in range(count)] for run, count in seeds.items()}
+    baseline, *others = seeds
+    pairs = [(group, run) for group in groups for run in others]
+    both = [_paired(group, places[baseline], places[run]) for group, run in pairs]
+    wers, cers = map(iter, paired_rates(both, settings))
+    single = [run for run in others if seeds[baseline] == seeds[run] == 1]
+    segments = [
+        matched_pairs(*group.sums[:, places[run][0] + 9 :][:, :3].sum(axis=0).tolist())
+        for group, run in pairs
+        if run in single
+    ]
+    tests = iter(adjusted(segments))
+    found: list[RunsGroup] = []
+    for group in groups:
+        scores = [_score(group, run, places[run], settings) for run in seeds]
+        scores[1:] = [
+            replace(
+                score,
+                wer_paired=next(wers),
+                cer_paired=next(cers),
+                mapsswe=next(tests) if score.run in single else None,
+            )
+            for score in scores[1:]
+        ]
+        found.append(
+            RunsGroup(
+                label=group.label,
+                group=group.group,
+                rows=len(group.rows),
+                speakers=group.known_speakers,
+                runs=scores,
+            )
+        )
+    return found
+
+
+def _paired(group: GroupSums, baseline: Sequence[int], run: Sequence[int]) -> GroupSums:
+    """Return the counts of two runs, each the mean over its seeds."""
+
+    def means(counts: FloatArray) -> FloatArray:
+        return np.hstack([_mean(counts, baseline), _mean(counts, run)])
+
+    rows = means(np.array(group.rows)).tolist()
+    return replace(group, sums=means(group.sums.astype(float)), rows=rows)
+
+
+def _mean(counts: FloatArray, begins: Sequence[int]) -> FloatArray:
+    return np.asarray(np.mean([counts[:, begin : begin + 9] for begin in begins], axis=0))
+
+
+def _score(group: GroupSums, run: str, begins: Sequence[int], settings: Settings) -> RunScore:
+    total = group.sums.sum(axis=0)
+    each = np.array([total[begin : begin + 9] for begin in begins])
+    wer, cer = rates(each.sum(axis=0), settings.denominator).tolist()
+    words = total[1:4].sum()  # of the reference; without any there is no rate
+    deviations = [
+        stdev(seeds) if len(seeds) > 1 and words else None
+        for seeds in rates(each, settings.denominator).tolist()
+    ]
+    return RunScore(
+        run=run, wer=wer, cer=cer, wer_deviation=deviations[0], cer_deviation=deviations[1]
+    )

@@ -1,0 +1,125 @@
+"""How an evaluation stops before every row is scored, and how the same command continues it."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED
+from danish_asr.lease import LOCK_FILE
+from danish_asr.recipe.evaluator import PREDICTIONS
+from danish_asr.recipe.run_lock import locked
+from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
+from tests.recipe.running import evaluate, metrics
+
+FILE = Path("eval", "best", "dev,test", PREDICTIONS)
+FEW_ROWS = (
+    *("evaluator.split='dev,test'", "dataset.asr_task_config.max_audio_len=16000"),
+    "dataset.asr_task_config.max_num_elements=32000",
+)
+
+
+def scores(run: Path) -> list[Any]:
+    """The loss and the error rates of each evaluation."""
+    titles = ("CTC Loss", "Word Error Rate (WER)", "Character Error Rate (CER)")
+    return [tuple(row[title] for title in titles) for row in metrics(run / FILE.parent, "eval")]
+
+
+def parts(run: Path) -> list[Path]:
+    return sorted((run / FILE).parent.glob(f"{PREDICTIONS}.part*"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path
+) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "undisturbed"
+    shutil.copytree(finished_run, run)
+    assert evaluate(run, dataset, *FEW_ROWS) == 0
+    assert parts(run) == []
+    return run
+
+
+@pytest.fixture
+def run(tmp_path: Path, finished_run: Path) -> Path:
+    shutil.copytree(finished_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
+    """Call ``do`` with the number of batches that a start has saved."""
+    saved, add = [], ScoredBatches.add
+
+    def then(self: ScoredBatches, batch: ScoredBatch) -> None:
+        add(self, batch)
+        saved.append(batch)
+        do(len(saved))
+
+    monkeypatch.setattr(ScoredBatches, "add", then)
+
+
+def test_a_stopped_evaluation_ends_with_the_predictions_and_scores_of_an_undisturbed_one(
+    run: Path, dataset: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, validation: upstream ends with 0 at SIGUSR1, without predictions."""
+
+    def stop(count: int) -> None:
+        if count == 5:
+            signal.raise_signal(signal.SIGUSR1)
+
+    with monkeypatch.context() as patch:
+        after_each_batch(patch, stop)
+        assert evaluate(run, dataset, *FEW_ROWS) == EXIT_STOPPED
+    assert not (run / FILE).exists()
+    again: list[int] = []
+    after_each_batch(monkeypatch, again.append)
+    assert evaluate(run, dataset, *FEW_ROWS) == 0
+    assert (run / FILE).read_bytes() == (undisturbed / FILE).read_bytes()
+    assert scores(run) == scores(undisturbed)
+    assert len(again) == 7
+    assert parts(run) == []
+
+
+def test_a_kill_costs_the_batch_that_was_being_written(
+    run: Path, dataset: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    killed = tmp_path / "killed"
+
+    def snapshot(count: int) -> None:
+        if count == 6:
+            shutil.copytree(run, killed, ignore=shutil.ignore_patterns(LOCK_FILE))
+
+    with monkeypatch.context() as patch:
+        after_each_batch(patch, snapshot)
+        assert evaluate(run, dataset, *FEW_ROWS) == 0
+    with parts(killed)[-1].open("r+b") as stream:
+        stream.truncate(stream.seek(0, os.SEEK_END) - 20)
+    again: list[int] = []
+    after_each_batch(monkeypatch, again.append)
+    assert evaluate(killed, dataset, *FEW_ROWS) == 0
+    assert len(again) == 7
+    assert (killed / FILE).read_bytes() == (undisturbed / FILE).read_bytes()
+    assert scores(killed) == scores(undisturbed)
+
+
+def test_two_evaluations_do_not_write_into_each_other(
+    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with locked(run / FILE.parent):
+        assert evaluate(run, dataset, *FEW_ROWS) == EXIT_REFUSED
+    assert f"is writing in {run / FILE.parent}" in capsys.readouterr().err
+
+
+def test_a_time_limit_stops_an_evaluation_and_another_one_begins_anew(
+    run: Path, dataset: Path, undisturbed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit, more = "trainer.max_wall_minutes=1e-6", "dataset.valid_max_num_elements=64000"
+    for _ in range(2):
+        assert evaluate(run, dataset, *FEW_ROWS, limit) == EXIT_STOPPED
+    assert " of 28 rows were scored before" in capsys.readouterr().err
+    assert evaluate(run, dataset, *FEW_ROWS, more) == 0
+    assert "Another evaluation stopped here (dataset changed)" in capsys.readouterr().err
+    assert (run / FILE).read_bytes() == (undisturbed / FILE).read_bytes()

@@ -1,0 +1,123 @@
+"""Masking in training: its spans, and checkpoints with and without a mask embedding."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
+from fairseq2.nn import BatchLayout
+
+from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.masking import MaskingSection, install_masker, span_mask
+from tests.recipe.running import changed, copy_until, evaluate, same_weights, train, weights
+
+EMBEDDING = "masker.temporal_mask_embed"
+SMALL = "encoder_config: {num_encoder_layers: 1, model_dim: 32}"
+MASKED = (
+    f"model.config_overrides={{use_masking: true, {SMALL}}}",
+    *("masking.time=0.5", "masking.channel=0.25", "masking.channel_span=8"),
+)
+
+
+@pytest.mark.parametrize(("share", "masked"), [(0.0, 0.0), (0.2, 0.18), (0.5, 0.39), (1.0, 0.63)])
+def test_the_share_of_masked_frames_is_wav2vec2s(share: float, masked: float) -> None:
+    torch.manual_seed(1)
+    found = span_mask(torch.full((200,), 1_000), 1_000, share, 10).double().mean().item()
+    assert found == pytest.approx(masked, abs=0.01)
+
+
+def test_each_row_has_its_own_spans_and_a_short_one_none() -> None:
+    """TRAPS, training: a row that is not longer than a span ends the run in fairseq2."""
+    torch.manual_seed(1)
+    lengths = torch.tensor([0, 5, 10, 100, 1_000] * 50)
+    mask = span_mask(lengths, 1_000, 0.5, 10)
+    assert not mask[torch.arange(1_000) >= lengths.unsqueeze(1)].any()
+    shares = (mask.sum(1) / lengths.clamp(min=1)).view(50, 5).mean(0)
+    assert shares[:3].tolist() == [0, 0, 0]
+    assert shares[3:].tolist() == pytest.approx([0.41, 0.39], abs=0.03)
+    torch.manual_seed(1)
+    assert torch.equal(mask, span_mask(lengths, 1_000, 0.5, 10))
+
+
+def test_only_training_masks_and_short_rows_alone_keep_a_gradient() -> None:
+    config, section = tiny(), MaskingSection(time=0.5, channel=0.5)
+    model = create_wav2vec2_asr_model(config)
+    seqs = torch.randn(2, 3_200)
+    layout = BatchLayout.of(seqs, [3_200, 1_600])
+    without = model.eval()(seqs, layout)[0]
+    install_masker(model, section, config, seed=2)
+    embedding = model.state_dict()[EMBEDDING]
+    assert torch.equal(model(seqs, layout)[0], without)
+    # DDP waits for the gradient of each parameter.
+    torch.autograd.grad(model.train()(seqs, layout)[0].sum(), model.get_parameter(EMBEDDING))
+    for times in (0.5, 0.0):
+        install_masker(model, MaskingSection(time=times), config, seed=3)
+        assert (EMBEDDING in model.state_dict()) == bool(times)
+    install_masker(model, section, config, seed=2)
+    assert torch.equal(model.state_dict()[EMBEDDING], embedding)
+
+
+@pytest.fixture(scope="module")
+def masked_run(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "masked"
+    assert train(run, dataset, *MASKED) == 0
+    return run
+
+
+def test_a_masked_run_continues_bit_for_bit_and_is_evaluated(
+    tmp_path: Path, dataset: Path, masked_run: Path
+) -> None:
+    run = copy_until(2, masked_run, tmp_path / "run")
+    assert train(run, dataset, *MASKED) == 0
+    assert same_weights(run, masked_run)
+    assert EMBEDDING in changed(run, 2, 4)
+    assert evaluate(run, dataset, *MASKED) == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "options", "masked"),
+    [
+        ("finished_run", ["masking.time=0.3"], True),
+        ("masked_run", [], True),
+        ("masked_run", ["masking.time=0", "masking.channel=0"], False),
+    ],
+)
+def test_a_trained_model_starts_a_run_with_and_without_masking(
+    tmp_path: Path,
+    dataset: Path,
+    request: pytest.FixtureRequest,
+    start: str,
+    options: list[str],
+    *,
+    masked: bool,
+) -> None:
+    """TRAPS, names: use_masking fails for a checkpoint that has no mask embedding."""
+    first: Path = request.getfixturevalue(start)
+    named = [
+        *(f"model={{path: {first}}}", *options),
+        f"common.assets.extra_paths=[{dataset}/cards, {first}/cards]",
+        *("optimizer.config.lr=1e-12", "regime.num_steps=1"),
+    ]
+    assert train(tmp_path / "run", dataset, *named) == 0
+    saved = weights(tmp_path / "run", 1)
+    assert (EMBEDDING in saved) == masked
+    if masked and start == "masked_run":
+        torch.testing.assert_close(saved[EMBEDDING], weights(first, 4)[EMBEDDING])
+    assert evaluate(tmp_path / "run", dataset, *named) == 0
+
+
+def test_what_cannot_be_masked_is_refused_with_the_key_to_use(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, names: use_masking fails for a checkpoint that has no mask embedding."""
+    named = f"model={{path: {finished_run}, config_overrides: {{use_masking: true}}}}"
+    options = ("masking.time=2", "masking.time_span=0", "masking.channel=0.1")
+    assert train(tmp_path / "run", dataset, named, *options) == 2
+    message = capsys.readouterr().err
+    for found in (
+        "model.config_overrides.use_masking must be left out",
+        "masking.time must be 0 to 1",
+        "masking.time_span must be above 0",
+        "masking.channel_span must be below the model's 32 channels, but is 64",
+    ):
+        assert found in message

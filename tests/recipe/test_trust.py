@@ -1,0 +1,141 @@
+"""Files of someone else: no code in them runs, unless the command line trusts the run."""
+
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from danish_asr.errors import RunError
+from danish_asr.recipe.trust import check_owner, refused_content
+from tests.recipe.running import evaluate, train
+
+
+class Code:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.marker),)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, finished_run: Path) -> Path:
+    """A copy of a finished run; beside it, ``ran`` would be made by its code."""
+    run = shutil.copytree(finished_run, tmp_path / "foreign")
+    card = run / "cards" / "finished.yaml"
+    card.write_text(card.read_text().replace(str(finished_run), str(run)))
+    return run
+
+
+def put_code(run: Path, kind: str = "model") -> None:
+    """Replace all states of a kind by code."""
+    for file in run.glob(f"checkpoints/step_*/{kind}/**/*.pt"):
+        torch.save({"weight": Code(run.with_name("ran"))}, file)
+
+
+def scored(run: Path, dataset: Path, _: Path) -> int:
+    return evaluate(run, dataset)
+
+
+def started_from(run: Path, dataset: Path, other: Path) -> int:
+    return train(other, dataset, f"model={{path: {run}}}")
+
+
+def started_from_a_checkpoint(run: Path, dataset: Path, other: Path) -> int:
+    return train(other, dataset, f"model={{path: {run}/checkpoints/step_4}}")
+
+
+def started_from_a_file(run: Path, dataset: Path, other: Path) -> int:
+    file = f"{run}/checkpoints/step_4/model/pp_00/tp_00/sdp_00.pt"
+    return train(other, dataset, f"model.path={file}")
+
+
+Use = Callable[[Path, Path, Path], int]
+
+
+@pytest.mark.parametrize("use", [scored, started_from, started_from_a_file])
+def test_code_in_weights_is_refused_and_does_not_run(
+    foreign: Path, dataset: Path, use: Use, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_code(foreign)
+    status = use(foreign, dataset, foreign.with_name("other"))
+    assert (status, foreign.with_name("ran").exists()) == (1, False)
+    error = capsys.readouterr().err
+    assert re.search(r"sdp_00.pt is not a valid .*\n.*holds code, posix.mkdir\n.*state_dict", error)
+    assert "weights_only" not in error
+
+
+@pytest.mark.parametrize("use", [scored, started_from, started_from_a_checkpoint])
+def test_a_card_that_lets_code_run_is_refused(
+    foreign: Path, dataset: Path, use: Use, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, names: a card with `restrict: false` makes fairseq2 run the code in a checkpoint."""
+    put_code(foreign)
+    for card in (foreign / "checkpoints" / "model.yaml", foreign / "cards" / "finished.yaml"):
+        card.write_text(card.read_text() + "restrict: false\n")
+    status = use(foreign, dataset, foreign.with_name("other"))
+    assert (status, foreign.with_name("ran").exists()) == (2, False)
+    assert re.search(rf"{foreign}/\S+, has restrict: False", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("place", ["model.yaml", "card", "tokenizer", "config.yaml"])
+def test_code_in_other_files_is_refused(
+    foreign: Path, dataset: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = f"\ncode: !!python/object/apply:os.mkdir ['{foreign.with_name('ran')}']\n"
+    file, use = {
+        "model.yaml": (foreign / "checkpoints" / "model.yaml", scored),
+        "card": (foreign / "cards" / "finished.yaml", started_from),
+        "tokenizer": (foreign / "cards" / "tokenizer.model", started_from),
+        "config.yaml": (foreign / "config.yaml", None),
+    }[place]
+    if place == "tokenizer":
+        file.write_bytes(pickle.dumps(Code(foreign.with_name("ran"))))
+    else:
+        file.write_text(file.read_text() + code)
+    other = foreign.with_name("other")
+    status = use(foreign, dataset, other) if use else train(other, dataset, config=file)
+    assert (status, foreign.with_name("ran").exists()) == (2, False)
+    assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("use", [scored, started_from_a_checkpoint])
+def test_only_a_run_that_continues_reads_more_than_weights(
+    foreign: Path, dataset: Path, use: Use
+) -> None:
+    for kind in ("trainer", "optimizer", "data_reader"):
+        put_code(foreign, kind)
+    status = use(foreign, dataset, foreign.with_name("other"))
+    assert (status, foreign.with_name("ran").exists()) == (0, False)
+
+
+def test_only_a_run_of_the_same_user_continues_unasked(finished_run: Path) -> None:
+    check_owner(finished_run)
+    with pytest.raises(RunError, match=r"checkpoints belongs to user .*--trust.*model.path"):
+        check_owner(finished_run, user=os.geteuid() + 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_run_of_another_user_continues_only_when_trusted(
+    foreign: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, names: fairseq2 unpickles the states of trainer, optimizer and data reader."""
+    folder, longer = foreign / "checkpoints" / "step_4" / "optimizer", "regime.num_steps=6"
+    os.chown(folder, 65534, -1)
+    before = sorted(foreign.rglob("*"))
+    assert train(foreign, dataset, longer) == 2
+    assert f"{folder} belongs to user 65534" in capsys.readouterr().err
+    assert sorted(foreign.rglob("*")) == before
+    assert train(foreign, dataset, longer, "--trust") == 0
+    assert (foreign / "checkpoints" / "step_6").is_dir()
+
+
+def test_a_file_without_code_is_called_damaged() -> None:
+    assert "damaged" in refused_content(pickle.UnpicklingError("invalid load key, 'x'."))

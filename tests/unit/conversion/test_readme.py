@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import datasets
+import pandas as pd
+import pytest
+import soundfile
+
+from danish_asr.conversion.readme import duration
+from tests.builders import build_dataset
+
+READ_ALOUD = {"train": 12, "dev": 4, "test": 6}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("readme") / "ds"
+    build_dataset(root)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+@pytest.mark.parametrize(
+    ("config", "rows"),
+    [
+        ((), {split: 2 * count for split, count in READ_ALOUD.items()}),
+        (("coral_read_aloud",), READ_ALOUD),
+    ],
+)
+def test_hugging_face_datasets_loads_the_splits_of_a_root(
+    built: Path, tmp_path: Path, config: tuple[str, ...], rows: dict[str, int]
+) -> None:
+    loaded = datasets.load_dataset(str(built), *config, cache_dir=str(tmp_path))
+    assert {split: len(dataset) for split, dataset in loaded.items()} == rows
+    row = loaded["test"][0]
+    samples, rate = soundfile.read(io.BytesIO(row["audio_bytes"]["bytes"]))
+    assert (len(samples), rate) == (row["audio_size"], 16_000)
+    assert isinstance(loaded["test"].features["audio_bytes"], datasets.Audio)
+
+
+def test_pandas_reads_corpus_and_split_from_the_paths(built: Path) -> None:
+    frame = pd.read_parquet(built / "version=0", columns=["id", "corpus", "split"])
+    counts = frame.groupby("split", observed=True).size()
+    assert dict(counts) == {split: 2 * count for split, count in READ_ALOUD.items()}
+    assert set(frame["corpus"]) == {"coral_conversation", "coral_read_aloud"}
+
+
+def test_the_readme_counts_rows_and_audio_per_split_and_dialect(built: Path) -> None:
+    text = (built / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| Bornholmsk \| 4 \(3\.2 seconds\) \| 2 \(", text, re.MULTILINE)
+    assert re.search(r"^\| all \| 24 \(.*\| 8 \(.*\| 12 \(", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3.24, "3.2 seconds"), (192, "3.2 minutes"), (7200_000, "2,000.0 hours")]
+)
+def test_a_duration_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

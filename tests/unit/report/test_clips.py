@@ -1,0 +1,43 @@
+"""Audio on the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from danish_asr.errors import DatasetError
+from danish_asr.report.page import MAX_CLIP_BYTES, audio_clips
+from danish_asr.schema import partition_dir
+
+
+def _shard(root: Path, split: str, clips: dict[str, bytes | None]) -> Path:
+    shard = partition_dir(root, "coral", split) / "part-00000.parquet"
+    shard.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"id": list(clips), "audio_bytes": list(clips.values())})
+    pq.write_table(table, shard, row_group_size=1)
+    return shard
+
+
+def test_clips_are_the_audio_of_the_dataset_from_any_shard(tmp_path: Path) -> None:
+    _shard(tmp_path, "dev", {"a": b"fLaC one", "b": b"fLaC two"})
+    _shard(tmp_path, "test", {"c": b"fLaC 3", "none": None, "long": bytes(MAX_CLIP_BYTES + 1)})
+    console = Console(record=True, width=200, file=io.StringIO())
+    urls = audio_clips(tmp_path, {"c", "a", "not there", "none", "long"}, console)
+    clips = {name: base64.b64decode(url.partition("base64,")[2]) for name, url in urls.items()}
+    assert clips == {"a": b"fLaC one", "c": b"fLaC 3"}
+    assert "has audio of 2 of the 5 worst utterances" in console.export_text()
+
+
+def test_a_damaged_shard_is_named_and_a_directory_without_shards_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="expected the root of a dataset"):
+        audio_clips(tmp_path, {"a"}, Console())
+    shard = _shard(tmp_path, "test", {"a": b"fLaC"})
+    shard.write_bytes(shard.read_bytes()[:-100])
+    with pytest.raises(DatasetError, match=r"part-00000.parquet: .*danish-asr verify"):
+        audio_clips(tmp_path, {"a"}, Console())

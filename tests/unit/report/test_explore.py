@@ -1,0 +1,277 @@
+"""The page about a dataset: its numbers, and the page in a real browser."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import soundfile
+from rich.console import Console
+
+from danish_asr.conversion.cards import build_char_tokenizer
+from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.report.explore import audio as audio_module
+from danish_asr.report.explore import explore, numbers
+from danish_asr.report.explore.audio import Clips, measure, stratified
+from danish_asr.report.explore.rows import read_rows
+from danish_asr.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
+from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
+from tests.shards import flac, utterance, write_shard
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def _row(number: int, split: str, **values: Any) -> dict[str, Any]:
+    audio = flac(values.get("audio_size", 8_000), number + 100 * (split == "test"))
+    usual: dict[str, Any] = {"dialect": "Fynsk", "audio_size": 8_000, "audio_bytes": audio}
+    return utterance(number, split=split, **usual | values)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("dataset")
+    train = [
+        _row(0, "train", text="Hej med Dig!", speaker_id="s1", audio_bytes=flac(8_000, 7)),
+        _row(1, "train", text="god dag", speaker_id="s1", dialect=HOSTILE, gender=HOSTILE),
+        _row(2, "train", text=f"{HOSTILE} ž", speaker_id="s2", dialect=None, age_group=None),
+    ]
+    # Test: a sentence and a speaker of the training data, and one of its recordings.
+    test = [_row(n, "test", text="vi ses", speaker_id=f"t{n}", gender="female") for n in range(8)]
+    test[0] |= {"text": "hej, med dig", "speaker_id": "s1", "audio_bytes": flac(8_000, 7)}
+    test[1] |= {"dialect": "Østjysk"}
+    write_shard(root, train)
+    write_shard(root, test, split="test")
+    ledger = {"source": "a", "row": 0, "id": "a", "dialect": None, "reason": HOSTILE}
+    pq.write_table(pa.Table.from_pylist([ledger] * 3, LEDGER_SCHEMA), root / "ledger.parquet")
+    suspect = {"corpus": "a", "split": "test", "id": "a-test-7", "dialect": "Fynsk"}
+    suspects = [suspect | {"reason": "seconds of silence", "value": 4.5678}] * 6
+    pq.write_table(pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA), root / "suspects.parquet")
+    return root
+
+
+def test_groups_count_hours_rows_and_known_speakers(dataset: Path) -> None:
+    table = read_rows(dataset).table
+    (total,) = numbers.groups(table)
+    assert total.hours == pytest.approx(11 * 0.5 / 3600)
+    assert (total.rows, total.speakers) == (11, 9)
+    by_split = {group.names: group[2:] for group in numbers.groups(table, "split")}
+    assert by_split == {("train",): (3, 2), ("test",): (8, 8)}
+    assert [*by_split] == [("train",), ("test",)]
+    cross = numbers.cross(table, "dialect", "split")
+    assert cross["rows"] == [HOSTILE, "Fynsk", "Østjysk", "unknown"]
+    assert ("Østjysk", "train") not in cross["cells"]
+    assert cross["most"] == pytest.approx(7 * 0.5 / 3600)
+
+
+def test_gaps_name_what_each_group_lacks(dataset: Path) -> None:
+    found = {gap.label: gap.faults for gap in numbers.gaps(read_rows(dataset).table, "dialect")}
+    assert found["Fynsk"] == "few test speakers, little training data"
+    assert found[HOSTILE] == "no test data, little training data"
+    assert found["Østjysk"] == "few test speakers, no training data"
+    assert found["Bornholmsk"] == "no test data, no training data"
+    assert "unknown" not in found
+    female = numbers.gaps(read_rows(dataset).table, "gender")
+    assert {gap.label: gap.faults for gap in female}["female"] == "little training data"
+
+
+def test_only_a_split_that_exists_is_missed(tmp_path: Path) -> None:
+    write_shard(tmp_path, [_row(n, "test", speaker_id=f"t{n}") for n in range(8)], split="test")
+    found = {gap.label: gap.faults for gap in numbers.gaps(read_rows(tmp_path).table, "dialect")}
+    assert found["Bornholmsk"] == "no test data"
+    assert "Fynsk" not in found
+    assert "There is no test split" not in _explore(tmp_path, tmp_path / "page.html")
+
+
+def test_leaks_are_speakers_sentences_and_recordings_that_splits_share(dataset: Path) -> None:
+    rows = read_rows(dataset)
+    speakers, sentences = numbers.leaks(rows)
+    assert (speakers.one, speakers.other, speakers.examples) == ("train", "test", ["s1"])
+    assert (sentences.rows, sentences.share, sentences.examples) == (1, 1 / 8, ["hej med dig"])
+    same, left_out = numbers.identical_audio(rows)
+    assert same == [[0, 3]]
+    assert left_out == 0
+
+
+def test_words_and_characters_are_counted(dataset: Path) -> None:
+    rows = read_rows(dataset)
+    (train, test), words = numbers.vocabulary(rows)
+    assert (train["words"], train["unseen"]) == (5 + len(re.findall(r"\w+", f"{HOSTILE} ž")), None)
+    assert (test["words"], test["distinct"], test["unseen"]) == (17, 5, pytest.approx(14 / 17))
+    counts = dict(zip(words["word"].to_pylist(), words["count"].to_pylist(), strict=True))
+    assert (counts["hej"], counts["vi"], counts["ž"]) == (2, 7, 1)
+    found = {name: count for _, name, count in numbers.characters(rows.table["text"])}
+    assert found["U+017E LATIN SMALL LETTER Z WITH CARON"] == 1
+
+
+def test_suspects_are_found_by_their_id(dataset: Path) -> None:
+    found = numbers.suspects(dataset / "suspects.parquet", read_rows(dataset), 5)
+    assert found == {"seconds of silence": [(10, "4.57")] * 5}
+
+
+def _encoded(wave: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, wave, SAMPLE_RATE, format="FLAC")
+    return file.getvalue()
+
+
+def test_measures_of_a_known_signal() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.001, 3 * SAMPLE_RATE)  # -60 dB
+    wave = noise.copy()
+    tone = 0.5 * np.sqrt(2) * np.sin(2 * np.pi * 200 * np.arange(SAMPLE_RATE) / SAMPLE_RATE)
+    wave[SAMPLE_RATE : 2 * SAMPLE_RATE] += tone  # -6 dB
+    found = measure(_encoded(wave))
+    assert found.loudness == pytest.approx(-6.02 - 10 * np.log10(3), abs=0.05)
+    assert found.snr == pytest.approx(54, abs=1)
+    assert found.silence == pytest.approx(2, abs=0.05)
+    assert found.clipped == 0
+    assert measure(_encoded(np.clip(4 * wave, -1, 1))).clipped == pytest.approx(0.25, abs=0.05)
+
+
+@pytest.mark.parametrize("wave", [np.zeros(8_000), np.zeros(1), np.full(100, -1.0)])
+def test_digital_silence_and_very_short_audio_have_finite_measures(wave: Any) -> None:
+    assert np.isfinite(measure(_encoded(wave))).all()
+
+
+def test_the_sample_takes_rare_strata_whole_and_weighs_the_others() -> None:
+    strata = pa.chunked_array([["a"] * 900, ["b"] * 5 + ["a"] * 95])
+    rows, weights = stratified(strata, 105, np.random.default_rng(0))
+    assert len(set(rows)) == 105
+    assert {*range(900, 905)} <= {*rows.tolist()}
+    assert weights.sum() == pytest.approx(1_000)
+    everything, _ = stratified(strata, 5_000, np.random.default_rng(0))
+    assert sorted(everything) == [*range(1_000)]
+    assert len(stratified(strata, 0, np.random.default_rng(0))[0]) == 0
+
+
+def test_long_clips_are_cut_and_a_full_page_takes_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_shard(tmp_path, [_row(n, "train", audio_size=s) for n, s in enumerate((400_000, 8_000))])
+    monkeypatch.setattr(audio_module, "MAX_PAGE_BYTES", 600_000)
+    clips = Clips(read_rows(tmp_path))
+    url, note = clips.of(0)
+    assert url.startswith("data:audio/flac;base64,")
+    assert note == "its first 20 s"
+    monkeypatch.setattr(audio_module, "MAX_PAGE_BYTES", clips.size)
+    assert clips.of(1) == ("", "left out, the page is full")
+    assert clips.of(0) == (url, note)
+    assert clips.left_out == 1
+
+
+def _explore(root: Path, out: Path, **options: Any) -> str:
+    explore(root, out, console=Console(file=io.StringIO()), **options)
+    return out.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    model = folder / "characters.model"
+    model.write_bytes(
+        build_char_tokenizer("abcdefghijklmnopqrstuvwxyzæøåABCDEFGH ()=<>/1234567890")
+    )
+    _explore(dataset, folder / "explore.html", tokenizer=str(model))
+    return folder / "explore.html"
+
+
+def test_the_page_is_one_file_without_external_links_and_the_same_for_a_seed(
+    dataset: Path, page: Path, tmp_path: Path
+) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r'(?:href|src)="([^"]*)"', text)
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "default-src 'none'" in text
+    assert "manifest.json is missing" in text
+    assert _explore(dataset, tmp_path / "a.html") == _explore(dataset, tmp_path / "b.html")
+
+
+@needs_browser
+def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -> None:
+    found = in_browser(
+        page,
+        """
+        const all = (selector) => [...document.querySelectorAll(selector)];
+        const rows = (id) => all(`table[aria-labelledby^="${id}"] tbody tr`)
+          .map((row) => [...row.cells].map((cell) => cell.textContent));
+        return {
+          foreign: all("img").length + all("script").length - 1,
+          nameless: all("table").filter(
+            (table) => !document.getElementById(table.getAttribute("aria-labelledby"))).length,
+          ids: all("[id]").length - new Set(all("[id]").map((node) => node.id)).size,
+          charts: all("svg[role=img] > title + desc").length,
+          players: all("audio[aria-label]").length,
+          ledger: rows("ledger"), suspects: rows("suspects"), unknown: rows("unknown"),
+          dialects: rows("dialect").map((row) => row[0]),
+        };
+        """,
+    )
+    assert found["foreign"] == found["nameless"] == found["ids"] == 0
+    assert found["charts"] == 6
+    assert found["players"] > 20
+    assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
+    assert found["suspects"] == [["seconds of silence", "Fynsk", "6"]]
+    assert "ž (1)" in found["unknown"][0][2]
+    assert HOSTILE in found["dialects"]
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "dark"), [(380, True), (1200, False)])
+def test_text_has_the_contrast_of_wcag_aa_and_nothing_scrolls_sideways(
+    page: Path, width: int, *, dark: bool
+) -> None:
+    contrast, paper, needed = in_browser(page, CONTRAST_AND_WIDTH, width=width, dark=dark)
+    assert contrast >= 4.5
+    assert (paper < 0.5) == dark
+    assert needed <= width
+
+
+def test_a_dataset_without_dialects_and_speakers_has_a_page_that_says_so(tmp_path: Path) -> None:
+    nothing = dict.fromkeys(("speaker_id", "dialect", "age_group", "gender"))
+    write_shard(tmp_path, [_row(0, "dev", **nothing)])
+    text = _explore(tmp_path, tmp_path / "page.html", sample=0)
+    for name, column in (
+        ("speaker_id", "speaker_id"),
+        ("dialect", "dialect"),
+        ("age_group", "age"),
+    ):
+        assert f"No row has a value of {name}." in text
+        assert f"--column {column}=COLUMN" in text
+
+
+def test_a_dataset_of_another_program_needs_no_column_but_text_and_audio(tmp_path: Path) -> None:
+    columns = ("id", "speaker_id", "dialect", "sub_dialect", "age", "age_group", "gender")
+    write_shard(tmp_path, [_row(0, "train"), _row(1, "train")], drop=columns)
+    assert "No row has a value of dialect." in _explore(tmp_path, tmp_path / "page.html")
+
+
+def test_undecodable_audio_is_counted(tmp_path: Path) -> None:
+    write_shard(tmp_path, [_row(0, "train", audio_bytes=b"no audio"), _row(1, "train")])
+    text = _explore(tmp_path, tmp_path / "page.html")
+    assert "1 of the sampled rows cannot be decoded" in text
+
+
+def test_wrong_input_is_refused_with_the_fix(tmp_path: Path, dataset: Path) -> None:
+    out = tmp_path / "page.html"
+    with pytest.raises(DatasetError, match="danish-asr convert"):
+        _explore(tmp_path, out)
+    with pytest.raises(ConfigError, match="found the directory"):
+        _explore(dataset, tmp_path)
+    with pytest.raises(ConfigError, match=r"(?s)--tokenizer.*'nothing'.*available"):
+        _explore(dataset, out, tokenizer="nothing")
+    write_shard(tmp_path / "empty", [])
+    with pytest.raises(DatasetError, match=r"no rows.*danish-asr verify"):
+        _explore(tmp_path / "empty", out)
+    shard = write_shard(tmp_path / "damaged", [_row(0, "train")])
+    shard.write_bytes(shard.read_bytes()[:-100])
+    with pytest.raises(DatasetError, match=r"part-00000-of-00001.parquet: .*danish-asr verify"):
+        _explore(tmp_path / "damaged", out)
+    (tmp_path / "empty" / "ledger.parquet").touch()
+    with pytest.raises(DatasetError, match=r"ledger.parquet: .*reason, dialect"):
+        numbers.reasons(tmp_path / "empty" / "ledger.parquet")
+    assert not out.exists()

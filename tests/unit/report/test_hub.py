@@ -1,0 +1,105 @@
+"""The files for Hugging Face, as its own library reads them."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+from huggingface_hub.repocard_data import model_index_to_eval_results
+from rich.console import Console
+
+from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.files import from_yaml
+from danish_asr.report import Exports, score_file
+from danish_asr.report.hub import LEADERBOARD_CORPORA
+from danish_asr.scoring.predictions import write_predictions
+from danish_asr.scoring.settings import Settings
+from tests.score_rows import prediction
+
+RYE = Settings(profile="rye", row_filter="rye")
+
+
+def _export(
+    folder: Path, corpora: list[str], settings: Settings = RYE, model: str = "m", **paths: Any
+) -> None:
+    """Score one file with two rows per corpus, 1 of 4 words wrong."""
+    rows = [
+        prediction(f"{corpus}-{text}", f"{text} er her", f"{text} er hos her", corpus=corpus)
+        for corpus in corpora
+        for text in ("det", "han")
+    ]
+    write_predictions(folder / "predictions.jsonl", rows)
+    exports = Exports(model_name=model, **paths)
+    score_file(
+        folder / "predictions.jsonl",
+        by=[],
+        settings=settings,
+        exports=exports,
+        console=Console(file=io.StringIO()),
+    )
+
+
+def test_a_model_index_is_read_back_by_the_hub_and_names_all_settings(tmp_path: Path) -> None:
+    path = tmp_path / "index.yaml"
+    _export(tmp_path, ["coral_read_aloud", "ft"], Settings(), "org/m", model_index=path)
+    text = path.read_text(encoding="utf-8")
+    name, results = model_index_to_eval_results(from_yaml(text)["model-index"])
+    assert name == "org/m"
+    found = [(r.dataset_name, r.dataset_split, r.metric_type, r.metric_value) for r in results]
+    assert found[0] == ("coral_read_aloud", "test", "wer", 33.33)
+    assert [each[:3] for each in found[1:]] == [
+        ("coral_read_aloud", "test", "cer"), ("ft", "test", "wer"), ("ft", "test", "cer")
+    ]  # fmt: skip
+    assert results[0].metric_args
+    assert results[0].metric_args.items() >= Settings().to_dict().items()
+    card = ModelCard(f"---\n{text}---\n# A card")
+    assert card.data.to_dict() == from_yaml(text)  # type: ignore[no-untyped-call]
+
+
+def test_leaderboard_files_are_completed_corpus_by_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    _export(tmp_path, ["coral_read_aloud", "other"], leaderboard=path)
+    first = json.loads(path.read_text(encoding="utf-8"))
+    assert (first["coral_read_aloud_wer"], first["fleurs_da_wer"], first["mean_wer"]) == (
+        33.33, None, None
+    )  # fmt: skip
+    path.write_text(json.dumps(first | {"params_b": 0.3}), encoding="utf-8")
+    _export(
+        tmp_path, list(LEADERBOARD_CORPORA[:1]) + list(LEADERBOARD_CORPORA[2:]), leaderboard=path
+    )
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert (document["mean_wer"], document["params_b"]) == (33.33, 0.3)
+    assert document["mean_cer"] == pytest.approx(document["ftspeech_cer"])
+    with pytest.raises(PredictionsError, match=r"results of 'm'.*'other'"):
+        _export(tmp_path, ["ftspeech"], model="other", leaderboard=path)
+
+
+@pytest.mark.parametrize(
+    ("corpora", "changes", "error", "message"),
+    [
+        (["ftspeech"], {"profile": "coral"}, ConfigError, "--profile rye --filter rye"),
+        (["ftspeech"], {"denominator": "coral"}, ConfigError, "found .*denominator coral"),
+        (["ftspeech"], {"remove_fillers": True}, ConfigError, "remove_fillers True"),
+        (["nst"], {}, PredictionsError, "one of coral_conversation, .* ftspeech"),
+    ],
+)
+def test_what_is_not_of_the_leaderboard_is_refused_before_anything_is_written(
+    tmp_path: Path,
+    corpora: list[str],
+    changes: dict[str, Any],
+    error: type[DanishAsrError],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        _export(tmp_path, corpora, replace(RYE, **changes), leaderboard=tmp_path / "m.json")
+    assert not (tmp_path / "m.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["model_index", "leaderboard"])
+def test_partial_predictions_are_not_published(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "evaluation.json").write_text(json.dumps({"rows_in_split": {"test": 9}}))
+    with pytest.raises(PredictionsError, match=r"partial .2 of 9 rows"):
+        _export(tmp_path, ["ftspeech"], RYE, "m", **{kind: tmp_path / "out"})

@@ -1,0 +1,361 @@
+"""Corpora in the folders in which they are published."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as pads
+import pytest
+
+from danish_asr.conversion import ConvertOptions
+from danish_asr.conversion.convert import convert
+from danish_asr.errors import SourceError
+from danish_asr.sources import SourceOptions, open_source, resolve_source
+from danish_asr.sources.base import Source, Utterance
+from tests.builders import tone
+
+RADIO = SourceOptions(corpus="radio")
+
+
+def read_all(source: Source) -> list[Utterance]:
+    return [row for file in source.files for row in source.read(file, 0, file.rows)]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def write_tsv(path: Path, *rows: str) -> None:
+    """Rows whose fields are separated by `` | ``."""
+    write(path, "".join("\t".join(row.split(" | ")) + "\n" for row in rows))
+
+
+def write_pairs(folder: Path) -> None:
+    for name in ("train/s1/a", "train/s2/a", "test/b"):
+        write(folder / f"{name}.wav", tone(0.2))
+        write(folder / f"{name}.txt", "på Ærø\n")
+
+
+def write_common_voice(folder: Path) -> None:
+    head = "client_id | path | sentence_id | sentence | up_votes | age | gender | accents | locale"
+    for split in ("train", "dev", "test"):
+        rows = [
+            f'c1 | {split}1.mp3 | s | Er "nemt" | 2 | thirties | female_feminine | fynsk | da',
+            f"c2 | {split}2.mp3 | s | på Ærø | 2 | twenties |  |  | da",
+        ]
+        write_tsv(folder / "da" / f"{split}.tsv", head, *rows)
+        for number in (1, 2):
+            clip = tone(0.2, format="MP3", subtype="MPEG_LAYER_III")
+            write(folder / "da" / "clips" / f"{split}{number}.mp3", clip)
+    write_tsv(folder / "da" / "validated.tsv", head)
+
+
+def write_fleurs(folder: Path) -> None:
+    for split in ("train", "dev", "test"):
+        rows = [
+            f"7 | {n}.wav | På Ærø, | på ærø | p å | 3200 | FEMALE"
+            for n in (f"{split}1", f"{split}2")
+        ]
+        write_tsv(folder / f"{split}.tsv", *rows)
+        write(folder / "audio" / split / f"{split}1.wav", tone(0.2, rate=16_000))
+        write(folder / "audio" / split / f"{split}2.wav", tone(0.2, rate=16_000))
+
+
+def write_ft_speech(folder: Path) -> None:
+    head = "utterance_id | speaker_gender | transcript | start_time | end_time"
+    for part in ("train", "dev-balanced", "dev-other", "test-balanced", "test-other"):
+        rows = [f"S{n:03}_20161_M012_{part}-{n} | F | ja <UNK> tak | {n} | {n}.5" for n in (0, 1)]
+        write_tsv(folder / "text" / f"ft-speech_{part}.tsv", head, *rows)
+    write(folder / "audio" / "2016" / "20161_M012.wav", tone(1.5, rate=16_000))
+
+
+def write_nst(folder: Path) -> None:
+    for place, audio, pid in (
+        ("ADB_OD_DAN_0565", "dk", "dk11x242-18072000-1149"),
+        ("supplement_dk/testdata/metadata", "supplement_dk/testdata/audio", "dk99x1-1-1"),
+    ):
+        info = {"Speaker_ID": "242", "Age": "61", "Sex": "Male", "Region_of_Dialect": "Fynsk"}
+        silence = "( ... tavshed under denne indspilning ...)"
+        recordings = [
+            {"file": f"U{n:04}.WAV", "text": text} for n, text in enumerate(("Ærø", silence), 1)
+        ]
+        session = {"pid": pid, "info": info, "val_recordings": recordings}
+        write(folder / place / f"{pid}.json", json.dumps(session))
+        write(folder / audio / pid / f"{pid}_u0001.wav", tone(0.2, channels=2))
+        write(folder / audio / pid / f"{pid}_u0002-1.wav", tone(0.2))
+
+
+def write_librispeech(folder: Path) -> None:
+    for split, speaker in (("train-clean", 84), ("test-other", 85)):
+        chapter, name = folder / split / f"{speaker}" / "121", f"{speaker}-121"
+        write(chapter / f"{name}.trans.txt", f"{name}-0 DET REGNER\n{name}-1 PÅ ÆRØ\n")
+        for number in (0, 1):
+            write(chapter / f"{name}-{number}.flac", tone(0.2, format="FLAC"))
+
+
+def write_kaldi(folder: Path) -> None:
+    for split in ("train", "test"):
+        data = folder / "data" / split
+        write(data / "wav.scp", f"r1 audio/{split}.wav\n")
+        write(data / "segments", f"{split}-a r1 0 0.4\n{split}-b r1 0.5 -1\n")
+        write(data / "text", f"{split}-a ja  tak\n{split}-b på Ærø\n")
+        write(data / "utt2spk", f"{split}-a s1\n{split}-b s1\n")
+        write(data / "spk2gender", "s1 f\n")
+        write(folder / "audio" / f"{split}.wav", tone(1.0))
+
+
+def write_lines(path: Path, *items: dict[str, Any]) -> None:
+    write(path, gzip.compress("".join(json.dumps(item) + "\n" for item in items).encode()))
+
+
+def recording(name: str, **values: Any) -> dict[str, Any]:
+    source = {"type": "file", "channels": [0], "source": f"wav/{name}.wav"}
+    return {"id": name, "sources": [source], "sampling_rate": 48_000, "duration": 1.0} | values
+
+
+def supervision(name: str, start: float = 0.0, **values: Any) -> dict[str, Any]:
+    common = {"id": f"{name}-{start}", "recording_id": name, "start": start, "duration": 0.4}
+    return common | {"text": "på Ærø", "speaker": "s1", "gender": "female"} | values
+
+
+def write_lhotse(folder: Path) -> None:
+    for split in ("train", "test"):
+        write_lines(folder / f"radio_recordings_{split}.jsonl.gz", recording(split))
+        rows = (supervision(split, start) for start in (0.0, 0.5))
+        write_lines(folder / f"radio_supervisions_{split}.jsonl.gz", *rows)
+        write(folder / "wav" / f"{split}.wav", tone(1.0))
+
+
+def write_cuts(folder: Path) -> None:
+    for split in ("train", "test"):
+        cut = {"id": "c", "type": "MonoCut", "start": 0.2, "duration": 0.5, "channel": 0}
+        inside = [supervision(split, start) for start in (-0.1, 0.3)]
+        write_lines(
+            folder / f"cuts_{split}.jsonl.gz",
+            cut | {"recording": recording(split), "supervisions": inside},
+        )
+        write(folder / "wav" / f"{split}.wav", tone(1.0))
+
+
+LAYOUTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
+    "pairs": (write_pairs, "radio", 3),
+    "common-voice": (write_common_voice, "common_voice_da", 6),
+    "fleurs": (write_fleurs, "fleurs_da", 6),
+    "ft-speech": (write_ft_speech, "ftspeech", 10),
+    "nst": (write_nst, "nst_da", 2),
+    "librispeech": (write_librispeech, "radio", 4),
+    "kaldi": (write_kaldi, "radio", 4),
+    "lhotse": (write_lhotse, "radio", 4),
+}
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_a_corpus_is_recognised_and_converted(tmp_path: Path, kind: str) -> None:
+    build, corpus, written = LAYOUTS[kind]
+    build(tmp_path / "in")
+    assert resolve_source(str(tmp_path / "in")) == (kind, str(tmp_path / "in"))
+    options = RADIO if corpus == "radio" else SourceOptions()
+    source = open_source(str(tmp_path / "in"), options)
+    assert {"train", "test"} <= {file.split for file in source.files}
+    inventory = convert(source, tmp_path / "ds", name="x", options=ConvertOptions(max_drop=0.5))
+    rows = pads.dataset(tmp_path / "ds" / "version=0", partitioning="hive").to_table().to_pylist()
+    assert len(rows) == inventory.rows == written
+    assert corpus in {row["corpus"] for row in rows}
+    assert all(2000 < row["audio_size"] < 9000 for row in rows)
+    assert len({row["id"] for row in rows}) == written
+    for file in source.files:
+        local = list(source.local_files(file))
+        assert local
+        assert all(path.is_file() for path in local)
+        middle = list(source.read(file, 1, file.rows))
+        assert middle == list(source.read(file, 0, file.rows))[1:]
+
+
+def rows_of(folder: Path, kind: str, split: str = "test", **options: Any) -> list[Utterance]:
+    LAYOUTS[kind][0](folder)
+    source = open_source(f"{kind}:{folder}", SourceOptions(**({"corpus": "radio"} | options)))
+    files = [file for file in source.files if file.split == split]
+    return [row for file in files for row in source.read(file, 0, file.rows)]
+
+
+def test_folders_of_recordings_are_speakers_only_if_requested(tmp_path: Path) -> None:
+    found = rows_of(tmp_path / "in", "pairs", "train")
+    assert [row.id for row in found] == ["in/train/s1/a", "in/train/s2/a"]
+    assert {row.speaker.speaker_id for row in found} == {None}
+    found = rows_of(tmp_path / "in", "pairs", "train", columns=("speaker_id=folder",))
+    assert [row.speaker.speaker_id for row in found] == ["s1", "s2"]
+    write(tmp_path / "in/train/s1/c.wav", b"")
+    write(tmp_path / "in/train/s1/d.wav", b"")
+    write(tmp_path / "in/train/s1/d.txt", "æ".encode("latin-1"))
+    found = rows_of(tmp_path / "in", "pairs", "train")
+    assert [(row.text, row.refused) for row in found[1:3]] == [
+        (None, None),
+        (None, "malformed row"),
+    ]
+
+
+def test_common_voices_metadata_are_read(tmp_path: Path) -> None:
+    first, second = rows_of(tmp_path, "common-voice")
+    assert (first.id, first.text) == ("test1", 'Er "nemt"')
+    speaker = first.speaker
+    assert (speaker.speaker_id, speaker.dialect, speaker.gender) == ("c1", "Fynsk", "female")
+    assert (speaker.age, speaker.age_group) == (None, "25-49")
+    assert (second.speaker.age_group, second.speaker.dialect, second.speaker.gender) == (None,) * 3
+
+
+def test_fleurs_gives_the_normalised_text_or_the_raw_one(tmp_path: Path) -> None:
+    assert [(row.id, row.text) for row in rows_of(tmp_path, "fleurs")] == [
+        ("test1", "på ærø"),
+        ("test2", "på ærø"),
+    ]
+    (first, _) = rows_of(tmp_path, "fleurs", columns=("text=raw_transcription",))
+    assert (first.text, first.speaker.gender) == ("På Ærø,", "female")
+
+
+def test_ft_speechs_utterances_are_parts_of_a_meeting(tmp_path: Path) -> None:
+    write_ft_speech(tmp_path)
+    source = open_source(str(tmp_path))
+    assert {(file.corpus, file.split) for file in source.files} == {
+        ("ftspeech", "train"),
+        *(
+            (corpus, split)
+            for corpus in ("ftspeech", "ftspeech_other")
+            for split in ("dev", "test")
+        ),
+    }
+    found = read_all(source)[1]
+    assert (found.text, found.start, found.seconds) == ("ja  tak", 1.0, 0.5)
+    assert found.audio == tmp_path / "audio/2016/20161_M012.wav"
+    assert (found.speaker.speaker_id, found.speaker.gender) == ("S001", "F")
+
+
+def test_nsts_sessions_are_read(tmp_path: Path) -> None:
+    spoken, silent = rows_of(tmp_path, "nst")
+    assert (spoken.id, spoken.text, silent.text) == ("dk99x1-1-1_U0001", "Ærø", None)
+    speaker = spoken.speaker
+    assert (speaker.speaker_id, speaker.age, speaker.gender) == ("242", 61, "male")
+    assert speaker.dialect == "Fynsk"
+
+
+def test_kaldis_segments_and_speakers_are_read(tmp_path: Path) -> None:
+    first, second = rows_of(tmp_path, "kaldi")
+    assert (first.id, first.text, first.start, first.seconds) == ("test-a", "ja  tak", 0.0, 0.4)
+    assert (second.start, second.seconds) == (0.5, None)
+    assert (first.speaker.speaker_id, first.speaker.gender) == ("s1", "female")
+
+
+def test_parts_of_a_kaldi_folder_are_not_read_twice(tmp_path: Path) -> None:
+    write_kaldi(tmp_path)
+    for name in ("wav.scp", "text", "segments"):
+        content = (tmp_path / "data/test" / name).read_bytes()
+        write(tmp_path / "data/test/split2/1" / name, content)
+    source = open_source(f"kaldi:{tmp_path / 'data/test'}", RADIO)
+    assert [(file.name, file.rows) for file in source.files] == [("test/text", 2)]
+
+
+def test_a_command_in_wav_scp_is_refused(tmp_path: Path) -> None:
+    write_kaldi(tmp_path)
+    write(tmp_path / "data/test/wav.scp", "r1 sph2pipe -f wav a.sph |\n")
+    with pytest.raises(SourceError, match=r"wav\.scp: r1 is a command \(sph2pipe .*not run"):
+        open_source(f"kaldi:{tmp_path}", RADIO)
+
+
+def test_supervisions_in_cuts_have_the_times_of_the_recording(tmp_path: Path) -> None:
+    write_cuts(tmp_path)
+    source = open_source(f"lhotse:{tmp_path}", RADIO)
+    times = [(row.start, row.seconds) for row in read_all(source)[:2]]
+    assert times == [pytest.approx((0.2, 0.3)), pytest.approx((0.5, 0.2))]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"sources": [{"type": "command", "channels": [0], "source": "x"}]}, "audio outside of"),
+        ({"sources": [{"type": "file", "channels": [0, 1], "source": "x"}]}, "one channel of sev"),
+        ({"transforms": [{"name": "Speed", "kwargs": {"factor": 1.1}}]}, "transformed recording"),
+        ({"transforms": [{"name": "Resample"}]}, "None"),
+    ],
+)
+def test_a_recording_of_lhotse_that_is_no_plain_file_is_refused(
+    tmp_path: Path, values: dict[str, Any], reason: str
+) -> None:
+    write_lines(tmp_path / "recordings.jsonl.gz", recording("a", **values))
+    write_lines(tmp_path / "supervisions.jsonl.gz", supervision("a"))
+    options = SourceOptions(corpus="radio", split="train")
+    (found,) = read_all(open_source(f"lhotse:{tmp_path}", options))
+    assert str(found.refused).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "not a known kind of source. Looked for coral: "),
+        (["a.wav", "b/c.wav"], r"Nearest is pairs, which lacks .*\.txt\. Looked for"),
+        (["clips/a.mp3"], r"Nearest is common-voice, which lacks train\.tsv or dev\.tsv or"),
+        (["data/train/wav.scp"], r"Nearest is kaldi, which lacks text or \*/text"),
+    ],
+)
+def test_an_unknown_folder_is_refused_with_the_nearest_kind(
+    tmp_path: Path, names: list[str], message: str
+) -> None:
+    for name in names:
+        write(tmp_path / name, b"")
+    with pytest.raises(SourceError, match=message):
+        open_source(str(tmp_path), RADIO)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("fleurs", "test.tsv"),
+        ("kaldi", "data/test/text"),
+        ("librispeech", "test-other/85/121/85-121.trans.txt"),
+    ],
+)
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    plain = rows_of(tmp_path, kind)
+    content = (tmp_path / name).read_bytes().replace(b"\n", b"\r\n")
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + content)
+    source = open_source(f"{kind}:{tmp_path}", RADIO)
+    assert [row for row in read_all(source) if row.id in {row.id for row in plain}] == plain
+
+
+@pytest.mark.parametrize("name", ["recordings", "supervisions"])
+@pytest.mark.parametrize("damage", [lambda data: data[:30], lambda data: data[:40] + bytes(40)])
+def test_a_damaged_manifest_of_lhotse_is_named(tmp_path: Path, name: str, damage: Any) -> None:
+    write_lhotse(tmp_path)
+    path = tmp_path / f"radio_{name}_train.jsonl.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(SourceError, match=rf"radio_{name}_train\.jsonl\.gz: cannot be read"):
+        open_source(f"lhotse:{tmp_path}", RADIO)
+
+
+def test_suffixes_may_be_in_capitals(tmp_path: Path) -> None:
+    write(tmp_path / "train" / "A.WAV", tone(0.2))
+    write(tmp_path / "train" / "A.txt", "ja")
+    (found,) = read_all(open_source(str(tmp_path), RADIO))
+    assert (found.text, found.audio) == ("ja", tmp_path / "train" / "A.WAV")
+
+
+def test_a_folder_of_manifests_is_not_taken_for_fleurs(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "test.tsv", "path | sentence", "a.wav | ja")
+    assert resolve_source(str(tmp_path))[0] == "manifest"
+    write(tmp_path / "test.tsv", "7\ta.wav\tæ\tæ\tæ\t1\n".encode("latin-1"))
+    assert resolve_source(str(tmp_path))[0] == "manifest"
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind, (_, corpus, _) in LAYOUTS.items() if corpus == "radio"]
+)
+def test_a_layout_without_a_name_of_its_own_needs_a_corpus(tmp_path: Path, kind: str) -> None:
+    LAYOUTS[kind][0](tmp_path)
+    with pytest.raises(SourceError, match="--corpus "):
+        open_source(f"{kind}:{tmp_path}")
