@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -22,8 +23,8 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
 
     The lock is a file that names its holder's host and process, who refreshes it. No lock of the
     operating system is used, because a parallel file system may keep it on one host. The lock of a
-    killed process is taken over: at once on the same host, after :data:`SECONDS` on another. This
-    process ends if another one has taken over its ``work``.
+    killed process is taken over: at once on the same host, after :data:`SECONDS` on another or if
+    its parent has not read its status. This process ends if another has taken over its ``work``.
 
     Raises:
         error: Another process is writing in the directory, with the ``advice``; or nothing can be
@@ -45,7 +46,7 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
         try:
             lease.acquire(timeout=1)
         except Timeout:
-            if _is_on_this_host(lease):
+            if _runs_here(lease):
                 raise
             note = f"{_holder(lease)}; waiting {SECONDS:.0f} s for a sign that it runs"
             print(f"note: {note}", file=sys.stderr)  # noqa: T201
@@ -65,8 +66,16 @@ def _holder(lease: SoftFileLease) -> str:
     return f"process {owner.pid} on {owner.hostname.partition('?')[0]} is writing in {directory}"
 
 
-def _is_on_this_host(lease: SoftFileLease) -> bool:
-    """Whether the holder could be looked up among this host's processes, and is alive."""
+def _runs_here(lease: SoftFileLease) -> bool:
+    """Whether the holder was found among this host's processes, and has not ended.
+
+    A process that ended stays visible, as a zombie, until its parent has read its status; in a
+    container without an init process that is never.
+    """
     with TemporaryDirectory() as folder, SoftFileLease(Path(folder, LOCK_FILE)) as own:
         holder, here = lease.owner, own.owner
-        return holder is not None and here is not None and holder.hostname == here.hostname
+        if holder is None or here is None or holder.hostname != here.hostname:
+            return False
+    with suppress(OSError):
+        return Path(f"/proc/{holder.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True
