@@ -1,0 +1,33 @@
+"""The ``danish-asr`` command. Each body parses its options, then calls one function.
+
+Packages are imported inside the commands, so that ``danish-asr doctor`` starts in an installation
+in which others, such as torch or pyarrow, cannot be imported.
+"""
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import typer
+
+from danish_asr.cli import datasets, scores, setup  # noqa: F401 # they register their commands
+from danish_asr.cli.app import app
+from danish_asr.errors import EXIT_FAILED, DanishAsrError
+
+INTERRUPTED: Final = 128 + signal.SIGINT  # the exit status after Ctrl-C, as in shells
+
+
+def main(command: Callable[[], object] = app) -> None:
+    """Run a command; a `DanishAsrError` ends it with a message and status 1, Ctrl-C with 130."""
+    try:
+        command()
+    except DanishAsrError as error:
+        typer.echo(f"danish-asr: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        # typer turns Ctrl-C into a SystemExit without a message.
+        if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
+            raise
+        typer.echo("danish-asr: interrupted; run the same command again to continue", err=True)
+        sys.exit(INTERRUPTED)

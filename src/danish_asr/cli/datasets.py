@@ -1,0 +1,113 @@
+"""The commands on datasets: synthesize, convert, verify, explore."""
+
+# ruff: noqa: PLC0415
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from typer import Argument, Option
+
+from danish_asr.cli.app import app
+from danish_asr.conversion import ConvertOptions
+
+_CONVERT: Final = ConvertOptions()
+_DATASET: Final = Path("data/parquet")
+
+_Workers = Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")]
+
+
+@app.command()
+def synthesize(
+    folder: Annotated[Path, Argument(help="Where the corpus is written.")],
+    *,
+    seed: Annotated[int | None, Option(help="Random seed; default: the demo's.")] = None,
+    train: Annotated[int | None, Option(min=0, help="Utterances for training, about.")] = None,
+    dev: Annotated[int | None, Option(min=0, help="Utterances for validation, about.")] = None,
+    test: Annotated[int | None, Option(min=0, help="Utterances for testing, about.")] = None,
+    workers: _Workers = None,
+) -> None:
+    """Make synthetic Danish speech in the format of CoRal; by default as much as the demo's."""
+    from danish_asr.cluster.cpus import usable_cpus
+    from danish_asr.sources.synthetic import SyntheticSize, synthesise
+
+    given = {"train": train, "dev": dev, "test": test}
+    size = SyntheticSize(**{split: rows for split, rows in given.items() if rows is not None})
+    seeded = {} if seed is None else {"seed": seed}
+    synthesise(folder, size=size, workers=workers or usable_cpus(), **seeded)
+
+
+@app.command()
+def convert(
+    source: Annotated[str | None, Argument(help="KIND:WHERE, see --list.")] = None,
+    *,
+    name: Annotated[str | None, Option(help="Name of the dataset's card.")] = None,
+    out: Annotated[Path, Option(help="Root of the dataset.")] = _DATASET,
+    corpus: Annotated[str | None, Option(help="Name of a corpus other than CoRal.")] = None,
+    column: Annotated[
+        list[str] | None, Option(help="OURS=THEIRS, such as text=sentence. May be repeated.")
+    ] = None,
+    split: Annotated[str | None, Option(help="Split; default: inferred from file names.")] = None,
+    max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
+    max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
+    shard_rows: Annotated[int, Option(help="Most source rows per shard.")] = _CONVERT.shard_rows,
+    workers: _Workers = None,
+    engine: Annotated[str, Option(help="processes or ray.")] = "processes",
+    address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
+    part: Annotated[str | None, Option(metavar="I/N", help="Convert only part I of N.")] = None,
+    shard: Annotated[str | None, Option(hidden=True, help="The old name of --part.")] = None,
+    split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
+    drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
+    finish: Annotated[bool, Option("--finish", help="Complete a dataset of parts.")] = False,
+    list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
+) -> None:
+    """Convert a corpus to a dataset: 16 kHz FLAC in Parquet, rejected rows, inventory and cards."""
+    from danish_asr.conversion import command
+    from danish_asr.sources import SourceOptions
+
+    if list_:
+        command.print_sources()
+        return
+    command.convert_command(
+        source,
+        name=name,
+        out=out,
+        source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
+        options=ConvertOptions(max_seconds=max_seconds, shard_rows=shard_rows, max_drop=max_drop),
+        split_by_speaker=split_by_speaker,
+        drop_shared_sentences=drop_shared,
+        workers=workers,
+        engine=engine,
+        address=address,
+        part=part or shard,
+        finish=finish,
+    )
+
+
+@app.command()
+def verify(
+    root: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
+    sample: Annotated[int | None, Option(help="Rows to decode, spread; default: all.")] = None,
+    allow_shared: Annotated[list[str] | None, Option(help="speakers, sentences or audio.")] = None,
+    workers: _Workers = None,
+) -> None:
+    """Check a built dataset and report all faults."""
+    from danish_asr.conversion.command import verify_command
+
+    verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
+
+
+@app.command()
+def explore(
+    dataset: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
+    *,
+    out: Annotated[Path, Option(help="The page.")] = Path("explore.html"),
+    tokenizer: Annotated[
+        str | None, Option(help="Name or file; lists the characters that it lacks.")
+    ] = None,
+    sample: Annotated[int, Option(min=0, help="Rows whose audio is measured.")] = 2_000,
+    seed: Annotated[int, Option(min=0, help="Seed of the samples.")] = 0,
+) -> None:
+    """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
+    from danish_asr.report.explore import explore as write_page
+
+    write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)

@@ -1,0 +1,138 @@
+"""The commands on predictions: score, compare."""
+
+# ruff: noqa: PLC0415
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from typer import Argument, Option
+
+from danish_asr.cli.app import app
+from danish_asr.scoring.settings import DEFAULT_BY, Settings
+
+_SCORING: Final = Settings()
+_GROUPINGS: Final = list(DEFAULT_BY)
+
+_Profile = Annotated[str, Option(help="Text profile: raw, coral, rye or rye-2026-06.")]
+_Fillers = Annotated[bool, Option("--remove-fillers", help="Also remove fillers (rye only).")]
+_By = Annotated[
+    list[str],
+    Option(help="Columns to group by, with commas; age:5 or age:18,25,50 in bands. Repeatable."),
+]
+_Filter = Annotated[str, Option("--filter", help="Rows: all, coral or rye.")]
+_Denominator = Annotated[str, Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")]
+_Resamples = Annotated[
+    int, Option(help="Utterance-level intervals too, from this many resamples (e.g. 1000).")
+]
+_Seed = Annotated[int, Option(help="Seed of the resampling.", min=0)]
+_References = Annotated[
+    Path | None, Option(help="The dataset; has the references of files with only hypotheses.")
+]
+_Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' own, or test.")]
+
+
+@app.command()
+def score(
+    predictions: Annotated[Path, Argument(help="predictions.jsonl, or CSV, TSV, Parquet.")],
+    *,
+    profile: _Profile = _SCORING.profile,
+    remove_fillers: _Fillers = False,
+    by: _By = _GROUPINGS,
+    row_filter: _Filter = _SCORING.row_filter,
+    denominator: _Denominator = _SCORING.denominator,
+    resamples: _Resamples = _SCORING.resamples,
+    seed: _Seed = _SCORING.seed,
+    json: Annotated[Path | None, Option(help="Default: scores.json beside the input.")] = None,
+    html: Annotated[Path | None, Option(help="Default: report.html beside the input.")] = None,
+    csv: Annotated[Path | None, Option(help="Write a table of all groups.")] = None,
+    markdown: Annotated[Path | None, Option(help="Write a section for a model card.")] = None,
+    run: Annotated[Path | None, Option(help="The run; adds its curves to the page.")] = None,
+    dataset: Annotated[
+        Path | None, Option(help="The dataset; adds audio to the page, and missing references.")
+    ] = None,
+    split: _Split = None,
+    utterances: Annotated[
+        Path | None, Option(help="Write each utterance (.csv or .jsonl).")
+    ] = None,
+    errors: Annotated[Path | None, Option(help="Write all errors (.csv or .jsonl).")] = None,
+    trn: Annotated[Path | None, Option(help="Write ref.trn, hyp.trn for sclite here.")] = None,
+    model_index: Annotated[
+        Path | None, Option(help="Write the results of a Hugging Face model card, in YAML.")
+    ] = None,
+    leaderboard: Annotated[
+        Path | None, Option(help="Write or complete a result of RyeAI's leaderboard, in JSON.")
+    ] = None,
+    model_name: Annotated[
+        str | None, Option(help="Name in the last two; default: the model of the evaluation.")
+    ] = None,
+) -> None:
+    """Report WER and CER with confidence intervals, overall and per group."""
+    from danish_asr.report import Exports, score_file
+
+    score_file(
+        predictions,
+        by=by,
+        settings=Settings(
+            profile=profile,
+            remove_fillers=remove_fillers,
+            row_filter=row_filter,
+            denominator=denominator,  # type: ignore[arg-type] # it is checked there
+            resamples=resamples,
+            seed=seed,
+        ),
+        json_path=json or predictions.parent / "scores.json",
+        html_path=html or predictions.parent / "report.html",
+        csv_path=csv,
+        markdown_path=markdown,
+        run_dir=run,
+        dataset=dataset,
+        split=split,
+        exports=Exports(
+            utterances=utterances,
+            errors=errors,
+            trn=trn,
+            model_index=model_index,
+            leaderboard=leaderboard,
+            model_name=model_name,
+        ),
+    )
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[str], Argument(help="FILE, or NAME=FILE,FILE with a file per seed; first: baseline.")
+    ],
+    *,
+    profile: _Profile = _SCORING.profile,
+    remove_fillers: _Fillers = False,
+    by: _By = _GROUPINGS,
+    row_filter: _Filter = _SCORING.row_filter,
+    denominator: _Denominator = _SCORING.denominator,
+    dataset: _References = None,
+    split: _Split = None,
+    json: Annotated[Path | None, Option(help="Write the comparison as JSON.")] = None,
+    csv: Annotated[Path | None, Option(help="Write a line per group and run.")] = None,
+    markdown: Annotated[Path | None, Option(help="Write tables in Markdown.")] = None,
+    html: Annotated[Path | None, Option(help="Write a page.")] = None,
+) -> None:
+    """Compare runs on the same rows: differences, intervals and a test over speakers."""
+    from danish_asr.report import compare_run_files, parse_runs
+
+    settings = Settings(
+        profile=profile,
+        remove_fillers=remove_fillers,
+        row_filter=row_filter,
+        denominator=denominator,  # type: ignore[arg-type] # it is checked there
+    )
+    compare_run_files(
+        parse_runs(runs),
+        by=by,
+        settings=settings,
+        dataset=dataset,
+        split=split,
+        json_path=json,
+        csv_path=csv,
+        markdown_path=markdown,
+        html_path=html,
+    )

@@ -1,0 +1,41 @@
+"""The commands to begin with: demo, doctor."""
+
+# ruff: noqa: PLC0415
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from danish_asr.cli.app import app
+from danish_asr.errors import EXIT_FAILED
+
+_Overrides = Annotated[list[str] | None, Option(help="key=value for the recipe. May be repeated.")]
+_Configs = Annotated[list[Path] | None, Option(help="A training configuration. May be repeated.")]
+
+
+@app.command()
+def demo(
+    root: Annotated[Path, Option("--dir", help="Directory for all files.")] = Path("demo"),
+    config: _Overrides = None,
+) -> None:
+    """Synthesise speech, convert, train, evaluate and report in one run, or continue it."""
+    from danish_asr.demo import run_demo
+
+    run_demo(root, overrides=config or [])
+
+
+@app.command()
+def doctor(
+    *,
+    config: _Configs = None,
+    run: Annotated[Path | None, Option(help="OUTDIR; default: $ASR_RUN, or here.")] = None,
+    scripts: Annotated[Path, Option(help="Directory of the job scripts.")] = Path("lsf"),
+    as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,
+) -> None:
+    """Check the setup before queueing a run; exit with status 1 if something would fail."""
+    from danish_asr.doctor import doctor as examine
+
+    if not examine(config or [], run=run, scripts_dir=scripts, as_json=as_json):
+        raise typer.Exit(EXIT_FAILED)
