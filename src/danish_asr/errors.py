@@ -61,6 +61,10 @@ class PredictionsError(DanishAsrError):
     """A predictions file breaks its contract."""
 
 
+class AlignmentError(DanishAsrError):
+    """A text cannot be aligned with audio."""
+
+
 class MissingExtraError(DanishAsrError):
     """An optional dependency is needed and not installed."""
 

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq2.data.tokenizers import Tokenizer
+from torch import Tensor
+
+from danish_asr.decoding.alignment import align_words
+from danish_asr.decoding.greedy import BLANK, GreedyDecoder
+from danish_asr.errors import AlignmentError
+
+SURE = 0.9
+
+
+def log_probs_of(path: str, tokenizer: Tokenizer, *, probability: float = SURE) -> Tensor:
+    """Log-probabilities of a model that emits a symbol of ``path`` per frame; "_" is the blank."""
+    encode, size = tokenizer.create_encoder(), tokenizer.vocab_info.size
+    space = int(encode("a a")[1])
+    symbols = [BLANK if c == "_" else space if c == " " else int(encode(c)[0]) for c in path]
+    probabilities = torch.full((len(path), size), (1 - probability) / (size - 1))
+    probabilities[torch.arange(len(path)), torch.tensor(symbols)] = probability
+    return probabilities.log()
+
+
+def test_words_have_the_times_of_their_symbols(tokenizer: Tokenizer) -> None:
+    path = "____h_ee_j__ __d_a_g____"
+    words = align_words(log_probs_of(path, tokenizer), "hej dag", tokenizer, offset=100)
+    assert [word.text for word in words] == ["hej", "dag"]
+    for word, (first, last) in zip(words, [(4, 9), (15, 19)], strict=True):
+        assert word.start == pytest.approx(100 + first * 0.02, abs=0.06)
+        assert word.end == pytest.approx(100 + (last + 1) * 0.02, abs=0.06)
+        assert word.confidence == pytest.approx(SURE, abs=0.01)
+    assert words[0].end <= words[1].start
+
+
+def test_a_greedy_text_is_aligned_with_the_path_that_it_is_read_from(tokenizer: Tokenizer) -> None:
+    log_probs = log_probs_of("__d_ee_t__ e_r_ _dd_d_", tokenizer)
+    (text,) = GreedyDecoder(tokenizer)(log_probs[None], [len(log_probs)])
+    words = align_words(log_probs, text, tokenizer)
+    assert text == " ".join(word.text for word in words) == "det er dd"
+
+
+def test_a_word_that_was_not_said_has_a_low_confidence(tokenizer: Tokenizer) -> None:
+    said, other = align_words(log_probs_of("_h_e_j_ _m_e_d_", tokenizer), "hej dig", tokenizer)
+    assert said.confidence is not None
+    assert other.confidence is not None
+    assert other.confidence < 0.5 < said.confidence
+
+
+def test_no_text_has_no_words(tokenizer: Tokenizer) -> None:
+    assert align_words(log_probs_of("____", tokenizer), "  ", tokenizer) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hej Ω ß", "lacks the characters ß Ω"),
+        ("hej med dig", "needs 11 frames .* has 8"),
+        ("jj jj", "needs 7 frames"),  # a blank between equal symbols
+    ],
+)
+def test_a_text_that_does_not_fit_is_refused(tokenizer: Tokenizer, text: str, message: str) -> None:
+    log_probs = log_probs_of("_h_e_j__"[: 6 if "jj" in text else 8], tokenizer)
+    with pytest.raises(AlignmentError, match=message):
+        align_words(log_probs, text, tokenizer)
