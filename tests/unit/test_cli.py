@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from danish_asr.cli import INTERRUPTED, app, main
+from danish_asr.cli import INTERRUPTED, main
+from danish_asr.cli.app import app
 from danish_asr.conversion import ConvertOptions, command
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings

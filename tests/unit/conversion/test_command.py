@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from danish_asr.cli import app, main
+from danish_asr.cli import main
+from danish_asr.cli.app import app
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.errors import ConfigError
 from tests.builders import coral_row, write_parquet
