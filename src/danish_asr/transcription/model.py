@@ -1,0 +1,149 @@
+"""A trained model: from waveforms to log-probabilities, and from audio to a transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import layer_norm, log_softmax
+
+from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
+from danish_asr.data.targets import FrameCount
+from danish_asr.errors import RunError
+from danish_asr.recipe.assets import Assets
+from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.diagnostics import explained
+from danish_asr.schema import SAMPLE_RATE
+from danish_asr.transcription.selection import select_model
+
+# isort: split
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.gang import create_fake_gangs
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from fairseq2.nn import BatchLayout
+
+BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
+"""Audio in one forward pass, padding included."""
+
+
+def load_model(model: str | Path, *, device: str = "auto") -> Model:
+    """Load a run directory (its best checkpoint), a checkpoint directory or a named model.
+
+    ``device`` is a device of PyTorch, or ``auto``: a GPU if there is one.
+
+    Raises:
+        ConfigError: There is no such name (the message lists those that exist), or model and
+            tokenizer do not fit.
+        RunError: The directory has no model, or there is no such device.
+        RunFailedError: The weights cannot be read.
+    """
+    place, config = _device(device), select_model(model)
+    assets = Assets(config)
+    card = assets.find("model.name", str(config.model.name), [])
+    tokenizer = assets.open_tokenizer(config.tokenizer, [])
+    assert card is not None
+    assert tokenizer is not None
+    family = assets.model_family(card.field("model_family").as_(str))
+    assert family is not None
+    with explained():
+        gangs = create_fake_gangs(place)
+        module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=True)
+    settings = cast(Wav2Vec2AsrConfig, family.get_model_config(card))
+    return Model(cast(Wav2Vec2AsrModel, module), settings, tokenizer, config, name=str(model))
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+        known = ", ".join(["auto", "cpu", *gpus])
+        raise RunError(f"device '{name}' cannot be used here; known: {known}") from error
+    return device
+
+
+class Model:
+    """A CTC model with its tokenizer, ready for inference.
+
+    Attributes:
+        name: What `load_model` was called with.
+        tokenizer: The tokenizer; 0 is the CTC blank.
+        device: Where it computes.
+    """
+
+    def __init__(
+        self,
+        module: Wav2Vec2AsrModel,
+        settings: Wav2Vec2AsrConfig,
+        tokenizer: Tokenizer,
+        config: AsrEvalConfig,
+        *,
+        name: str,
+    ) -> None:
+        self.name, self.tokenizer = name, tokenizer
+        self.device: torch.device = next(module.parameters()).device
+        self._module = module.eval().requires_grad_(requires_grad=False)
+        self._vocabulary = settings.target_vocab_size
+        layers = settings.encoder_config.feature_extractor_layer_descs
+        self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
+        """Frames that the model makes of a number of samples."""
+        self._shortest = self.frames.shortest_input()
+        self._normalize = config.dataset.asr_task_config.normalize_audio
+        # On a GPU as the evaluation does it; a CPU is slower with half precision.
+        half = config.evaluator.amp and self.device.type == "cuda"
+        self._amp = config.evaluator.amp_dtype if half else None
+
+    def log_probs(
+        self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
+    ) -> list[Tensor]:
+        """Return the log-probabilities of each waveform, (S, V), float32 on the CPU.
+
+        Args:
+            waveforms: Mono, 16 kHz, each (samples,). Each is normalised on its own, as in training.
+                One too short for a frame is padded with zeros; an empty one gives no frames.
+            batch_seconds: Audio in a forward pass, padding included; a longer waveform is alone.
+                It changes speed and memory, not the result.
+        """
+        limit = (batch_seconds or BATCH_SECONDS.get(self.device.type, 30.0)) * SAMPLE_RATE
+        results = [torch.empty(0, self._vocabulary)] * len(waveforms)
+        for batch in _batches([len(each) for each in waveforms], limit):
+            found = self._forward([waveforms[number] for number in batch])
+            for number, log_probs in zip(batch, found, strict=True):
+                results[number] = log_probs
+        return results
+
+    @torch.inference_mode()
+    def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> Iterator[Tensor]:
+        lengths = [max(len(each), self._shortest) for each in waveforms]
+        seqs = torch.zeros(len(lengths), max(lengths))
+        for row, waveform in zip(seqs, waveforms, strict=True):
+            samples = torch.from_numpy(np.ascontiguousarray(waveform, np.float32))
+            if self._normalize:
+                samples = layer_norm(samples, samples.shape)
+            row[: len(samples)] = samples
+        seqs = seqs.to(self.device)
+        with torch.autocast(self.device.type, self._amp, enabled=self._amp is not None):
+            logits, layout = self._module(seqs, BatchLayout.of(seqs, lengths))
+        log_probs = log_softmax(logits.float(), dim=-1).cpu()
+        return (row[:length] for row, length in zip(log_probs, layout.seq_lens, strict=True))
+
+
+def _batches(lengths: Sequence[int], limit: float) -> Iterator[list[int]]:
+    """Divide waveforms into batches of similar lengths; those without samples are left out."""
+    order = sorted((n for n, size in enumerate(lengths) if size), key=lengths.__getitem__)
+    batch: list[int] = []
+    for number in reversed(order):  # the first of a batch is its longest
+        if batch and lengths[batch[0]] * (len(batch) + 1) > limit:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch

@@ -1,0 +1,85 @@
+"""Which model a name or a directory means, and how it was trained."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from danish_asr.errors import RunError
+from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.loading import Tree, inspect, merge, read_yaml
+from danish_asr.recipe.preflight import resolve
+from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
+from danish_asr.schema import CARDS_DIR
+
+_TAKEN: Final = (
+    ("tokenizer",),
+    ("evaluator", "amp"),
+    ("evaluator", "amp_dtype"),
+    ("dataset", "asr_task_config", "normalize_audio"),
+    ("common", "assets", "extra_paths"),
+)
+"""What of a run's configuration matters for its model."""
+
+
+def select_model(model: str | Path) -> AsrEvalConfig:
+    """Return the configuration of a model: a run, a checkpoint, a directory with a card, or a name.
+
+    Of a run it is the best checkpoint, of a checkpoint the run's tokenizer and normalisation.
+
+    Raises:
+        ConfigError: There is no such name (the message lists those that exist), or model, tokenizer
+            and head do not fit.
+        RunError: The directory has no model.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        config = _of_directory(path)
+    elif path.exists() or len(path.parts) > 1:
+        found = "a file" if path.exists() else "missing"
+        raise RunError(f"model {model}: {found}; expected a run, a checkpoint or a model's name")
+    else:
+        config, _ = inspect(AsrEvalConfig, {"model": {"name": str(model)}})
+    # Neither is needed, and the data that a model was trained on may be gone.
+    dataset = replace(config.dataset, name=None, family=None)
+    config = replace(config, dataset=dataset, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
+    return cast(AsrEvalConfig, resolve(config, where=f"model {model}"))
+
+
+def _of_directory(path: Path) -> AsrEvalConfig:
+    checkpoint = path.parent if path.name == "model" else path
+    run = checkpoint.parents[1] if checkpoint.resolve().parent.name == CHECKPOINTS else path
+    if run == path and (step := best_step(path)) is not None:
+        checkpoint = path / CHECKPOINTS / f"step_{step}"
+    cards = sorted((run / CARDS_DIR).glob("*.yaml"))
+    if run == checkpoint and not cards:
+        raise RunError(
+            f"model {path}: no model in this directory; expected a run with a checkpoint, a "
+            f"checkpoint (OUTDIR/{CHECKPOINTS}/step_<n>) or a card of a model in {CARDS_DIR}/"
+        )
+    file = run / CONFIG_FILE
+    tree = read_yaml(file) if file.is_file() else {}
+    changes: Tree = {"model": {"name": "", "path": str(checkpoint)}}
+    if cards and "tokenizer_family" in read_yaml(cards[0]):
+        # The card has a copy of the tokenizer beside it, also where the run was moved.
+        assets = {"extra_paths": [str(cards[0].parent)]}
+        changes |= {"tokenizer": {"name": cards[0].stem}, "common": {"assets": assets}}
+        kept = [keys for keys in _TAKEN if keys[0] not in {"tokenizer", "common"}]
+    else:
+        kept = list(_TAKEN)
+        if origin := _get(tree, ("model", "path")):  # its tokenizer may be there
+            extra = [*(_get(tree, _TAKEN[-1]) or []), str(Path(origin) / CARDS_DIR)]
+            tree = merge(tree, {"common": {"assets": {"extra_paths": extra}}})
+    taken: Tree = {}
+    for keys in kept:
+        if (value := _get(tree, keys)) is not None:
+            for key in reversed(keys):
+                value = {key: value}
+            taken = merge(taken, value)
+    config, _ = inspect(AsrEvalConfig, merge(taken, changes))
+    return config
+
+
+def _get(tree: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
