@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import random
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from danish_asr.errors import DanishAsrError
+from danish_asr.transcript import Segment, Transcript, Word
+from danish_asr.transcription.cues import make_cues
+from danish_asr.transcription.formats import FORMATS, parse_formats
+
+TEXT = "på jorden bor der mange mennesker, som taler forskelligt fra den ene egn til den anden"
+
+
+def spoken(text: str, start: float = 0.0, *, pace: float = 0.3, rest: float = 0.1) -> list[Word]:
+    times = itertools.count()
+    return [
+        Word(word, at, at + pace, 0.9)
+        for word in text.split()
+        for at in [start + next(times) * (pace + rest)]
+    ]
+
+
+def transcript(*segments: tuple[int | None, Sequence[Word]], duration: float = 60.0) -> Transcript:
+    parts = [Segment(words[0].start, words[-1].end, words, channel) for channel, words in segments]
+    return Transcript(duration, parts, "møde.wav", {"model": "demo"})
+
+
+def babble(seed: int) -> Transcript:
+    """Ten minutes of two speakers with words of 1 to 50 letters and pauses of up to 3 s."""
+    draw = random.Random(seed)
+    segments: list[tuple[int | None, list[Word]]] = []
+    for channel in (0, 1):
+        at = draw.random()
+        while at < 600:
+            words = []
+            for _ in range(draw.randrange(1, 60)):
+                length = min(50, 1 + int(draw.expovariate(0.2)))
+                end = at + 0.02 + length * 0.06 * draw.random()
+                words.append(Word("æ" * length, at, end))
+                at = end + draw.choice((0, 0, 0.02, 0.3, 3.0)) * draw.random()
+            segments.append((channel, words))
+            at += draw.random()
+    return transcript(*sorted(segments, key=lambda item: item[1][0].start), duration=700)
+
+
+EMPTY = Transcript(3.0, [])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_cues_have_two_lines_of_42_characters_and_7_seconds_at_most(seed: int) -> None:
+    cues = make_cues(babble(seed))
+    for cue in cues:
+        one_word = cue.lines[0].count(" ") == 0 and len(cue.lines) == 1
+        assert len(cue.lines) <= 2
+        assert one_word or max(map(len, cue.lines)) <= 42
+        assert one_word or cue.end - cue.start <= 7
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_cues_of_a_channel_hold_all_words_in_order_and_do_not_overlap(seed: int) -> None:
+    spoken = babble(seed)
+    cues = make_cues(spoken)
+    assert cues == sorted(cues, key=lambda cue: cue.start)
+    for channel in (0, 1):
+        own = [cue for cue in cues if cue.channel == channel]
+        assert all(a.start < a.end <= b.start for a, b in itertools.pairwise(own))
+        text = " ".join(line for cue in own for line in cue.lines)
+        assert text == " ".join(s.text for s in spoken.segments if s.channel == channel)
+
+
+def test_cues_break_at_a_pause() -> None:
+    cues = make_cues(transcript((None, [*spoken("vi ses"), *spoken("ja det gør vi", 1.8)])))
+    assert [cue.lines for cue in cues] == [("vi ses",), ("ja det gør vi",)]
+
+
+def test_cues_are_about_equally_full() -> None:
+    (first, second) = make_cues(transcript((None, spoken("12345 " * 18, pace=0.2, rest=0))))
+    assert (
+        first.lines == second.lines == ("12345 12345 12345 12345", "12345 12345 12345 12345 12345")
+    )
+
+
+def test_a_short_cue_stays_for_a_second_unless_the_next_one_comes() -> None:
+    two = transcript((None, spoken("ja")), (None, spoken("nej", 0.6)))
+    assert [(cue.start, cue.end) for cue in make_cues(two)] == [(0, 0.6), (0.6, 1.6)]
+
+
+def parsed_by_ffmpeg(text: str, suffix: str, folder: Path) -> list[tuple[int, int, str]]:
+    """Return each cue's start and end in milliseconds, and its text."""
+    path = folder / f"subtitles{suffix}"
+    path.write_text(text)
+    with import_module("av").open(str(path)) as container:
+        packets = [p for p in container.demux(subtitles=0) if p.pts is not None]
+        return [(p.pts, p.pts + p.duration, bytes(p).decode()) for p in packets]
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt"])
+def test_ffmpeg_reads_all_cues_of_subtitles(name: str, tmp_path: Path) -> None:
+    spoken = babble(0)
+    cues = make_cues(spoken, named=name == "srt")
+    found = parsed_by_ffmpeg(FORMATS[name](spoken), f".{name}", tmp_path)
+    expected = [(round(c.start * 1000), round(c.end * 1000), "\n".join(c.lines)) for c in cues]
+    plain = [(a, b, re.sub(r"^<v [^>]*>", "", text)) for a, b, text in found]
+    assert plain == expected
+
+
+def test_srt_numbers_its_cues_and_names_speakers() -> None:
+    two = transcript((0, spoken("hej")), (1, spoken("goddag", 3661.5)))
+    assert FORMATS["srt"](two) == (
+        "1\n00:00:00,000 --> 00:00:01,000\nSpeaker 1: hej\n\n"
+        "2\n01:01:01,500 --> 01:01:02,500\nSpeaker 2: goddag\n"
+    )
+
+
+def test_vtt_escapes_text_and_names_voices() -> None:
+    odd = transcript((0, spoken("<b> R&D --> slut")))
+    assert FORMATS["vtt"](odd) == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\n<v Speaker 1>&lt;b&gt; R&amp;D --&gt; slut\n"
+    )
+
+
+def test_txt_has_a_line_per_segment() -> None:
+    two = transcript((None, spoken("hej med dig")), (None, spoken("goddag", 5)))
+    assert FORMATS["txt"](two) == "hej med dig\ngoddag\n"
+
+
+def test_json_is_what_the_transcript_contains_without_the_noise_of_floats() -> None:
+    words = [Word("hej", 0.1 + 0.2, 0.5, 0.75)]
+    document = json.loads(FORMATS["json"](transcript((1, words))))
+    assert document["segments"][0]["words"][0] == {
+        "text": "hej", "start": 0.3, "end": 0.5, "confidence": 0.75
+    }  # fmt: skip
+    assert (document["file"], document["about"]) == ("møde.wav", {"model": "demo"})
+    assert document["segments"][0]["channel"] == 1
+
+
+def test_csv_has_a_row_per_word() -> None:
+    words = [Word('"så', 0, 0.5, 0.25), Word("ja,", 0.5, 1.0)]
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](transcript((0, words))))))
+    assert [row["word"] for row in rows] == ['"så', "ja,"]
+    assert list(rows[0].values())[:5] == ["møde.wav", "0", "0", "0.000", "0.500"]
+    assert [row["confidence"] for row in rows] == ["0.2500", ""]
+
+
+def tiers_of(textgrid: str) -> dict[str, list[tuple[float, float, str]]]:
+    pattern = r'xmin = ([\d.]+)\n\s+xmax = ([\d.]+)\n\s+text = "((?:[^"]|"")*)"'
+    tiers = re.split(r"item \[\d+\]:", textgrid)[1:]
+    return {
+        re.findall(r'name = "(.*)"', tier)[0]: [
+            (float(start), float(end), text.replace('""', '"'))
+            for start, end, text in re.findall(pattern, tier)
+        ]
+        for tier in tiers
+    }
+
+
+def test_the_tiers_of_a_textgrid_cover_all_time_and_hold_all_words() -> None:
+    spoken = babble(1)
+    text = FORMATS["textgrid"](spoken)
+    tiers = tiers_of(text)
+    names = ["Speaker 1 segments", "Speaker 1 words", "Speaker 2 segments", "Speaker 2 words"]
+    assert list(tiers) == names
+    sizes = [int(size) for size in re.findall(r"intervals: size = (\d+)", text)]
+    assert sizes == [len(tier) for tier in tiers.values()]
+    for tier in tiers.values():
+        assert tier[0][0] == 0
+        assert tier[-1][1] == 700
+        assert all(a[1] == b[0] and a[0] < a[1] for a, b in itertools.pairwise(tier))
+    said = [label for _, _, label in tiers["Speaker 2 words"] if label]
+    assert said == [word.text for s in spoken.segments if s.channel for word in s.words]
+
+
+def test_a_textgrid_doubles_quotation_marks() -> None:
+    tiers = tiers_of(FORMATS["textgrid"](transcript((None, spoken('sig "ja"')))))
+    assert [label for _, _, label in tiers["words"] if label] == ["sig", '"ja"']
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("txt", ""), ("srt", ""), ("vtt", "WEBVTT\n"), ("csv", None)]
+)
+def test_silence_gives_an_empty_document(name: str, expected: str | None) -> None:
+    written = FORMATS[name](EMPTY)
+    assert written == expected or len(written.splitlines()) == 1
+
+
+def test_silence_gives_a_textgrid_of_one_empty_interval_per_tier() -> None:
+    silent = {"segments": [(0, 3, "")], "words": [(0, 3, "")]}
+    assert tiers_of(FORMATS["textgrid"](EMPTY)) == silent
+
+
+def test_formats_are_listed_with_commas_in_any_case() -> None:
+    assert parse_formats("SRT, txt,srt") == ["srt", "txt"]
+
+
+@pytest.mark.parametrize("names", ["str", "txt,pdf", ""])
+def test_an_unknown_format_is_refused_with_those_that_exist(names: str) -> None:
+    with pytest.raises(DanishAsrError, match=r"unknown format .*available: txt, srt, vtt"):
+        parse_formats(names)
