@@ -27,7 +27,7 @@ the part that is requested."""
 _BLOCK: Final = 1 << 20
 """Samples of all channels that are averaged at a time."""
 
-_UNKNOWN_LENGTH: Final = 1 << 62
+UNKNOWN_LENGTH: Final = 1 << 62
 """libsndfile reports at least this many frames if the header was written before the length was
 known, as a program does that writes FLAC into a pipe."""
 
@@ -91,17 +91,17 @@ def decode(
                 if flac.read(mono) == len(mono):
                     return mono, flac.rate
     try:
-        with _open(audio) as file:
+        with open_audio(audio) as file:
             return _decode_part(file, start, seconds, max_seconds), int(file.samplerate)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
 
 
 def _decode_part(
-    file: _Decoder, start: float, seconds: float | None, max_seconds: float
+    file: Decoder, start: float, seconds: float | None, max_seconds: float
 ) -> NDArray[np.float32]:
     rate = int(file.samplerate)
-    unknown_length = file.frames >= _UNKNOWN_LENGTH
+    unknown_length = file.frames >= UNKNOWN_LENGTH
     most = rate * max_seconds
     first = round(min(start * rate, file.frames))
     # One frame more than is allowed shows that there is more.
@@ -126,7 +126,7 @@ def _decode_part(
 class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
     def seekable(self) -> bool:
         """False without a known length: soundfile would seek after each read, which fails."""
-        return bool(super().seekable()) and self.frames < _UNKNOWN_LENGTH
+        return bool(super().seekable()) and self.frames < UNKNOWN_LENGTH
 
 
 class _Bytes(io.BytesIO):
@@ -138,10 +138,16 @@ class _Bytes(io.BytesIO):
             return self.tell()
 
 
-_Decoder = _SoundFile | Mp3 | Media
+Decoder = _SoundFile | Mp3 | Media
 
 
-def _open(audio: bytes | Path) -> _Decoder:
+def open_audio(audio: bytes | Path) -> Decoder:
+    """Open a file for reading in blocks; raises `RuntimeError` if it cannot be decoded.
+
+    Raises:
+        AudioError: There is no such file, or it is several MP3 files in one.
+        SourceError: The file exists and cannot be read.
+    """
     head = audio[:HEAD] if isinstance(audio, bytes) else _read_head(audio)
     if is_media(head):
         return Media(audio)
@@ -171,7 +177,7 @@ def _read_head(path: Path) -> bytes:
         ) from error
 
 
-def _read_mono(file: _Decoder, frames: int) -> NDArray[np.float32]:
+def _read_mono(file: Decoder, frames: int) -> NDArray[np.float32]:
     mono = np.empty(frames, np.float32)
     size = max(1, _BLOCK // file.channels)
     done = 0

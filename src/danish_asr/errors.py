@@ -61,6 +61,10 @@ class PredictionsError(DanishAsrError):
     """A predictions file breaks its contract."""
 
 
+class TranscriptionError(DanishAsrError):
+    """Audio cannot be transcribed."""
+
+
 class AlignmentError(DanishAsrError):
     """A text cannot be aligned with audio."""
 

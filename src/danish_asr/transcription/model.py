@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, TypedDict, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -14,12 +14,16 @@ from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.data.targets import FrameCount
+from danish_asr.decoding import GREEDY, make_decoder
 from danish_asr.errors import RunError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.diagnostics import explained
 from danish_asr.schema import SAMPLE_RATE
+from danish_asr.transcript import Segment, Transcript
 from danish_asr.transcription.selection import select_model
+from danish_asr.transcription.sound import Audio, Channels, Sound, open_sound
+from danish_asr.transcription.streaming import Progress, Recogniser
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
@@ -70,6 +74,28 @@ def _device(name: str) -> torch.device:
     return device
 
 
+class Options(TypedDict, total=False):
+    """How recordings are transcribed."""
+
+    rate: int | None
+    """Samples per second of an array."""
+
+    channels: Channels
+    """``mix``, the default, transcribes the mean of the channels, ``split`` each of them."""
+
+    decoder: str
+    """A name in ``danish_asr.decoding.DECODERS``, or ``package.module:name``."""
+
+    decoder_config: Mapping[str, Any] | None
+    """What the decoder is created with."""
+
+    batch_seconds: float | None
+    """Speech in a forward pass, about; more needs more memory and may be faster."""
+
+    progress: Progress | None
+    """Called with the seconds that are done, and all of them, None if the file does not say."""
+
+
 class Model:
     """A CTC model with its tokenizer, ready for inference.
 
@@ -96,6 +122,8 @@ class Model:
         self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
         """Frames that the model makes of a number of samples."""
         self._shortest = self.frames.shortest_input()
+        self.batch_seconds = BATCH_SECONDS.get(self.device.type, 30.0)
+        """What a forward pass takes if a call does not say."""
         self._normalize = config.dataset.asr_task_config.normalize_audio
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
         half = config.evaluator.amp and self.device.type == "cuda"
@@ -112,13 +140,71 @@ class Model:
             batch_seconds: Audio in a forward pass, padding included; a longer waveform is alone.
                 It changes speed and memory, not the result.
         """
-        limit = (batch_seconds or BATCH_SECONDS.get(self.device.type, 30.0)) * SAMPLE_RATE
+        limit = (batch_seconds or self.batch_seconds) * SAMPLE_RATE
         results = [torch.empty(0, self._vocabulary)] * len(waveforms)
         for batch in _batches([len(each) for each in waveforms], limit):
             found = self._forward([waveforms[number] for number in batch])
             for number, log_probs in zip(batch, found, strict=True):
                 results[number] = log_probs
         return results
+
+    @overload
+    def transcribe(self, audio: Audio, **options: Unpack[Options]) -> Transcript: ...
+
+    @overload
+    def transcribe(self, audio: list[Audio], **options: Unpack[Options]) -> list[Transcript]: ...
+
+    def transcribe(
+        self, audio: Audio | list[Audio], **options: Unpack[Options]
+    ) -> Transcript | list[Transcript]:
+        """Return the transcript of a recording, or a list of them for a list.
+
+        Args:
+            audio: A file, its bytes, or an array, (samples,) or (samples, channels), of any length.
+                Several recordings share forward passes, which saves time if they are short.
+            options: See `Options`.
+
+        Raises:
+            TranscriptionError: A recording is not audio, is damaged or has no samples.
+            ConfigError: There is no such decoder, or ``decoder_config`` does not fit it.
+        """
+        audios = audio if isinstance(audio, list) else [audio]
+        sounds: list[Sound] = []
+        segments: list[list[Segment]] = [[] for _ in audios]
+        for number, segment in self._recognise(audios, sounds, **options):
+            segments[number].append(segment)
+        about: dict[str, Any] = {"model": self.name, "decoder": options.get("decoder", GREEDY)}
+        if config := options.get("decoder_config"):
+            about["decoder_config"] = dict(config)
+        transcripts = [
+            Transcript(sound.seconds, found, sound.file, about)
+            for sound, found in zip(sounds, segments, strict=True)
+        ]
+        return transcripts if isinstance(audio, list) else transcripts[0]
+
+    def stream(self, audio: Audio, **options: Unpack[Options]) -> Iterator[Segment]:
+        """Yield the segments of a recording as they are found, in the order of their starts.
+
+        Memory does not grow with the recording. Arguments and errors are those of `transcribe`.
+        """
+        return (segment for _, segment in self._recognise([audio], [], **options))
+
+    def _recognise(
+        self, audios: Sequence[Audio], sounds: list[Sound], **options: Unpack[Options]
+    ) -> Iterator[tuple[int, Segment]]:
+        """Yield the numbers of recordings and their segments; ``sounds`` gets what is read."""
+        config = options.get("decoder_config") or {}
+        decoder = make_decoder(options.get("decoder", GREEDY), config, self.tokenizer)
+        rate, channels = options.get("rate"), options.get("channels", "mix")
+
+        def opened() -> Iterator[Sound]:
+            for audio in audios:
+                with open_sound(audio, rate=rate, channels=channels) as sound:
+                    sounds.append(sound)
+                    yield sound
+
+        seconds = options.get("batch_seconds") or self.batch_seconds
+        yield from Recogniser(self, decoder, seconds)(opened(), options.get("progress"))
 
     @torch.inference_mode()
     def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> Iterator[Tensor]:

@@ -1,0 +1,159 @@
+"""Any audio as a stream of 16 kHz blocks: files, encoded bytes, arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from danish_asr.audio import RESAMPLING_QUALITY, UNKNOWN_LENGTH, AudioError, Decoder, open_audio
+from danish_asr.errors import TranscriptionError
+from danish_asr.schema import SAMPLE_RATE
+
+Samples: TypeAlias = NDArray[np.float32]
+Audio: TypeAlias = str | Path | bytes | NDArray[np.generic]
+Channels = Literal["mix", "split"]
+
+BLOCK_SECONDS: Final = 10
+"""Audio that is decoded at a time."""
+
+_SLACK: Final = 0.1
+"""Seconds by which a file may be shorter than its header says, as some MP3s are."""
+
+
+class Sound:
+    """Audio that is decoded while it is read, once; `open_sound` opens it.
+
+    Attributes:
+        channels: The number of channels that come out.
+        split: Whether they are the recording's, not its mix.
+        file: Its path, None if it is not a file.
+        total: Seconds of audio as the header has it, None if it does not say.
+        seconds: Seconds that were read so far.
+    """
+
+    def __init__(
+        self,
+        blocks: Iterator[Samples],
+        *,
+        rate: int,
+        total: float | None,
+        channels: int,
+        split: bool,
+        name: str,
+        file: str | None = None,
+    ) -> None:
+        self.channels, self.split = channels if split else 1, split
+        self.file, self.total, self.seconds = file, total, 0.0
+        self._blocks, self._rate, self._name = blocks, rate, name
+
+    def __iter__(self) -> Iterator[Samples]:
+        """Yield blocks of (samples, channels) at 16 kHz.
+
+        Raises:
+            TranscriptionError: The audio is damaged, empty or has non-finite samples.
+        """
+        resampler = soxr.ResampleStream(
+            self._rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
+        )
+        for block in self._blocks:
+            if not np.isfinite(block).all():
+                raise TranscriptionError(
+                    f"{self._name}: the samples after {self.seconds:.1f} s are NaN or infinite"
+                )
+            self.seconds += len(block) / self._rate
+            if block.shape[1] > self.channels:
+                block = block.mean(axis=1, keepdims=True)  # noqa: PLW2901
+            yield block if self._rate == SAMPLE_RATE else resampler.resample_chunk(block)
+        if self._rate != SAMPLE_RATE:
+            yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
+        if not self.seconds:
+            raise TranscriptionError(f"{self._name}: the audio has no samples")
+        if self.total is not None and self.seconds < self.total - _SLACK:
+            raise TranscriptionError(
+                f"{self._name}: the audio ends at {self.seconds:.1f} s, but its header says "
+                f"{self.total:.1f} s; the file is truncated: copy or convert it again"
+            )
+
+
+@contextmanager
+def open_sound(
+    audio: Audio, *, rate: int | None = None, channels: Channels = "mix"
+) -> Iterator[Sound]:
+    """Open a file, an encoded file in memory, or an array with its ``rate``.
+
+    An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
+    ``mix`` gives the mean of all channels, ``split`` each of them.
+
+    Raises:
+        TranscriptionError: It is missing or not audio, or an argument does not fit.
+        SourceError: The file cannot be read, or needs the extra ``media``.
+    """
+    if channels not in {"mix", "split"}:
+        raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
+    split = channels == "split"
+    if not isinstance(audio, str | Path | bytes):
+        array = _checked(np.asarray(audio), rate)
+        rate = rate or SAMPLE_RATE  # it was checked
+        size, total, count = BLOCK_SECONDS * rate, len(array) / rate, array.shape[1]
+        blocks = (_as_float(array[at : at + size]) for at in range(0, len(array), size))
+        yield Sound(blocks, rate=rate, total=total, channels=count, split=split, name="the array")
+        return
+    path = None if isinstance(audio, bytes) else str(audio)
+    name = path or "the bytes"
+    source = audio if isinstance(audio, bytes) else Path(audio).expanduser()
+    with ExitStack() as stack:
+        with _explained(name):
+            file = stack.enter_context(open_audio(source))
+        rate, count = int(file.samplerate), int(file.channels)
+        length = file.frames / rate if file.frames < UNKNOWN_LENGTH else None
+        parts = _decoded(file, name)
+        yield Sound(
+            parts, rate=rate, total=length, channels=count, split=split, name=name, file=path
+        )
+
+
+def _decoded(file: Decoder, name: str) -> Iterator[Samples]:
+    while True:
+        with _explained(name):
+            # FLAC of unknown length, or damaged, raises at its end.
+            block = file.read(BLOCK_SECONDS * int(file.samplerate), dtype="float32", always_2d=True)
+        if not len(block):
+            return
+        yield block
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    try:
+        yield
+    except AudioError as error:
+        raise TranscriptionError(f"{name}: {error}") from None
+    except RuntimeError as error:  # of any decoder
+        raise TranscriptionError(
+            f"{name}: cannot be decoded as audio ({error}); WAV, FLAC, OGG, Opus, MP3, AIFF and "
+            "others of libsndfile can be read, with the extra 'media' also M4A, MP4, AAC and WebM"
+        ) from error
+
+
+def _checked(samples: NDArray[np.generic], rate: int | None) -> NDArray[np.generic]:
+    """Return an array as (samples, channels)."""
+    if rate is None or rate <= 0:
+        raise TranscriptionError(f"an array needs rate=, its samples per second; it is {rate}")
+    two = samples[:, None] if samples.ndim == 1 else samples
+    if two.ndim != 2 or two.dtype.kind not in "fi" or len(two) < two.shape[1]:
+        raise TranscriptionError(
+            "an array must have the shape (samples,) or (samples, channels) and hold floats or "
+            f"signed integers, but is {samples.shape} of {samples.dtype}"
+        )
+    return two
+
+
+def _as_float(samples: NDArray[np.generic]) -> Samples:
+    scale = 1 << (8 * samples.itemsize - 1) if samples.dtype.kind == "i" else 1
+    return samples.astype(np.float32) / np.float32(scale)
