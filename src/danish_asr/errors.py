@@ -69,6 +69,10 @@ class AlignmentError(DanishAsrError):
     """A text cannot be aligned with audio."""
 
 
+class LogProbsError(DanishAsrError):
+    """Kept log-probabilities are missing, damaged, or of something else."""
+
+
 class MissingExtraError(DanishAsrError):
     """An optional dependency is needed and not installed."""
 

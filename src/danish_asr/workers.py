@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 def run_in_processes(
     task: Callable[[Item], Result], items: Sequence[Item], workers: int, *, fresh: bool = False
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield ``task(item)`` for every item, in the order in which they finish; ``task`` must pickle.
 
     One worker alone is this process. With ``fresh``, every item gets a new process.

@@ -38,8 +38,9 @@ def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
     assert hypotheses(folder) == greedy
     assert confident.keys() == greedy.keys()
     assert confident != greedy
-    assert evaluate(run, dataset, own[0], "decoder.config.threshold=0") == 0
-    assert hypotheses(folder / "my_decoders.ConfidentDecoder") == greedy
+    zero = ("decoder.config.threshold=0", "evaluator.label=sure")
+    assert evaluate(run, dataset, own[0], *zero) == 0
+    assert hypotheses(folder / "sure") == greedy
 
 
 @pytest.mark.parametrize("name", ["greedier", "no.such.module:Decoder", "danish_asr:Decoder", ":"])

@@ -17,7 +17,6 @@ from danish_asr.recipe.optimizers import value_faults
 from danish_asr.recipe.sections import (
     AsrDatasetSection,
     AsrEvaluatorSection,
-    AsrOptimizerSection,
     AsrRegimeSection,
     AsrTokenizerSection,
     AsrTrainerSection,
@@ -58,8 +57,8 @@ class AsrConfig:
         )
     )
 
-    optimizer: AsrOptimizerSection = field(
-        default_factory=lambda: AsrOptimizerSection(
+    optimizer: base.OptimizerSection = field(
+        default_factory=lambda: base.OptimizerSection(
             name=base.ADAMW_OPTIMIZER,
             config=base.AdamWConfig(lr=5e-05, betas=(0.9, 0.98), eps=1e-08, weight_decay=0.0),
         )

@@ -1,7 +1,8 @@
 """Runs an evaluation: it writes the predictions of all rows, and can be stopped and continued."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, Final, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
@@ -13,11 +14,12 @@ from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.task import TaskStopException
 from typing_extensions import override
 
-from danish_asr.decoding import make_decoder
+from danish_asr.decoding import Decoder
 from danish_asr.errors import RunFailedError
 from danish_asr.files import publish_text
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.kept import LogProbsKeeper
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
 from danish_asr.recipe.stopping import StoppableTask, on_stop_signals
@@ -63,24 +65,23 @@ class PredictionUnit(AsrValidationUnit):
     """Validates, gathers the predictions of all ranks and writes them as one file of raw text.
 
     ``about`` is what is scored, the content of ``evaluation.json``. ``scored`` has what earlier
-    starts scored; loss and error rates include it.
+    starts scored; loss and error rates include it. ``keeper`` keeps the log-probabilities.
     """
 
     def __init__(
         self,
         context: RecipeContext,
         config: AsrEvalConfig,
-        reader: SplitsReader,
-        about: Mapping[str, object],
+        decoder: Decoder,
+        *,
+        about: Mapping[str, Any],
         scored: ScoredBatches,
+        keeper: LogProbsKeeper | None,
     ) -> None:
-        super().__init__(
-            CtcCriterion(context.model),
-            make_decoder(config.decoder.name, config.decoder.config, context.default_tokenizer),
-            profile=config.regime.score_profile,
-        )
+        criterion = CtcCriterion(context.model)
+        super().__init__(criterion, decoder, profile=config.regime.score_profile)
         self._gangs, self._output_dir = context.gangs, context.output_dir
-        self._rows, self._about, self._scored = sum(reader.rows.values()), about, scored
+        self._about, self._scored, self._keeper = about, scored, keeper
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
@@ -94,7 +95,7 @@ class PredictionUnit(AsrValidationUnit):
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         example = cast(dict[str, list[Any]], batch.example)
         same = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
-        bits, hypotheses = self._count_errors(batch, metric_bag)
+        decoded = self._count_errors(batch, metric_bag)
         predictions = [
             Prediction(
                 reference=example["text"][row],
@@ -102,26 +103,41 @@ class PredictionUnit(AsrValidationUnit):
                 duration=example["audio_size"][row] / SAMPLE_RATE,
                 **{name: example[name][row] for name in same},
             )
-            for row, hypothesis in enumerate(hypotheses)
+            for row, hypothesis in enumerate(decoded.hypotheses)
         ]
-        self._scored.add(ScoredBatch(bits.item(), predictions))
+        if self._keeper:
+            self._keeper.add(predictions, decoded.logits, decoded.lengths)
+        self._scored.add(ScoredBatch(decoded.bits.item(), predictions))
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
         predictions = self._scored.collect()
         if self._gangs.root.rank == 0:
-            self._publish(predictions)
+            if self._keeper:
+                self._keeper.finish([each.id for each in predictions])
+            publish_predictions(self._output_dir, predictions, self._about)
             self._scored.delete()
+            if self._keeper:
+                self._keeper.delete()
         self._gangs.root.barrier()
 
-    def _publish(self, predictions: list[Prediction]) -> None:
-        if len({p.id for p in predictions}) != self._rows or len(predictions) != self._rows:
-            raise RunFailedError(
-                f"{len(predictions)} predictions were made for {self._rows} rows; every row must "
-                "be scored once. `danish-asr verify` finds ids that occur twice."
-            )
-        file = self._output_dir / PREDICTIONS
-        write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
-        text = json.dumps(self._about, ensure_ascii=False, indent=2) + "\n"
-        publish_text(self._output_dir / EVALUATION, text)
-        log.info("{} predictions written to {}.", self._rows, file)
+
+def publish_predictions(
+    directory: Path, predictions: Collection[Prediction], about: Mapping[str, Any]
+) -> None:
+    """Write ``predictions.jsonl`` and ``evaluation.json``.
+
+    Raises:
+        RunFailedError: There is not one prediction for each row of the split.
+    """
+    rows = sum(about["rows_in_split"].values())
+    if len({p.id for p in predictions}) != rows or len(predictions) != rows:
+        raise RunFailedError(
+            f"{len(predictions)} predictions were made for {rows} rows; every row must "
+            "be scored once. `danish-asr verify` finds ids that occur twice."
+        )
+    file = directory / PREDICTIONS
+    write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
+    text = json.dumps(about, ensure_ascii=False, indent=2) + "\n"
+    publish_text(directory / EVALUATION, text)
+    log.info("{} predictions written to {}.", rows, file)

@@ -12,6 +12,7 @@ from fairseq2.gang import Gangs
 from fairseq2.logging import log
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.data.dataset import AsrDataset
@@ -21,8 +22,8 @@ from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.preflight import tokenizer_of
+from danish_asr.recipe.sections import AsrDatasetSection
 from danish_asr.recipe.subsets import stratified, validation_indices
-from danish_asr.schema import SAMPLE_RATE
 
 
 def model_frames(context: RecipeContext) -> FrameCount:
@@ -64,13 +65,7 @@ def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> 
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
-    steps, padding = reader.steps_per_epoch, reader.padding
-    minutes, end = reader.samples / SAMPLE_RATE / 60 / max(steps, 1), config.regime.num_steps
-    epochs = f" | {end} steps are {end / steps:.1f} epochs" if end and steps else ""
-    log.info(
-        "Steps per epoch: {} | Padding: {:.1%} | Audio per step: {:.3g} minutes{}",
-        *(steps, padding, minutes, epochs),
-    )
+    log.info("Steps per epoch: {} | Padding: {:.1%}", reader.steps_per_epoch, reader.padding)
     return reader
 
 
@@ -91,6 +86,14 @@ def splits_reader(
         rows={name: len(index) for name, index in indices.items()},
         dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
     )
+
+
+def evaluation_task(section: AsrDatasetSection) -> AsrTaskConfig:
+    """Return the limits of the batches of validation and evaluation."""
+    task = section.asr_task_config
+    if section.valid_max_num_elements is None:
+        return task
+    return replace(task, max_num_elements=section.valid_max_num_elements)
 
 
 def report_removed(symbols: UnknownSymbols, profile: str) -> None:
@@ -133,9 +136,7 @@ def _reader(
     context: RecipeContext, config: AsrConfig, split: str, index: Index, *, training: bool
 ) -> BatchReader:
     section = config.dataset
-    task = section.asr_task_config
-    if not training and section.valid_max_num_elements is not None:
-        task = replace(task, max_num_elements=section.valid_max_num_elements)
+    task = section.asr_task_config if training else evaluation_task(section)
     return context.default_dataset.as_(AsrDataset).create_reader(
         split,
         tokenizer=context.default_tokenizer,
@@ -149,7 +150,6 @@ def _reader(
         text_profile=section.text_profile,
         speed_factors=section.speed_factors,
         transforms=section.transforms,
-        quadratic_seconds=section.quadratic_seconds,
         num_frames=model_frames(context),
         index=index,
     )

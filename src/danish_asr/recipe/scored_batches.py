@@ -72,17 +72,24 @@ class ScoredBatches:
             each.begin_at(position)
         if self._root.rank == 0:
             done: dict[str | None, set[str]] = {n: set(rows) for n, (_, rows) in after.items()}
-            # A kill in these lines may have left a batch in two files.
-            once = {batch.predictions[0].id: batch for batch in found}.values()
-            self.earlier = [b for b in once if b.predictions[0].id in done[b.predictions[0].split]]
-            with publish(self._base) as stream:
-                stream.write(json.dumps(about).encode() + b"\n")
-                stream.writelines(batch.to_line() for batch in self.earlier)
-            self._delete_ranks()
-            if self.earlier:
-                rows = sum(len(batch.predictions) for batch in self.earlier)
-                log.info("{} of {} rows were scored before.", rows, sum(reader.rows.values()))
+            found = [b for b in found if b.predictions[0].id in done[b.predictions[0].split]]
+            self._begin(about, found, sum(reader.rows.values()))
         self._root.barrier()
+
+    def resume_rows(self, about: Mapping[str, object], rows: int) -> None:
+        """Take over what earlier starts scored of ``rows`` rows, where no reader reads them."""
+        self._begin(about, self._read_earlier(about), rows)
+
+    def _begin(self, about: Mapping[str, object], found: list[ScoredBatch], rows: int) -> None:
+        # A kill in these lines may have left a batch in two files.
+        self.earlier = [*{batch.predictions[0].id: batch for batch in found}.values()]
+        with publish(self._base) as stream:
+            stream.write(json.dumps(about).encode() + b"\n")
+            stream.writelines(batch.to_line() for batch in self.earlier)
+        self._delete_ranks()
+        if self.earlier:
+            done = sum(len(batch.predictions) for batch in self.earlier)
+            log.info("{} of {} rows were scored before.", done, rows)
 
     def _read_earlier(self, about: Mapping[str, object]) -> list[ScoredBatch]:
         lines = [*_complete_lines(self._base)]

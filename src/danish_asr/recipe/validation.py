@@ -3,7 +3,7 @@
 from collections.abc import Iterable, MutableMapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Final, Self, cast, final
+from typing import Final, NamedTuple, Self, cast, final
 
 import torch
 from fairseq2.datasets import Seq2SeqBatch
@@ -29,6 +29,15 @@ ALL: Final = "all"
 _DIALECT: Final = "dialect/"
 
 _WIDTH: Final = len(ErrorCounts().to_tuple())
+
+
+class Decoded(NamedTuple):
+    """A batch of N utterances."""
+
+    bits: Tensor  # the loss, see CtcCriterion
+    hypotheses: list[str]
+    logits: Tensor  # (N, S, V)
+    lengths: Sequence[int]  # the frames of each
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
@@ -60,8 +69,8 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         self._count_errors(batch, metric_bag)
 
-    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> tuple[Tensor, list[str]]:
-        """Decode a batch and count its errors; returns loss (see criterion) and hypotheses."""
+    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Decoded:
+        """Decode a batch and count its errors."""
         bits, logits, layout = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
@@ -70,7 +79,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         ]
         hypotheses = decode(self._decoder, logits, layout.seq_lens)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return bits, hypotheses
+        return Decoded(bits, hypotheses, logits, layout.seq_lens)
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:

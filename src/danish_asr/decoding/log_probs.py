@@ -1,0 +1,146 @@
+"""Log-probabilities of a model's frames in a file, so that many decodings cost one forward pass.
+
+Of each frame the probable symbols are kept, as float16; the others share what is left. The file is
+Arrow IPC, one record batch per batch of the model, and is memory-mapped: a process reads only the
+utterances that it decodes.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from danish_asr.errors import LogProbsError
+from danish_asr.files import publish
+
+LEAST: Final = -10.0
+"""Symbols with a lower log-probability are not kept, except for the best one of a frame."""
+
+MOST: Final = 64
+"""Symbols that are kept of one frame: what bounds the file of a model that is sure of nothing."""
+
+_FORMAT: Final = 1
+
+_AGAIN: Final = "delete it, and evaluate again with --config evaluator.keep_log_probs=true"
+
+
+class KeptFrames(NamedTuple):
+    """The kept symbols of an utterance's frames, frame by frame, the most probable one first."""
+
+    counts: NDArray[np.uint8]  # symbols per frame, (S,)
+    symbols: NDArray[Any]  # (sum of counts,), unsigned integers
+    values: NDArray[np.float16]  # their log-probabilities
+
+    def log_probs(self, vocabulary: int) -> Tensor:
+        """Return log-probabilities, (S, V), float32.
+
+        The probability that is left in a frame is spread evenly over the symbols that were not
+        kept, each at most as probable as the least one that was.
+        """
+        frames, counts = len(self.counts), self.counts.astype(np.int64)
+        values = self.values.astype(np.float32)
+        ends = np.cumsum(counts)
+        kept = np.add.reduceat(np.exp(values), ends - counts) if frames else values
+        rest = np.log(np.maximum(1 - kept, 1e-6) / np.maximum(vocabulary - counts, 1))
+        dense = np.repeat(np.minimum(rest, values[ends - 1])[:, None], vocabulary, axis=1)
+        dense[np.repeat(np.arange(frames), counts), self.symbols] = values
+        return torch.from_numpy(dense.astype(np.float32, copy=False))
+
+
+def keep(logits: Tensor, lengths: Sequence[int]) -> list[KeptFrames]:
+    """Select what is kept of logits, (N, S, V); ``lengths`` are the frames of each row."""
+    vocabulary = logits.size(-1)
+    log_probs = logits.float().log_softmax(dim=-1)
+    values, symbols = (x.cpu().numpy() for x in log_probs.topk(min(MOST, vocabulary), dim=-1))
+    chosen = values >= LEAST
+    chosen[..., 0] = True
+    symbols = symbols.astype(np.min_scalar_type(vocabulary - 1))
+    return [
+        KeptFrames(
+            picked[:size].sum(axis=-1, dtype=np.uint8),
+            of_row[:size][picked[:size]],
+            scores[:size][picked[:size]].astype(np.float16),
+        )
+        for picked, of_row, scores, size in zip(chosen, symbols, values, lengths, strict=True)
+    ]
+
+
+def to_batch(rows: Sequence[str], kept: Sequence[KeptFrames], about: str) -> pa.RecordBatch:
+    """Return utterances as a record batch; ``rows`` and ``about`` are any texts."""
+    columns = {"row": pa.array(rows, pa.string())}
+    for name, arrays in zip(KeptFrames._fields, zip(*kept, strict=True), strict=True):
+        offsets = np.cumsum([0, *map(len, arrays)])
+        columns[name] = pa.LargeListArray.from_arrays(
+            pa.array(offsets, pa.int64()), pa.array(np.concatenate(arrays))
+        )
+    batch = pa.RecordBatch.from_pydict(columns)
+    return batch.replace_schema_metadata({"about": about, "format": str(_FORMAT)})
+
+
+def write_batches(file: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write a file atomically, batch by batch."""
+    with publish(file) as stream:
+        writer = None
+        for batch in batches:
+            if writer is None:
+                options = pa.ipc.IpcWriteOptions(compression="zstd")
+                writer = pa.ipc.new_file(stream, batch.schema, options=options)
+            writer.write_batch(batch)
+        if writer is not None:
+            writer.close()
+
+
+class LogProbsFile:
+    """A file of kept log-probabilities, memory-mapped.
+
+    Attributes:
+        about: What they depend on, and ``vocabulary``, the number of symbols.
+
+    Raises:
+        LogProbsError: The file is damaged, or was written by another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            metadata = self._reader.schema.metadata
+            readable = metadata[b"format"] == str(_FORMAT).encode()
+            self.about: Mapping[str, Any] = json.loads(metadata[b"about"])
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+            raise LogProbsError(f"{path}: cannot be read ({error}); {_AGAIN}") from error
+        if not readable:
+            raise LogProbsError(f"{path}: was written by another version of danish-asr; {_AGAIN}")
+
+    def __len__(self) -> int:
+        """Return the number of record batches."""
+        return int(self._reader.num_record_batches)
+
+    def batch(self, number: int) -> pa.RecordBatch:
+        """Return one record batch as it is stored."""
+        return self._reader.get_batch(number)
+
+    def rows(self, number: int) -> list[str]:
+        """Return the rows of one record batch, without their frames."""
+        found: list[str] = self.batch(number).column("row").to_pylist()
+        return found
+
+    def frame_count(self, number: int) -> int:
+        """Return how many frames the utterances of one record batch have."""
+        return len(self.batch(number).column("counts").flatten())
+
+    def frames(self, number: int) -> list[KeptFrames]:
+        """Return the frames of the utterances of one record batch."""
+        columns = (self.batch(number).column(name) for name in KeptFrames._fields)
+        arrays = ([row.values.to_numpy() for row in column] for column in columns)
+        return [KeptFrames(*each) for each in zip(*arrays, strict=True)]
+
+    def log_probs(self, number: int) -> list[Tensor]:
+        """Return the log-probabilities, (S, V), of the utterances of one record batch."""
+        return [each.log_probs(self.about["vocabulary"]) for each in self.frames(number)]

@@ -1,0 +1,149 @@
+"""An evaluation that reads the log-probabilities which an earlier one kept, and runs no model."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import lru_cache, partial
+from math import inf
+from pathlib import Path
+from typing import Final, NamedTuple, Self, cast
+
+from fairseq2.device import CPU
+from fairseq2.gang import create_fake_gangs
+from fairseq2.logging import log
+from fairseq2.recipe.task import TaskStopException
+from fairseq2.utils.rich import configure_rich_logging
+
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.conversion.progress import watch
+from danish_asr.data.reader import evaluation_fingerprint
+from danish_asr.decoding import Decoder, decode, make_decoder
+from danish_asr.decoding.log_probs import LogProbsFile
+from danish_asr.files import publish_text, to_yaml
+from danish_asr.recipe.assets import Assets, open_tokenizer
+from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.evaluator import PREDICTIONS, publish_predictions
+from danish_asr.recipe.loading import unstructure
+from danish_asr.recipe.readers import evaluation_task
+from danish_asr.recipe.run_directory import CONFIG_FILE
+from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
+from danish_asr.recipe.selection import Selection
+from danish_asr.recipe.stopping import on_stop_signals
+from danish_asr.recipe.subsets import validation_indices
+from danish_asr.recipe.validation import ErrorRates, table
+from danish_asr.schema import SAMPLE_RATE
+from danish_asr.scoring.predictions import Prediction, from_row
+from danish_asr.workers import run_in_processes
+
+_FRAMES_PER_WORKER: Final = 30_000
+"""10 minutes of audio: less is decoded before another process has been started."""
+
+
+class DecoderSpec(NamedTuple):
+    """What another process needs to create a decoder; it is hashable."""
+
+    name: str
+    config: str  # JSON
+    tokenizer: str  # name or file
+    cards: tuple[Path, ...]  # directories with the tokenizer's card
+
+    @classmethod
+    def of(cls, config: AsrEvalConfig) -> Self:
+        """The decoder of a resolved configuration."""
+        section, tokenizer = config.decoder, config.tokenizer
+        cards = tuple(config.common.assets.extra_paths)
+        named = str(tokenizer.path or tokenizer.name)
+        return cls(section.name, json.dumps(section.config), named, cards)
+
+
+@lru_cache(maxsize=1)
+def open_decoder(spec: DecoderSpec) -> Decoder:
+    """Create a decoder, once per process."""
+    tokenizer = open_tokenizer(spec.tokenizer, spec.cards)
+    return make_decoder(spec.name, json.loads(spec.config), tokenizer)
+
+
+def split_fingerprints(config: AsrEvalConfig) -> dict[str, dict[str, object]]:
+    """Return what identifies the rows of each split to score, as their reader has it."""
+    section, assets = config.dataset, Assets(config)
+    card = assets.find("dataset.name", section.name, []) if section.name else None
+    dataset, task = assets.open_dataset(section, card), evaluation_task(section)
+    indices = validation_indices(dataset, section, config.evaluator.split or "", None)
+    return {name: evaluation_fingerprint(index, task) for name, index in indices.items()}
+
+
+def decode_kept(
+    kept: LogProbsFile, selection: Selection, rows: Mapping[str, Mapping[str, object]]
+) -> None:
+    """Decode all utterances of a file over processes, and write the results.
+
+    It can be stopped and continued as an evaluation that runs the model.
+
+    Raises:
+        TaskStopException: A signal or the time limit stopped it; what was decoded is saved.
+    """
+    config, directory = selection.config, selection.output_dir
+    configure_rich_logging()
+    log.info("Decoding the log-probabilities in {}; the model does not run.", kept.path)
+    publish_text(directory / CONFIG_FILE, to_yaml(unstructure(config)))
+    spec = DecoderSpec.of(config)
+    decoder = open_decoder(spec)
+    counts = {name: cast(int, each["utterances"]) for name, each in rows.items()}
+    scored = ScoredBatches(directory / PREDICTIONS, create_fake_gangs(CPU))
+    scored.resume_rows(selection.predictions_depend_on(rows, decoder), sum(counts.values()))
+    _decode_rest(kept, spec, scored, sum(counts.values()), config.trainer.max_wall_minutes)
+    predictions = scored.collect()
+    _report(predictions, config.regime.score_profile, list(counts))
+    about = {**selection.about(decoder, counts), "log_probs": kept.path.name}
+    publish_predictions(directory, predictions, about)
+    scored.delete()
+
+
+def _decode_rest(
+    kept: LogProbsFile, spec: DecoderSpec, scored: ScoredBatches, rows: int, minutes: float | None
+) -> None:
+    """Decode what was not decoded before, and save each batch."""
+    begin, requests = time.monotonic(), list[bool]()
+    done = {batch.predictions[0].id for batch in scored.earlier}
+    left = [n for n in range(len(kept)) if json.loads(kept.rows(n)[0])["id"] not in done]
+    frames = sum(kept.frame_count(number) for number in left)
+    workers = min(usable_cpus(), 1 + frames // _FRAMES_PER_WORKER)
+    task = partial(_decode_batch, kept.path, spec)
+    before = sum(len(batch.predictions) for batch in scored.earlier)
+    with (
+        on_stop_signals(lambda: requests.append(True)),
+        closing(run_in_processes(task, left, workers)) as batches,
+    ):
+        for batch in watch("decoded", batches, _measure, rows, done=before):
+            scored.add(batch)
+            if requests or time.monotonic() - begin > 60 * (minutes or inf):
+                raise TaskStopException
+
+
+def _decode_batch(file: Path, spec: DecoderSpec, number: int) -> ScoredBatch:
+    kept, decoder = LogProbsFile(file), open_decoder(spec)
+    hypotheses = [decode(decoder, x[None], [len(x)])[0] for x in kept.log_probs(number)]
+    rows = [from_row(json.loads(row), str(file)) for row in kept.rows(number)]
+    return ScoredBatch(
+        0.0, [replace(row, hypothesis=text) for row, text in zip(rows, hypotheses, strict=True)]
+    )
+
+
+def _measure(batch: ScoredBatch) -> tuple[int, int]:
+    seconds = sum(row.duration or 0 for row in batch.predictions)
+    return len(batch.predictions), round(seconds * SAMPLE_RATE)
+
+
+def _report(predictions: Sequence[Prediction], profile: str, splits: Sequence[str]) -> None:
+    """Print the error rates as an evaluation that runs the model does."""
+    groups = tuple(splits) if len(splits) > 1 else ()
+    rates = ErrorRates(groups, profile)
+    rates.update(
+        [row.reference for row in predictions],
+        [row.hypothesis for row in predictions],
+        [{str(row.split)} & {*groups} for row in predictions],
+    )
+    lines = table(rates.compute(), rates.groups)
+    log.info("Evaluation, text profile {}\n{}", profile, "\n".join(lines))

@@ -1,0 +1,192 @@
+"""What an evaluation scores: which model on which split, and where the results go."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from fairseq2.recipe.config import ReferenceModelSection
+
+from danish_asr.decoding import GREEDY, Decoder
+from danish_asr.errors import RunError
+from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.evaluator import EVALUATION
+from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
+from danish_asr.recipe.run_directory import (
+    CHECKPOINTS,
+    best_step,
+    checkpoint_scores,
+    checkpoint_steps,
+)
+from danish_asr.recipe.sections import DecoderSection
+from danish_asr.schema import CARDS_DIR
+
+TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
+
+NO_CHECKPOINT: Final = "none"
+
+
+class Selection(NamedTuple):
+    """What will be scored, and the faults of the configuration."""
+
+    config: AsrEvalConfig
+    """Its ``model.name`` is what will be scored."""
+
+    output_dir: Path
+    """Where the results go: one directory per checkpoint, split and decoder."""
+
+    greedy_dir: Path
+    """Where those of greedy go, which keep the log-probabilities."""
+
+    step: int | None
+    """The training step of the checkpoint; None for ``model.name`` as it is."""
+
+    faults: list[str]
+
+    def about(self, decoder: Decoder, rows: Mapping[str, int]) -> dict[str, Any]:
+        """Return the content of ``evaluation.json``; ``rows`` are those of each split."""
+        config = self.config
+        section = {**vars(config.decoder), **_settings(decoder)}
+        return {
+            "dataset": config.dataset.name,
+            "model": config.model.name,
+            "checkpoint": config.evaluator.checkpoint,
+            "step": self.step,
+            "run": str(config.common.assets.prev_checkpoint_dir or ""),
+            "tokenizer": config.tokenizer.name,
+            **({"decoder": section} if section["name"] != GREEDY else {}),
+            "rows_in_split": dict(rows),
+        }
+
+    def dependencies(self, rows: Mapping[str, object]) -> dict[str, Any]:
+        """Return all that the log-probabilities depend on, as JSON has it.
+
+        ``rows`` are the fingerprints of the splits.
+        """
+        whole = unstructure(self.config)
+        found: dict[str, Any] = {name: whole[name] for name in ("model", "dataset", "tokenizer")}
+        section = whole["evaluator"].items()
+        found["evaluator"] = {k: v for k, v in section if k not in {"label", "keep_log_probs"}}
+        found["rows"] = rows
+        if self.step is not None:
+            checkpoints = cast(Path, self.config.common.assets.prev_checkpoint_dir)
+            found["checkpoint"] = (checkpoints / f"step_{self.step}").stat().st_mtime
+        return _as_json(found)
+
+    def predictions_depend_on(self, rows: Mapping[str, object], decoder: Decoder) -> dict[str, Any]:
+        """Return all that the predictions depend on, as JSON has it."""
+        config = self.config
+        section = {**vars(config.decoder), **_settings(decoder)}
+        keeps = config.evaluator.keep_log_probs
+        return self.dependencies(rows) | _as_json({"decoder": section, "keep_log_probs": keeps})
+
+
+def _settings(decoder: Decoder) -> dict[str, Any]:
+    """What a decoder uses beside its configuration, such as tuned values, if it says so."""
+    settings = getattr(decoder, "settings", None)
+    return {"settings": settings} if settings else {}
+
+
+def _as_json(found: Mapping[str, Any]) -> dict[str, Any]:
+    return cast(dict[str, Any], json.loads(json.dumps(found, default=str)))
+
+
+def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
+    """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML.
+
+    Without OUTDIR, which only ``--dump-config`` allows, no checkpoint is looked up.
+    """
+    trains = any(section in tree for section in TRAINING_SECTIONS)
+    section = tree.get("evaluator")
+    given = section if isinstance(section, Mapping) else {}
+    # Values of a wrong type are reported with the other faults.
+    given = {key: value for key, value in given.items() if isinstance(value, str)}
+    model = tree.get("model")
+    named = not trains and isinstance(model, Mapping) and (model.get("name") or model.get("path"))
+    checkpoint = given.get("checkpoint") or (NO_CHECKPOINT if named else "best")
+    split = given.get("split") or ("test" if trains else None)
+
+    changes: Tree = {"dataset": {"valid_split": split}} if split else {}
+    step, missing = None, []
+    try:
+        if run_dir is not None and checkpoint != NO_CHECKPOINT:
+            step = _step(run_dir, checkpoint)
+    except RunError as error:
+        missing = [f"evaluator.checkpoint: {error}"]
+    if run_dir is not None and step is not None:
+        checkpoints = str((run_dir / CHECKPOINTS).resolve())
+        changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
+        name = f"checkpoint_step_{step}"
+        tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
+    config, faults = inspect(AsrEvalConfig, merge(tree, changes))
+    if isinstance(model, Mapping) and model.get("path"):
+        # A run that began with a finished run takes its tokenizer from there.
+        assets = config.common.assets
+        assets = replace(
+            assets, extra_paths=[*assets.extra_paths, Path(str(model["path"])) / CARDS_DIR]
+        )
+        config = replace(config, common=replace(config.common, assets=assets))
+    split = config.dataset.valid_split
+    if missing:
+        # Without a checkpoint there is no model either, and no tokenizer of it: that is one fault.
+        faults = [fault for fault in faults if not fault.startswith("model: ")]
+        config = replace(config, model=ReferenceModelSection(name=""))
+    if not split:
+        faults.append("evaluator.split must name a split to score")
+    evaluator = replace(config.evaluator, checkpoint=checkpoint, split=split)
+    # They are checked like the rest of a training configuration, then dropped: fairseq2 has no
+    # optimizers in an evaluation.
+    config = replace(config, evaluator=evaluator, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
+    scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
+    output_dir = greedy_dir = (run_dir or Path()) / "eval" / scored / str(split)
+    if label := _label(config):
+        output_dir = greedy_dir / label
+        faults += _would_replace(output_dir, config.decoder)
+    return Selection(config, output_dir, greedy_dir, step, [*missing, *faults])
+
+
+def _label(config: AsrEvalConfig) -> str | None:
+    """Return the directory of the results below greedy's, None for greedy's own."""
+    name = config.decoder.name
+    return config.evaluator.label or (None if name == GREEDY else name.replace(":", "."))
+
+
+def _would_replace(output_dir: Path, decoder: DecoderSection) -> list[str]:
+    """Refuse to write over the results of another decoder, or of another configuration."""
+    file = output_dir / EVALUATION
+    if not file.is_file():
+        return []
+    then = json.loads(file.read_text(encoding="utf-8")).get("decoder", {"name": GREEDY})
+    found = {"name": then["name"], "config": then.get("config", {})}
+    if found == vars(decoder):
+        return []
+    now = json.dumps(decoder.config, default=str)
+    fault = (
+        f"evaluator.label: {output_dir} has the results of {found['name']} with "
+        f"{json.dumps(found['config'])}; set evaluator.label=NAME for a directory of those with "
+        f"{now}, or delete this one"
+    )
+    return [fault]
+
+
+def _step(run_dir: Path, checkpoint: str) -> int:
+    """Return the step of the checkpoint that ``best``, ``last`` or ``step_<n>`` names."""
+    steps = checkpoint_steps(run_dir)
+    if not steps:
+        raise RunError(
+            f"{run_dir} holds no checkpoint to score. Train into it first, name the directory of a "
+            f"run, or set evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model "
+            "as it is"
+        )
+    named = {"best": best_step(run_dir) or steps[-1], "last": steps[-1]}
+    named |= {f"step_{step}": step for step in steps}
+    if checkpoint == "best" and not checkpoint_scores(run_dir):
+        raise RunError(
+            f"no checkpoint of {run_dir} was validated, so none is the best; "
+            "set evaluator.checkpoint=last to score the newest."
+        )
+    if checkpoint not in named:
+        known = ", ".join([NO_CHECKPOINT, *named])
+        raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")
+    return named[checkpoint]

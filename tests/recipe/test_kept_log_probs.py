@@ -1,0 +1,193 @@
+"""Log-probabilities that an evaluation keeps, and evaluations that read them."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.decoding.log_probs import LogProbsFile
+from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED
+from danish_asr.recipe import kept_decoding
+from danish_asr.recipe.evaluator import PREDICTIONS
+from danish_asr.recipe.kept import LOG_PROBS
+from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
+from tests.recipe.running import ROOT, arguments, evaluate, finish, start
+
+SMALL = ("dataset.asr_task_config.max_audio_len=16000",)
+FEW_ROWS = (*SMALL, "dataset.asr_task_config.max_num_elements=32000")
+KEEP = "evaluator.keep_log_probs=true"
+GREEDY_DIR = Path("eval", "best", "test")
+MODEL_DOES_NOT_RUN = "the model does not run"
+
+DECODER = '''
+from danish_asr.decoding.greedy import GreedyDecoder
+
+class Twice:
+    """Greedy, with each text repeated."""
+
+    def __init__(self, tokenizer, times=2):
+        self.greedy, self.settings = GreedyDecoder(tokenizer), {"times": times}
+
+    def __call__(self, logits, lengths):
+        return [" ".join([text] * self.settings["times"]) for text in self.greedy(logits, lengths)]
+'''
+OWN = "decoder.name=own_decoders:Twice"
+OWN_DIR = GREEDY_DIR / "own_decoders.Twice"
+
+
+@pytest.fixture
+def run(tmp_path: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_decoders.py").write_text(DECODER)
+    monkeypatch.syspath_prepend(tmp_path)
+    shutil.copytree(finished_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def kept_run(tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path) -> Path:
+    """A run with kept log-probabilities of its test split. Not to be changed."""
+    run = tmp_path_factory.mktemp("runs") / "kept"
+    shutil.copytree(finished_run, run)
+    assert evaluate(run, dataset, *FEW_ROWS, KEEP) == 0
+    return run
+
+
+def rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    """The kept log-probabilities by id, each id once."""
+    file = LogProbsFile(folder / LOG_PROBS)
+    found = [
+        (json.loads(row)["id"], log_probs)
+        for number in range(len(file))
+        for row, log_probs in zip(file.rows(number), file.log_probs(number), strict=True)
+    ]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
+    saved, add = [], ScoredBatches.add
+
+    def then(self: ScoredBatches, batch: ScoredBatch) -> None:
+        add(self, batch)
+        saved.append(batch)
+        do(len(saved))
+
+    monkeypatch.setattr(ScoredBatches, "add", then)
+
+
+def interrupt(at: int) -> Callable[[int], None]:
+    return lambda count: signal.raise_signal(signal.SIGTERM) if count == at else None
+
+
+def same_log_probs(one: Path, other: Path) -> bool:
+    left, right = kept(one), kept(other)
+    # Another number of processes makes other batches, and so other rounding.
+    return left.keys() == right.keys() and all(
+        (left[name].exp() - right[name].exp()).abs().max() < 0.002 for name in left
+    )
+
+
+def test_a_stopped_evaluation_keeps_the_log_probabilities_of_each_row_once(
+    run: Path, dataset: Path, kept_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        after_each_batch(patch, interrupt(2))
+        assert evaluate(run, dataset, *FEW_ROWS, KEEP) == EXIT_STOPPED
+    # A kill may leave a batch whose predictions were not saved.
+    part = run / GREEDY_DIR / f"{LOG_PROBS}.part"
+    shutil.copyfile(next(part.glob("*.arrow")), part / "0.arrow")
+    assert not (run / GREEDY_DIR / LOG_PROBS).exists()
+    assert evaluate(run, dataset, *FEW_ROWS, KEEP) == 0
+    assert same_log_probs(run / GREEDY_DIR, kept_run / GREEDY_DIR)
+    assert len(kept(run / GREEDY_DIR)) == 16
+    assert not part.exists()
+
+
+@pytest.mark.slow
+def test_two_processes_keep_what_one_keeps_and_decode_it(
+    run: Path, dataset: Path, kept_run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}:{ROOT / 'src'}")
+    args = arguments(run, dataset, *FEW_ROWS, KEEP, OWN)
+    finish(start("danish_asr.recipe.evaluation", args, processes=2))
+    assert same_log_probs(run / GREEDY_DIR, kept_run / GREEDY_DIR)
+    once = {row["id"]: row["hypothesis"] for row in rows(run / GREEDY_DIR / PREDICTIONS)}
+    twice = {row["id"]: row["hypothesis"] for row in rows(run / OWN_DIR / PREDICTIONS)}
+    assert twice == {name: f"{text} {text}" for name, text in once.items()}
+
+
+def test_another_decoder_reads_what_is_kept_and_gives_what_the_model_would(
+    run: Path, dataset: Path, kept_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
+    assert MODEL_DOES_NOT_RUN not in capsys.readouterr().err
+    shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
+    of_model = (run / OWN_DIR / PREDICTIONS).read_bytes()
+    greedy = (run / GREEDY_DIR / PREDICTIONS).read_bytes()
+    assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
+    assert MODEL_DOES_NOT_RUN in capsys.readouterr().err
+    assert (run / OWN_DIR / PREDICTIONS).read_bytes() == of_model
+    assert (run / GREEDY_DIR / PREDICTIONS).read_bytes() == greedy
+    about = json.loads((run / OWN_DIR / "evaluation.json").read_text())
+    assert about["decoder"]["settings"] == {"times": 2}
+    assert about["rows_in_split"] == {"test": 16}
+
+
+def test_decoding_over_processes_stops_and_continues_with_each_row_once(
+    run: Path,
+    dataset: Path,
+    kept_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_decoding, "_FRAMES_PER_WORKER", 1)
+        patch.setattr(kept_decoding, "usable_cpus", lambda: 2)
+        after_each_batch(patch, interrupt(3))
+        assert evaluate(run, dataset, *FEW_ROWS, OWN) == EXIT_STOPPED
+    assert not (run / OWN_DIR / PREDICTIONS).exists()
+    assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
+    assert " of 16 rows were scored before" in capsys.readouterr().err
+    found = [row["hypothesis"] for row in rows(run / OWN_DIR / PREDICTIONS)]
+    once = [row["hypothesis"] for row in rows(run / GREEDY_DIR / PREDICTIONS)]
+    assert found == [f"{text} {text}" for text in once]
+    assert [*(run / OWN_DIR).glob("*.part*")] == []
+
+
+def test_log_probabilities_of_another_model_or_precision_are_not_read(
+    run: Path, dataset: Path, kept_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
+    assert evaluate(run, dataset, *FEW_ROWS, OWN, "evaluator.amp_dtype=torch.float16") == 0
+    output = " ".join(capsys.readouterr().err.split())
+    assert "is of another evaluation (evaluator changed)" in output
+    assert MODEL_DOES_NOT_RUN not in output
+
+
+def test_two_configurations_of_a_decoder_need_two_names(
+    run: Path, dataset: Path, kept_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
+    thrice = (*FEW_ROWS, OWN, "decoder.config.times=3")
+    assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
+    before = (run / OWN_DIR / PREDICTIONS).read_bytes()
+    assert evaluate(run, dataset, *thrice) == EXIT_REFUSED
+    assert "evaluator.label" in capsys.readouterr().err
+    assert evaluate(run, dataset, *thrice, "evaluator.label=thrice") == 0
+    assert (run / OWN_DIR / PREDICTIONS).read_bytes() == before
+    found = rows(run / GREEDY_DIR / "thrice" / PREDICTIONS)
+    assert (
+        found[0]["hypothesis"].split()
+        == rows(run / GREEDY_DIR / PREDICTIONS)[0]["hypothesis"].split() * 3
+    )
+    assert evaluate(run, dataset, *thrice, "evaluator.label='../..'") == EXIT_REFUSED
+    assert "evaluator.label" in capsys.readouterr().err
