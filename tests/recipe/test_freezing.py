@@ -8,6 +8,7 @@ from tests.recipe.running import (
     changed,
     copy_until,
     losses,
+    optimizer_groups,
     optimizer_state,
     same_weights,
     train,
@@ -20,7 +21,7 @@ SMALL = "num_encoder_layers: 3, model_dim: 32, dropout_p: 0.0"
 MODEL = f"model.config_overrides={{encoder_config: {{{SMALL}}}}}"
 STAGED = (
     MODEL,
-    *("trainer.freeze_encoder_layers=2", "trainer.freeze_encoder_for_n_steps=2"),
+    *("trainer.freeze_encoder_layers=1", "trainer.unfreeze={0: head, 2: top 1, 3: all}"),
     *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
     "regime.keep_last_n_checkpoints=4",
 )
@@ -31,7 +32,7 @@ TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
-    """Two of three layers never learn; in the first two steps of four only the head does."""
+    """One of three layers never learns; first the head learns, then the top layer, then all."""
     run = tmp_path_factory.mktemp("runs") / "staged"
     assert train(run, dataset, *STAGED, TWICE) == 0
     return run
@@ -44,7 +45,8 @@ def below(run: Path, prefixes: tuple[str, ...]) -> set[str]:
 
 def test_first_the_head_learns_then_the_layers_above_the_frozen_ones(staged: Path) -> None:
     names = list(weights(staged, 4))
-    for first, last, learning in ((1, 2, HEAD), (2, 4, TOP)):
+    stages = ((1, 2, HEAD), (2, 3, TOP), (3, 4, (*TOP, "encoder.layers.1.")))
+    for first, last, learning in stages:
         assert changed(staged, first, last) == below(staged, learning)
         # The optimizer keeps nothing of what never learns.
         kept = {names[number] for number in optimizer_state(staged, last)}
@@ -80,7 +82,57 @@ def test_ddp_waits_for_no_gradient_of_what_never_learns(tmp_path: Path, dataset:
 def test_a_run_continues_bit_for_bit_on_either_side_of_the_frozen_steps(
     tmp_path: Path, dataset: Path, staged: Path
 ) -> None:
-    for last in (1, 3):
+    for last in (1, 2, 3):
         run = copy_until(last, staged, tmp_path / f"from_{last}")
         assert train(run, dataset, *STAGED, TWICE) == 0
         assert same_weights(run, staged)
+
+
+def test_learning_rates_fall_from_layer_to_layer(tmp_path: Path, dataset: Path) -> None:
+    rates = ("optimizer.layer_decay=0.5", "optimizer.config.lr=8e-4")
+    run = tmp_path / "run"
+    assert train(run, dataset, MODEL, *rates) == 0
+    groups = optimizer_groups(run, 4)
+    assert [group["initial_lr"] for group in groups] == [1e-4, 2e-4, 4e-4, 5e-5, 8e-4]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        (
+            ["trainer.unfreeze={0: head, 9: top 4}"],
+            "must name at most 1 encoder layers, but names 4",
+        ),
+        (["trainer.unfreeze={5: all}"], "trainer.unfreeze must be steps from 0 on"),
+        (["trainer.unfreeze={0: all, 9: head}"], "trainer.unfreeze must be steps from 0 on"),
+        (["trainer.unfreeze={0: most}"], "trainer.unfreeze must be steps from 0 on"),
+        (
+            ["optimizer={layer_decay: 0.9, config: {groups: [{params: final_proj, lr: 0.1}]}}"],
+            "optimizer.layer_decay must be null with optimizer.config.groups",
+        ),
+        (["optimizer.layer_decay=2"], "optimizer.layer_decay must be above 0 and at most 1"),
+        (["trainer.effective_audio_minutes=7"], "the nearest are 6 and 9"),
+    ],
+)
+def test_impossible_stages_and_steps_are_refused(
+    tmp_path: Path,
+    dataset: Path,
+    overrides: list[str],
+    fault: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    batch = "dataset.asr_task_config.max_num_elements=2880000"  # 3 minutes
+    assert train(tmp_path / "run", dataset, batch, *overrides) == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_minutes_of_audio_hold_on_any_number_of_processes(
+    dataset: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes = "trainer.effective_audio_minutes=24"
+    batch = "dataset.asr_task_config.max_num_elements=2880000"  # 3 minutes
+    for processes, batches in ((1, 8), (4, 2)):
+        monkeypatch.setenv("RANK", "0")
+        monkeypatch.setenv("WORLD_SIZE", str(processes))
+        assert train(Path("run"), dataset, batch, minutes, "--dump-config") == 0
+        assert f"num_batches: {batches}\n" in capsys.readouterr().out

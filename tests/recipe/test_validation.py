@@ -1,5 +1,6 @@
 """What validation measures: all rows together, subsets in their shares, values of zero."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -104,12 +105,17 @@ def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) 
     """TRAPS, validation: upstream's score of several splits is the sum of their WERs."""
     run = tmp_path / "run"
     splits = "dev_coral_read_aloud,dev_coral_conversation"
-    assert train(run, dataset, "regime.num_steps=2", f"dataset.valid_split='{splits}'") == 0
+    chosen = [f"dataset.valid_split='{splits}'", "regime.score_metric=loss"]
+    assert train(run, dataset, "regime.num_steps=2", *chosen) == 0
     (row,) = metrics(run, "valid")
     assert row["Number of Examples"] == 12
     assert {"wer/dev_coral_read_aloud", "wer/dev_coral_conversation"} <= row.keys()
     score = float((run / "checkpoints" / "scores" / "step_2.txt").read_text())
-    assert score == pytest.approx(-row["Word Error Rate (WER)"])
+    assert score == pytest.approx(-row["Loss (nats per character)"])
+    # Upstream's loss is in bits per utterance.
+    characters = row["Number of Elements"] - row["Number of Source Elements"]
+    nats = row["CTC Loss"] * math.log(2) * row["Number of Examples"] / characters
+    assert row["Loss (nats per character)"] == pytest.approx(nats)
 
 
 def test_a_subset_is_validated_and_scored_by_the_metric_that_is_named(

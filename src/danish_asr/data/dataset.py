@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,15 @@ from typing_extensions import override
 from danish_asr.data.audio_source import FileAudio
 from danish_asr.data.collate import Collate
 from danish_asr.data.index import Index, read_index
-from danish_asr.data.reader import BatchReader, evaluation_reader, training_reader
+from danish_asr.data.make_reader import evaluation_reader, training_reader
+from danish_asr.data.reader import BatchReader
 from danish_asr.data.sampler import Sharding
 from danish_asr.data.settings import check_settings
 from danish_asr.data.shards import Partition, chosen_shards, find_shards, split_names
 from danish_asr.data.targets import FrameCount, Targets
 from danish_asr.data.transforms import Transform
 from danish_asr.errors import DatasetError
-from danish_asr.schema import LANGUAGE, METADATA_COLUMNS
+from danish_asr.schema import LANGUAGE, METADATA_COLUMNS, SAMPLE_RATE
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
@@ -98,6 +99,7 @@ class AsrDataset(ABC):
         text_profile: str = "raw",
         speed_factors: Sequence[float] = (),
         transforms: Sequence[Mapping[str, object]] = (),
+        quadratic_seconds: float | None = None,
         num_frames: FrameCount | None = None,
         index: Index | None = None,
     ) -> BatchReader:
@@ -139,9 +141,11 @@ class AsrDataset(ABC):
         sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
         if not training:
             return evaluation_reader(collate, sharding, task_config, seed=seed)
-        reader = training_reader(
-            collate, sharding, frames, task_config, storage, transforms=chosen, seed=seed
-        )
+        quadratic = quadratic_seconds and quadratic_seconds * SAMPLE_RATE
+        settings: Any = {"transforms": chosen, "seed": seed, "quadratic": quadratic}
+        reader = training_reader(collate, sharding, frames, task_config, storage, **settings)
+        if quadratic:
+            reader.fingerprint["quadratic_seconds"] = quadratic_seconds
         if speed_factors:
             reader.fingerprint["speed_factors"] = ", ".join(map(str, speed_factors))
         if transforms:

@@ -36,19 +36,22 @@ class BatchLimits:
     max_samples: int | None  # with padding; None: only rows are counted
     max_rows: int | None = None
     multiple_of: int = 1  # a batch with more rows than this holds a multiple of it
+    quadratic: float | None = None  # q: a row of L samples counts as L + L²/q
 
     @classmethod
-    def of(cls, task: AsrTaskConfig) -> BatchLimits:
+    def of(cls, task: AsrTaskConfig, quadratic: float | None = None) -> BatchLimits:
         """The limits in upstream's section."""
         if task.batching_strategy is BatchingStrategy.STATIC:
             return cls(max_samples=None, max_rows=task.batch_size)
-        return cls(task.max_num_elements, task.max_bucket_size, task.num_seqs_multiple_of)
+        limits = task.max_num_elements, task.max_bucket_size, task.num_seqs_multiple_of
+        return cls(*limits, quadratic)
 
     def rows(self, longest: int) -> int:
         """How many rows fit if the longest has this many samples; at least 1."""
         count = self.max_rows or np.iinfo(np.int32).max
         if self.max_samples is not None:
-            count = min(count, self.max_samples // max(longest, 1))
+            cost = longest + longest**2 / self.quadratic if self.quadratic else longest
+            count = min(count, int(self.max_samples // max(cost, 1)))
             if count > self.multiple_of:
                 count -= count % self.multiple_of
         return max(count, 1)
@@ -109,6 +112,7 @@ def training_batches(
     row_group_of: NDArray[np.int32],
     entries: Rows,
     task: AsrTaskConfig,
+    quadratic: float | None = None,
     *,
     seed: int,
     epoch: int,
@@ -122,7 +126,7 @@ def training_batches(
     ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch; ``entries`` are
     the epoch's rows in ascending order, repeated rows several times.
     """
-    limits, window = BatchLimits.of(task), task.example_shuffle_window
+    limits, window = BatchLimits.of(task, quadratic), task.example_shuffle_window
     stream = _stream(row_group_of, entries, window, np.random.default_rng([seed, epoch, 0]))
     count = len(stream)
     bucket = max(1, min(count, max(window or count, BUCKETING_ROWS)))

@@ -13,13 +13,21 @@ from danish_asr.errors import AlignmentError
 from danish_asr.transcript import Word
 
 FRAME_SECONDS: Final = 0.02
-"""Frames of omniASR's models, 320 samples at 16 kHz."""
+"""A frame of omniASR's models: 320 samples at 16 kHz."""
+
+_MARGIN: Final = 0.04
+"""At most so many seconds are added to each end of a word. A CTC model emits symbols inside of a
+word, so words take the blanks around them; chosen on the dev voices of benchmarks/word_times.py."""
 
 
 def align_words(
     log_probs: Tensor, text: str, tokenizer: Tokenizer, *, offset: float = 0.0
 ) -> list[Word]:
     """Return the words of a text, which spaces separate, with times and confidence.
+
+    Two words divide the frames between their symbols equally, and each takes at most 40 ms. The
+    confidence is the product of the probabilities of the word's symbols and of the separators
+    around it, each in the frame of its peak on the path.
 
     Args:
         log_probs: Log-probabilities of a single utterance, (S, V), on the CPU.
@@ -33,39 +41,29 @@ def align_words(
     words = text.split()
     if not words:
         return []
-    tokens = _tokens(words, tokenizer)
-    token_of_frame, scores = _best_path(log_probs, tokens)
-    # The separator between two words has no word of its own.
-    separator = _separator(tokenizer)
-    word_of_token = torch.where(tokens == separator, -1, torch.cumsum(tokens == separator, 0))
-    spoken = token_of_frame >= 0
-    word_of_frame = torch.where(spoken, word_of_token[token_of_frame.clamp(min=0)], -1)
+    tokens, separator = _tokens(words, tokenizer)
+    firsts, lasts, peaks = _best_path(log_probs, tokens)
+    between = tokens == separator
 
-    frames = torch.nonzero(word_of_frame >= 0)[:, 0]
-    owners = word_of_frame[frames]
-    counts = torch.bincount(owners, minlength=len(words))
-    first = frames[torch.cumsum(counts, 0) - counts]
-    last = frames[torch.cumsum(counts, 0) - 1]
-    sums = torch.zeros(len(words)).index_add_(0, owners, scores[frames].float())
-    confidence = torch.exp(sums / counts)
+    ends_before = torch.tensor([-1, *torch.nonzero(between)[:, 0], len(tokens)])
+    starts = firsts[ends_before[:-1] + 1].double() * FRAME_SECONDS
+    ends = (lasts[ends_before[1:] - 1].double() + 1) * FRAME_SECONDS
+    gaps = (starts[1:] - ends[:-1]) / 2
+    whole = ends.new_tensor([len(log_probs) * FRAME_SECONDS])
+    before = torch.cat([starts[:1], gaps]).clamp(max=_MARGIN)
+    after = torch.cat([gaps, whole - ends[-1:]]).clamp(max=_MARGIN)
+
+    sums = torch.zeros(len(words)).index_add_(0, torch.cumsum(between, 0), peaks)
+    sums[:-1] += peaks[between]  # which count for the word after them already
+    spans = zip(words, (starts - before).tolist(), (ends + after).tolist(), strict=True)
     return [
-        Word(
-            text=word,
-            start=offset + begin * FRAME_SECONDS,
-            end=offset + (end + 1) * FRAME_SECONDS,
-            confidence=min(1.0, sure),
-        )
-        for word, begin, end, sure in zip(
-            words, first.tolist(), last.tolist(), confidence.tolist(), strict=True
-        )
+        Word(word, offset + start, offset + end, confidence)
+        for (word, start, end), confidence in zip(spans, sums.exp().tolist(), strict=True)
     ]
 
 
-def _separator(tokenizer: Tokenizer) -> int:
-    return int(tokenizer.create_encoder()("a a")[-2])
-
-
-def _tokens(words: list[str], tokenizer: Tokenizer) -> Tensor:
+def _tokens(words: list[str], tokenizer: Tokenizer) -> tuple[Tensor, int]:
+    """Return the tokens of the words, and the one between two words."""
     encode, unknown = tokenizer.create_encoder(), tokenizer.vocab_info.unk_idx
     tokens = encode(" ".join(words))
     if unknown is not None and bool((tokens == unknown).any()):
@@ -74,11 +72,11 @@ def _tokens(words: list[str], tokenizer: Tokenizer) -> Tensor:
             f"the tokenizer lacks the characters {' '.join(missing)} of the text "
             f"'{' '.join(words):.60}'; write it in the characters that the model was trained on"
         )
-    return tokens
+    return tokens, int(encode("a a")[-2])
 
 
-def _best_path(log_probs: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each frame's index into ``tokens``, (S,), -1 for blank, and its log-probability."""
+def _best_path(log_probs: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the first and the last frame of each token, and its highest log-probability."""
     repeats = int(torch.count_nonzero(tokens[1:] == tokens[:-1]))
     if len(log_probs) < len(tokens) + repeats:
         raise AlignmentError(
@@ -90,7 +88,13 @@ def _best_path(log_probs: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         # torchaudio 2.8 announces its removal from 2.9; torch 2.8 is what fairseq2 0.6 needs.
         warnings.filterwarnings("ignore", message=".*forced_align has been deprecated")
         path, scores = forced_align(log_probs[None], tokens[None], blank=BLANK)
-    symbols, spoken = path[0], path[0] != BLANK
-    starts = spoken.clone()
-    starts[1:] &= symbols[1:] != symbols[:-1]
-    return torch.where(spoken, torch.cumsum(starts, 0) - 1, -1), scores[0]
+    symbols = path[0]
+    new = symbols != BLANK
+    new[1:] &= symbols[1:] != symbols[:-1]
+    frames = torch.nonzero(symbols != BLANK)[:, 0]
+    owners = (torch.cumsum(new, 0) - 1)[frames]
+    counts = torch.bincount(owners, minlength=len(tokens))
+    peaks = torch.full((len(tokens),), -torch.inf)
+    peaks.scatter_reduce_(0, owners, scores[0][frames], "amax")
+    lasts = frames[torch.cumsum(counts, 0) - 1]
+    return torch.nonzero(new)[:, 0], lasts, peaks

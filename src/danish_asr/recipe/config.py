@@ -17,6 +17,7 @@ from danish_asr.recipe.optimizers import value_faults
 from danish_asr.recipe.sections import (
     AsrDatasetSection,
     AsrEvaluatorSection,
+    AsrOptimizerSection,
     AsrRegimeSection,
     AsrTokenizerSection,
     AsrTrainerSection,
@@ -57,8 +58,8 @@ class AsrConfig:
         )
     )
 
-    optimizer: base.OptimizerSection = field(
-        default_factory=lambda: base.OptimizerSection(
+    optimizer: AsrOptimizerSection = field(
+        default_factory=lambda: AsrOptimizerSection(
             name=base.ADAMW_OPTIMIZER,
             config=base.AdamWConfig(lr=5e-05, betas=(0.9, 0.98), eps=1e-08, weight_decay=0.0),
         )

@@ -34,6 +34,7 @@ class CtcCriterion:
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         """Add the metrics that :meth:`__call__` updates."""
         metric_bag.add("ctc_loss", Mean())
+        metric_bag.add("loss", Mean())
         for name in _SUMS:
             metric_bag.add(name, Sum())
 
@@ -63,6 +64,8 @@ class CtcCriterion:
         # Bits per utterance, as upstream's recipe reports it.
         bits = loss / size / math.log(2)
         metric_bag.get("ctc_loss", Mean).update(bits, weight=size)
+        characters = sum(batch.target_seq_lens)
+        metric_bag.get("loss", Mean).update(loss / characters, weight=characters)
         for name in _SUMS:
             metric_bag.get(name, Sum).update(getattr(batch, name.removeprefix("total_")))
         return bits

@@ -1,9 +1,15 @@
-"""Which parts of a model are frozen: in the first steps, or in the whole run."""
+"""Which parts of a model are frozen: in stages of the run, or in the whole run."""
+
+from collections.abc import Iterator
+from typing import Final
 
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn.utils.module import freeze_parameters
 
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.sections import ALL_LAYERS, HEAD, top_layers
+
+_WORDS: Final = {HEAD: "the head learns", ALL_LAYERS: "the whole model learns"}
 
 
 class Freezing:
@@ -13,7 +19,7 @@ class Freezing:
     their gradients, the backward pass ends above them and the optimizer has no state for them.
 
     Attributes:
-        encoder_steps: The number of first steps in which the encoder is frozen.
+        stages: What learns after so many steps, from step 0 on: ``head``, ``top <n>`` or ``all``.
     """
 
     def __init__(self, config: AsrConfig) -> None:
@@ -23,7 +29,13 @@ class Freezing:
         if self._feature_extractor is None:  # then it is frozen if it is pretrained
             pretrained = model.name or model.path or config.pretrained_encoder.name
             self._feature_extractor = bool(pretrained)
-        self.encoder_steps = section.freeze_encoder_for_n_steps
+        first = section.freeze_encoder_for_n_steps
+        usual = {0: HEAD, first: ALL_LAYERS} if first else {0: ALL_LAYERS}
+        self.stages = dict(sorted((section.unfreeze or usual).items()))
+
+    def stage(self, step: int) -> int:
+        """The key of the stage that a step, counted from 1, belongs to."""
+        return max(first for first in self.stages if first < step)
 
     def freeze_permanently(self, model: Wav2Vec2AsrModel) -> None:
         """Freeze what never learns: convolutions, or the lowest layers and all below them."""
@@ -34,8 +46,27 @@ class Freezing:
             for part in (model.encoder_frontend, model.masker, *lowest):
                 freeze_parameters(part)
 
-    def freeze_encoder(self, model: Wav2Vec2AsrModel, *, frozen: bool) -> None:
-        """Freeze the encoder and what is below it, or unfreeze what may learn."""
+    def begin(self, stage: int, model: Wav2Vec2AsrModel) -> None:
+        """Let the parts of a stage learn, and freeze all others."""
+        learning = self.stages[stage]
+        top = top_layers(learning)
         for part in (model.encoder_frontend, model.masker, model.encoder):
-            freeze_parameters(part, frozen)
+            freeze_parameters(part, learning != ALL_LAYERS)
+        if top:
+            for part in (*model.encoder.layers[-top:], model.encoder.layer_norm):
+                freeze_parameters(part, value=False)
         self.freeze_permanently(model)
+
+    def describe(self, stage: int, model: Wav2Vec2AsrModel) -> Iterator[str]:
+        """Say what learns in a stage that has begun, and until when."""
+        learning, following = self.stages[stage], [key for key in self.stages if key > stage]
+        what = _WORDS.get(learning, f"the {learning} encoder layers and the head learn")
+        count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        until = f" until step {following[0]}" if following else ""
+        yield f"From step {stage + 1}{until}, {what}: {count:,} parameters."
+        if stage:
+            yield (
+                " The loss may rise for some steps, because what begins to learn has no averages "
+                "of its gradients yet; memory grows by its gradients, its optimizer state and the "
+                "activations that its backward pass needs."
+            )

@@ -18,7 +18,7 @@ from fairseq2.utils.rich import configure_rich_logging
 
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.conversion.progress import watch
-from danish_asr.data.reader import evaluation_fingerprint
+from danish_asr.data.make_reader import evaluation_fingerprint
 from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.files import publish_text, to_yaml

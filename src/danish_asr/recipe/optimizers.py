@@ -12,6 +12,8 @@ from fairseq2.recipe.component import register_component
 from fairseq2.recipe.config import (
     ADAFACTOR_OPTIMIZER,
     ADAMW_OPTIMIZER,
+    AdafactorConfig,
+    AdafactorGroupConfig,
     AdamWGroupConfig,
     ParameterGroupConfig,
     default,
@@ -117,6 +119,20 @@ def group_faults(
         if isinstance(value, Sequence) and len(value) != count:
             rule = f"must be a number, or one for each of {count} groups of parameters"
             yield f"lr_scheduler.config.{name} {rule}, but is {value!r}"
+
+
+def layer_groups(config: Any, decay: float, num_layers: int) -> list[ParameterGroupConfig]:
+    """Return groups whose learning rates fall by ``decay`` from encoder layer to encoder layer.
+
+    Clark et al., "ELECTRA", ICLR 2020. The head, and the encoder's last norm, keep ``config.lr``.
+    """
+    kind = AdafactorGroupConfig if isinstance(config, AdafactorConfig) else AdamWGroupConfig
+    layers = [
+        kind(params=rf"encoder\.layers\.{layer}\.", lr=config.lr * decay ** (num_layers - layer))
+        for layer in range(num_layers)
+    ]
+    below = config.lr * decay ** (num_layers + 1)
+    return [*layers, kind(params=r"encoder_frontend\.|masker\.", lr=below)]
 
 
 def unwrap_names(module: Module) -> None:

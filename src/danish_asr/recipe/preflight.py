@@ -28,10 +28,11 @@ from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.loading import unstructure
 from danish_asr.recipe.masking import masking_faults
-from danish_asr.recipe.optimizers import group_faults, optimizer_faults
+from danish_asr.recipe.optimizers import optimizer_faults
 from danish_asr.recipe.record import recorder_faults
 from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD
 from danish_asr.recipe.sections import names_of_splits
+from danish_asr.recipe.step_checks import training_faults, with_accumulation
 from danish_asr.recipe.subsets import has_dialects, validation_indices
 from danish_asr.schema import CARDS_DIR, STATISTICS_FILE
 
@@ -65,9 +66,10 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     section, module = _check_model(config, model, family, size, found)
     config = replace(config, model=section)
     if config.optimizer is not None:  # an evaluation has none
+        config = with_accumulation(config, found)
         found.extend(optimizer_faults(config.optimizer.name))
         if module is not None:
-            found.extend(_training_faults(config, module, found))
+            found.extend(training_faults(config, module, found))
     found.extend(recorder_faults(config.common.metric_recorders.wandb))
     if found:
         raise ConfigError(found, where=where)
@@ -277,15 +279,3 @@ def _with_new_head(
         faults.append(f"{key} must be {size}, as in the tokenizer, but is {given}; leave it out")
     completed = {**overrides, "target_vocab_size": size}
     return replace(section, config_overrides=completed), module
-
-
-def _training_faults(config: AsrConfig, module: Any, known: Sequence[str]) -> Iterator[str]:
-    """Compare the layers to freeze and the groups of parameters with the model."""
-    layers, frozen = len(module.encoder.layers), config.trainer.freeze_encoder_layers
-    if frozen > layers:
-        rule = f"must be at most {layers}, the number of encoder layers"
-        yield f"trainer.freeze_encoder_layers {rule}, but is {frozen}"
-    optimizer: Any = config.optimizer.config
-    if not any(fault.startswith("optimizer.config.groups") for fault in known):
-        names = (name for name, _ in module.named_parameters())
-        yield from group_faults(optimizer.groups, config.lr_scheduler.config, names)

@@ -24,6 +24,7 @@ from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.preflight import tokenizer_of
 from danish_asr.recipe.sections import AsrDatasetSection
 from danish_asr.recipe.subsets import stratified, validation_indices
+from danish_asr.schema import SAMPLE_RATE
 
 
 def model_frames(context: RecipeContext) -> FrameCount:
@@ -65,7 +66,13 @@ def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> 
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
-    log.info("Steps per epoch: {} | Padding: {:.1%}", reader.steps_per_epoch, reader.padding)
+    steps, padding = reader.steps_per_epoch, reader.padding
+    minutes, end = reader.samples / SAMPLE_RATE / 60 / max(steps, 1), config.regime.num_steps
+    epochs = f" | {end} steps are {end / steps:.1f} epochs" if end and steps else ""
+    log.info(
+        "Steps per epoch: {} | Padding: {:.1%} | Audio per step: {:.3g} minutes{}",
+        *(steps, padding, minutes, epochs),
+    )
     return reader
 
 
@@ -150,6 +157,7 @@ def _reader(
         text_profile=section.text_profile,
         speed_factors=section.speed_factors,
         transforms=section.transforms,
+        quadratic_seconds=section.quadratic_seconds,
         num_frames=model_frames(context),
         index=index,
     )

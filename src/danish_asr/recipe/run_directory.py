@@ -25,6 +25,7 @@ SCORE_TITLES: Final = {
     "wer": "Word Error Rate (WER)",
     "cer": "Character Error Rate (CER)",
     "worst_group_wer": "WER of the worst dialect",
+    "loss": "Loss (nats per character)",
 }
 """The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
 

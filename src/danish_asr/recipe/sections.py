@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
@@ -16,6 +16,24 @@ from danish_asr.decoding import GREEDY, find_decoder
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.run_directory import SCORE_TITLES
 from danish_asr.text.profiles import PROFILES
+
+HEAD: Final = "head"
+ALL_LAYERS: Final = "all"
+"""What learns in a stage of ``trainer.unfreeze``, beside ``top <n>``."""
+
+
+def top_layers(learning: str) -> int | None:
+    """The number of encoder layers that learn; None: all, and what is below them.
+
+    Raises:
+        ValueError: It is not ``head``, ``top <n>`` or ``all``.
+    """
+    if learning in {HEAD, ALL_LAYERS}:
+        return 0 if learning == HEAD else None
+    found = re.fullmatch(r"top ([1-9]\d*)", learning)
+    if not found:
+        raise ValueError(learning)
+    return int(found[1])
 
 
 def names_of_splits(text: str | None) -> list[str]:
@@ -47,6 +65,10 @@ class AsrDatasetSection(base.DatasetSection):
     valid_subset: int | None = None
     """Validate on about this many rows of each split, always the same, each dialect in its share.
     Null: all rows. Evaluation always scores all."""
+
+    quadratic_seconds: float | None = None
+    """Count a training utterance of L seconds as L + L²/q in ``max_num_elements``, because the
+    memory of attention grows so: fewer long utterances in a batch, more short ones. Null: as L."""
 
     valid_max_num_elements: int | None = None
     """``asr_task_config.max_num_elements`` for validation and evaluation; scores do not depend on
@@ -96,6 +118,7 @@ class AsrDatasetSection(base.DatasetSection):
     def validate(self) -> ValidationResult:
         """Check the numbers, the text profile, and what upstream's sections allow."""
         sizes = _positive(self, "train_subset", "valid_subset", "valid_max_num_elements")
+        sizes |= _positive(self, "quadratic_seconds")
         rules = sizes | _one_of(self, "text_profile", PROFILES)
         rules["`max_unknown_share` must be 0 to 1"] = 0 <= (self.max_unknown_share or 0) <= 1
         result = with_broken(rules, super().validate())
@@ -136,6 +159,14 @@ class AsrTrainerSection(base.TrainerSection):
     freeze_encoder_for_n_steps: int = 0
     """The encoder is frozen for the first n steps, while the new head settles."""
 
+    unfreeze: Mapping[int, str] = field(default_factory=dict)
+    """What learns after so many steps, in stages, instead of ``freeze_encoder_for_n_steps``:
+    ``{0: head, 1000: top 8, 3000: all}``."""
+
+    effective_audio_minutes: float | None = None
+    """Minutes of audio in a step, padding included, on any number of processes: sets
+    ``grad_accumulation.num_batches``. Null: as that says."""
+
     freeze_encoder_layers: int = 0
     """The lowest n encoder layers, and everything below them, stay frozen for the whole run: they
     need neither gradients nor optimizer states."""
@@ -148,8 +179,40 @@ class AsrTrainerSection(base.TrainerSection):
     """Save and exit with status 75 after this many minutes; the same command continues."""
 
     def validate(self) -> ValidationResult:
-        """Check the numbers of this section."""
-        return with_broken(_positive(self, "max_grad_norm", "max_wall_minutes"), super().validate())
+        """Check the numbers and the stages of this section."""
+        names = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes")
+        rules = _positive(self, *names)
+        rules["`unfreeze` must be empty with freeze_encoder_for_n_steps"] = not (
+            self.unfreeze and self.freeze_encoder_for_n_steps
+        )
+        rules[
+            "`unfreeze` must be steps from 0 on, each with head, top <n> or all, in this order"
+        ] = _are_stages(self.unfreeze)
+        return with_broken(rules, super().validate())
+
+
+def _are_stages(unfreeze: Mapping[int, str]) -> bool:
+    try:
+        sizes = [top_layers(unfreeze[step]) for step in sorted(unfreeze)]
+    except ValueError:
+        return False
+    numbers = [float("inf") if size is None else size for size in sizes]
+    return not unfreeze or (min(unfreeze) == 0 and numbers == sorted({*numbers}))
+
+
+@dataclass(kw_only=True)
+class AsrOptimizerSection(base.OptimizerSection):
+    """The optimizer."""
+
+    layer_decay: float | None = None
+    """The learning rate of each encoder layer is this part of that of the layer above it; the head
+    has the rate of ``config.lr``, and what is below the layers the lowest. Null: one rate."""
+
+    def validate(self) -> ValidationResult:
+        """Check the decay."""
+        decay = self.layer_decay
+        rules = {"`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1}
+        return with_broken(rules, ValidationResult())
 
 
 @dataclass(kw_only=True)

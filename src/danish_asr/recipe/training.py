@@ -1,7 +1,7 @@
 """The training recipe: from a configuration to a trained model."""
 
 from collections.abc import Sequence
-from typing import cast, final
+from typing import Any, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.logging import log
@@ -28,7 +28,12 @@ from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.masking import install_masker
-from danish_asr.recipe.optimizers import STATE_BYTES, register_optimizers, unwrap_names
+from danish_asr.recipe.optimizers import (
+    STATE_BYTES,
+    layer_groups,
+    register_optimizers,
+    unwrap_names,
+)
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
 from danish_asr.recipe.record import keep_wandb_id, write_environment, write_model_card
@@ -117,6 +122,9 @@ class AsrRecipe(TrainRecipe):
             to_device(module, context.gangs.root.device)
         context.gangs.root.barrier()
         Freezing(config).freeze_permanently(module)
+        if config.optimizer.layer_decay is not None:
+            layers, values = len(module.encoder.layers), cast(Any, config.optimizer.config)
+            values.groups = layer_groups(values, config.optimizer.layer_decay, layers)
         if context.gangs.root.rank == 0:
             state = STATE_BYTES[config.optimizer.name]
             run_directory.check_free_space(
@@ -154,7 +162,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def has_static_autograd_graph(self, context: RecipeContext) -> bool:
         # DDP would wait for the gradients of parameters that are frozen after it wrapped the model.
-        return context.config.as_(AsrConfig).trainer.freeze_encoder_for_n_steps == 0
+        return len(Freezing(context.config.as_(AsrConfig)).stages) == 1
 
     @property
     @override
@@ -164,7 +172,7 @@ class AsrRecipe(TrainRecipe):
 
 @final
 class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
-    """Computes the loss, and freezes the encoder in the first steps.
+    """Computes the loss, and freezes what does not learn in a stage of the run.
 
     ``vocabulary`` is the number of symbols, blank included.
     """
@@ -174,22 +182,20 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     ) -> None:
         self._criterion, self._freezing = criterion, freezing
         self._num_frames, self._vocabulary = num_frames, vocabulary
-        self._encoder_frozen: bool | None = None
+        self._stage: int | None = None
         self._step = 0
 
     @override
     def set_step_nr(self, step_nr: int) -> None:
         self._step = step_nr
-        frozen = step_nr <= self._freezing.encoder_steps
-        if frozen == self._encoder_frozen:
+        stage = self._freezing.stage(step_nr)
+        if stage == self._stage:
             return
-        if frozen:
-            log.info("The encoder is frozen until step {}.", self._freezing.encoder_steps)
-        elif self._encoder_frozen is not None:
-            log.info("The encoder learns from step {} on.", step_nr)
         model = cast(Wav2Vec2AsrModel, self._criterion.model.base_module)
-        self._freezing.freeze_encoder(model, frozen=frozen)
-        self._encoder_frozen = frozen
+        self._freezing.begin(stage, model)
+        if len(self._freezing.stages) > 1:
+            log.info("{}", "".join(self._freezing.describe(stage, model)))
+        self._stage = stage
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:

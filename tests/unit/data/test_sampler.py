@@ -82,6 +82,10 @@ def test_full_batches_use_the_limit_and_hold_a_multiple_of_the_wanted_number() -
     batches = evaluation_batches(equal, BatchLimits(max_samples=960_000))
     assert batches.padded_samples(equal).tolist() == [960_000] * 5
 
+    # A row of 3 s counts as 3 + 3²/6 = 4.5 s.
+    batches = evaluation_batches(equal, BatchLimits(max_samples=960_000, quadratic=96_000))
+    assert np.diff(batches.offsets).tolist() == [13] * 7 + [9]
+
     limits = BatchLimits(max_samples=1_000_000, multiple_of=3)
     sizes = np.diff(evaluation_batches(coral_like_lengths(500), limits).offsets)[:-1]
     assert ((sizes % 3 == 0) | (sizes < 3)).all()
