@@ -1,0 +1,155 @@
+"""The most probable CTC path of a text: by torchaudio, or in linear memory for long audio."""
+
+import warnings
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torchaudio.functional import forced_align
+
+from danish_asr.decoding.greedy import BLANK
+from danish_asr.errors import AlignmentError
+
+FRAME_SECONDS: Final = 0.02
+"""A frame of omniASR's models: 320 samples at 16 kHz."""
+
+_EXACT: Final = 1 << 27
+"""Frames times states for which torchaudio is called, which takes a byte and about a nanosecond
+for each: 128 MiB, five minutes of speech."""
+
+_BEAM: Final = 20_000.0
+"""Longer audio: paths whose log-probability is so much below the best are given up.
+The larger, the longer the stretches of speech that the text may lack: about 2 minutes."""
+
+_BLOCK: Final = 1024
+
+
+class TokenTimes(NamedTuple):
+    """Where the path has each token, (tokens,): frames, and the highest log-probability."""
+
+    first: Tensor
+    last: Tensor
+    peak: Tensor
+
+
+def token_times(log_probs: Tensor, tokens: Tensor) -> TokenTimes:
+    """Return when each token is emitted on the best path that has all of them.
+
+    Args:
+        log_probs: Log-probabilities, (S, V), on the CPU.
+        tokens: At least one, without blanks.
+
+    Raises:
+        AlignmentError: There are too few frames; or the audio is long and says something else.
+    """
+    repeats = int(torch.count_nonzero(tokens[1:] == tokens[:-1]))
+    if len(log_probs) < len(tokens) + repeats:
+        raise AlignmentError(
+            f"a text of {len(tokens)} characters needs {len(tokens) + repeats} frames of "
+            f"{FRAME_SECONDS * 1000:.0f} ms, but the audio has {len(log_probs)}; check that the "
+            "text belongs to the audio"
+        )
+    if len(log_probs) * (2 * len(tokens) + 1) <= _EXACT:
+        owners = _exact_path(log_probs, tokens)
+    else:
+        owners = torch.from_numpy(_Search(log_probs.numpy(), tokens.numpy()).path())
+    frames = torch.nonzero(owners >= 0)[:, 0]
+    owners = owners[frames]
+    counts = torch.bincount(owners, minlength=len(tokens))
+    ends = torch.cumsum(counts, 0)
+    peaks = torch.full((len(tokens),), -torch.inf)
+    peaks.scatter_reduce_(0, owners, log_probs[frames, tokens[owners]], "amax")
+    return TokenTimes(frames[ends - counts], frames[ends - 1], peaks)
+
+
+def _exact_path(log_probs: Tensor, tokens: Tensor) -> Tensor:
+    """Return the index into ``tokens`` of each frame, -1 for blank."""
+    with warnings.catch_warnings():
+        # torchaudio 2.8 announces its removal from 2.9; torch 2.8 is what fairseq2 0.6 needs.
+        warnings.filterwarnings("ignore", message=".*forced_align has been deprecated")
+        path, _ = forced_align(log_probs[None], tokens[None], blank=BLANK)
+    symbols = path[0]
+    new = symbols != BLANK
+    new[1:] &= symbols[1:] != symbols[:-1]
+    return torch.where(symbols == BLANK, -1, torch.cumsum(new, 0) - 1)
+
+
+class _Beam(NamedTuple):
+    """The states of a frame that are kept: from ``low`` on, with their scores."""
+
+    low: int
+    scores: NDArray[np.float64]
+
+
+class _Search:
+    """A Viterbi search over the states blank, token, blank, ..., token, blank, near the best path.
+
+    The states of a frame are kept from the first to the last whose score is within `_BEAM`, so
+    that time grows with frames times kept states. Their scores are stored for every 1024th frame
+    only; the steps between are computed again when the path is traced back.
+    """
+
+    def __init__(self, log_probs: NDArray[np.float32], tokens: NDArray[np.int64]) -> None:
+        self._log_probs = log_probs
+        self._states = 2 * len(tokens) + 1
+        self._symbols = np.full(self._states, BLANK)
+        self._symbols[1::2] = tokens
+        # A step over a blank leads to a token that differs from the one before it.
+        self._skip = np.full(self._states, -np.inf)
+        self._skip[3::2] = np.where(tokens[1:] == tokens[:-1], -np.inf, 0)
+
+    def path(self) -> NDArray[np.int64]:
+        """Return what `_exact_path` does; raises AlignmentError if no path is left at the end."""
+        frames = len(self._log_probs)
+        starts, beam = [], _Beam(0, np.zeros(1))
+        for frame in range(frames):
+            if frame % _BLOCK == 0:
+                starts.append(beam)
+            beam, _ = self._advance(frame, beam)
+            if not len(beam.scores):
+                break
+        first = max(self._states - 2, beam.low)  # the last token or the blank after it
+        final = beam.scores[first - beam.low :]
+        if not len(final):
+            raise AlignmentError(
+                f"the text does not fit the audio: nothing is left to compare after "
+                f"{frame * FRAME_SECONDS:.0f} of {frames * FRAME_SECONDS:.0f} s; check that the "
+                "text belongs to the audio, and that no part of it is missing"
+            )
+        state = first + int(np.argmax(final))
+        path = np.empty(frames, np.int64)
+        for block in range(len(starts) - 1, -1, -1):
+            beam, steps = starts[block], []
+            begin, end = block * _BLOCK, min(frames, (block + 1) * _BLOCK)
+            for frame in range(begin, end):
+                low = beam.low
+                beam, taken = self._advance(frame, beam)
+                steps.append((low, taken))
+            for frame, (low, taken) in zip(range(end - 1, begin - 1, -1), steps[::-1], strict=True):
+                path[frame] = state
+                state -= int(taken[state - low])
+        return np.where(path % 2, path // 2, -1)
+
+    def _advance(self, frame: int, beam: _Beam) -> tuple[_Beam, NDArray[np.uint8]]:
+        """Return the states of a frame, and the step to each from ``beam.low`` on: 0, 1 or 2."""
+        low, scores = beam
+        size = min(len(scores) + (2 if frame else 1), self._states - low)
+        stay, step, skip = np.full((3, size), -np.inf)
+        stay[: len(scores)] = scores
+        step[1 : len(scores) + 1] = scores[: size - 1]
+        skip[2 : len(scores) + 2] = scores[: max(0, size - 2)]
+        skip += self._skip[low : low + size]
+        best = np.maximum(stay, step)
+        taken = np.where(skip > best, 2, step > stay).astype(np.uint8)
+        best = np.maximum(best, skip) + self._log_probs[frame, self._symbols[low : low + size]]
+        # From states before this one the remaining frames do not suffice.
+        needed = self._states - 2 - 2 * (len(self._log_probs) - 1 - frame)
+        best[: max(0, needed - low)] = -np.inf
+        highest = best.max(initial=-np.inf)
+        kept = np.flatnonzero(best > highest - _BEAM)
+        if not len(kept):
+            return _Beam(low, best[:0]), taken
+        first, end = int(kept[0]), int(kept[-1]) + 1
+        return _Beam(low + first, best[first:end] - highest), taken
