@@ -25,7 +25,7 @@ from danish_asr import __version__
 from danish_asr.errors import MissingExtraError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.loading import Tree, read_yaml
-from danish_asr.recipe.run_directory import CHECKPOINTS, ENVIRONMENT, MODEL_CARD, best_step
+from danish_asr.recipe.run_directory import CHECKPOINTS, ENVIRONMENT, MODEL_CARD, best_model
 from danish_asr.schema import CARDS_DIR
 
 WANDB: Final = "wandb"
@@ -86,18 +86,20 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
 
     A tokenizer in a local file is copied beside the card; one that is downloaded is referred to.
     """
-    run, step = output_dir.resolve(), best_step(output_dir)
-    if step is None:
+    run, best = output_dir.resolve(), best_model(output_dir)
+    if best is None:
         return
+    directory, step = best
     folder = run / CARDS_DIR
     folder.mkdir(exist_ok=True)
     trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
+    place = (directory.resolve() / CHECKPOINTS).relative_to(run).as_posix()
     card: Tree = {
         "name": run.name,
         "model_family": trained["model_family"],
         "model_config": trained["model_config"],
         # Relative to the card, for a run that is moved.
-        "checkpoint": f"../{CHECKPOINTS}/step_{step}/model",
+        "checkpoint": f"../{place}/step_{step}/model",
     }
     if tokenizer is not None:
         uri = tokenizer.field("tokenizer").as_uri()
@@ -108,4 +110,4 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         else:
             card["tokenizer_ref"] = tokenizer.name
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
-    log.info("The model of step {} is {}, in {}.", step, run.name, folder)
+    log.info("The model of step {} in {} is {}, in {}.", step, place, run.name, folder)

@@ -16,6 +16,7 @@ from danish_asr.recipe.loading import flatten, merge, read_yaml
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
+AVERAGES: Final = "averages"
 METRICS: Final = "metrics"
 TENSORBOARD: Final = "tb"
 ENVIRONMENT: Final = "environment.json"
@@ -72,6 +73,19 @@ def best_step(output_dir: Path) -> int | None:
     return max(checkpoint_steps(output_dir), default=None)
 
 
+def best_model(output_dir: Path) -> tuple[Path, int] | None:
+    """Return the run, or one of its averages, with the best score, and the step; None: no model."""
+    step = best_step(output_dir)
+    if step is None:
+        return None
+    found = [(score, 0, step, output_dir) for score in [checkpoint_scores(output_dir).get(step)]]
+    for folder in sorted((output_dir / AVERAGES).glob("*")):
+        found += [(score, 1, step, folder) for step, score in checkpoint_scores(folder).items()]
+    scored = [each for each in found if each[0] is not None]
+    _, _, step, folder = max(scored, default=found[0], key=lambda each: (each[0] or 0, -each[1]))
+    return folder, step
+
+
 def check_output_dir(output_dir: Path) -> None:
     """Refuse, with RunError, a file, a place within another run, and what cannot be written."""
     path = output_dir.resolve()
@@ -94,7 +108,7 @@ def tidy(output_dir: Path) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
     last = max(resumable_steps(output_dir), default=0)
     for file in (output_dir / METRICS).rglob("*.jsonl"):
-        kept = "".join(line for line, values in _recorded(file) if values["Step"] <= last)
+        kept = "".join(line for line, values in recorded(file) if values["Step"] <= last)
         if kept != file.read_text(encoding="utf-8", errors="replace"):
             publish_text(file, kept)
     for folder in (output_dir / TENSORBOARD).glob("*/"):
@@ -104,7 +118,7 @@ def tidy(output_dir: Path) -> None:
         SummaryWriter(folder, purge_step=last + 1).close()  # type: ignore[no-untyped-call]
 
 
-def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the lines of a metrics file, and what they hold, without those that a kill has cut."""
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     for line in text.splitlines(keepends=True):
@@ -120,8 +134,8 @@ def _recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def validations(output_dir: Path) -> list[dict[str, Any]]:
     """Return the metrics of each validation up to the last checkpoint, oldest first."""
     last = max(resumable_steps(output_dir), default=0)
-    recorded = _recorded(output_dir / METRICS / "valid.jsonl")
-    return [values for _, values in recorded if values["Step"] <= last]
+    rows = recorded(output_dir / METRICS / "valid.jsonl")
+    return [values for _, values in rows if values["Step"] <= last]
 
 
 def validation_scores(output_dir: Path, metric: str) -> list[float]:

@@ -15,7 +15,7 @@ from danish_asr.recipe.evaluator import EVALUATION
 from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
-    best_step,
+    best_model,
     checkpoint_scores,
     checkpoint_steps,
 )
@@ -108,14 +108,14 @@ def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
     split = given.get("split") or ("test" if trains else None)
 
     changes: Tree = {"dataset": {"valid_split": split}} if split else {}
-    step, missing = None, []
+    directory, step, missing = run_dir, None, []
     try:
         if run_dir is not None and checkpoint != NO_CHECKPOINT:
-            step = _step(run_dir, checkpoint)
+            directory, step = _model(run_dir, checkpoint)
     except RunError as error:
         missing = [f"evaluator.checkpoint: {error}"]
-    if run_dir is not None and step is not None:
-        checkpoints = str((run_dir / CHECKPOINTS).resolve())
+    if directory is not None and step is not None:
+        checkpoints = str((directory / CHECKPOINTS).resolve())
         changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
         name = f"checkpoint_step_{step}"
         tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
@@ -170,8 +170,11 @@ def _would_replace(output_dir: Path, decoder: DecoderSection) -> list[str]:
     return [fault]
 
 
-def _step(run_dir: Path, checkpoint: str) -> int:
-    """Return the step of the checkpoint that ``best``, ``last`` or ``step_<n>`` names."""
+def _model(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
+    """Return the run and the step that ``best``, ``last`` or ``step_<n>`` names.
+
+    The best can be one of the run's averages.
+    """
     steps = checkpoint_steps(run_dir)
     if not steps:
         raise RunError(
@@ -179,14 +182,14 @@ def _step(run_dir: Path, checkpoint: str) -> int:
             f"run, or set evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model "
             "as it is"
         )
-    named = {"best": best_step(run_dir) or steps[-1], "last": steps[-1]}
-    named |= {f"step_{step}": step for step in steps}
+    named = {f"step_{step}": (run_dir, step) for step in steps}
+    named |= {"best": best_model(run_dir) or (run_dir, steps[-1]), "last": (run_dir, steps[-1])}
     if checkpoint == "best" and not checkpoint_scores(run_dir):
         raise RunError(
             f"no checkpoint of {run_dir} was validated, so none is the best; "
             "set evaluator.checkpoint=last to score the newest."
         )
     if checkpoint not in named:
-        known = ", ".join([NO_CHECKPOINT, *named])
+        known = ", ".join([NO_CHECKPOINT, "best", "last", *(n for n in named if "_" in n)])
         raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")
     return named[checkpoint]

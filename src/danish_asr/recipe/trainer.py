@@ -7,16 +7,16 @@ before it exits. Here the data reader and the validator end the run between two 
 import inspect
 from math import inf
 from pathlib import Path
-from typing import NoReturn, final
+from typing import Any, NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import broadcast_flag
 from fairseq2.logging import log
+from fairseq2.metrics.recorders import NOOP_METRIC_DESCRIPTOR
 from fairseq2.optim.lr_schedulers import LRScheduler
 from fairseq2.profilers import CompositeProfiler
 from fairseq2.recipe.base import RecipeContext
-from fairseq2.recipe.evaluator import EvalUnit
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.recipe.trainer import Trainer, TrainUnit
 from fairseq2.recipe.validator import NOOP_VALIDATOR, StandardValidator, Validator
@@ -29,10 +29,11 @@ from danish_asr.data.reader import BatchReader
 from danish_asr.errors import RunFailedError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.fairseq2_private import set_data_epoch, trainer_state
+from danish_asr.recipe.moving_average import EMA, MovingAverage
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.run_directory import validations
 from danish_asr.recipe.stopping import StoppableTask, on_stop_signals
-from danish_asr.recipe.validation import patience_stopper
+from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
 
 
 @final
@@ -49,7 +50,7 @@ class StoppableTraining(StoppableTask):
         config: AsrConfig,
         unit: TrainUnit[Seq2SeqBatch],
         reader: BatchReader,
-        validation: tuple[EvalUnit[Seq2SeqBatch], SplitsReader] | None,
+        validation: tuple[AsrValidationUnit, SplitsReader] | None,
     ) -> None:
         super().__init__(context, config.trainer)
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
@@ -60,6 +61,9 @@ class StoppableTraining(StoppableTask):
         self._schedule = self._scheduler.state_dict()
         self._stopper = patience_stopper(context.output_dir, self._regime)
         self._model, self._reader = unit.model, reader
+        self._average, decay = None, section.ema
+        if decay is not None:
+            self._average = MovingAverage(self._optimizer, unit.model.base_module, decay)
         self._stopped = False
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
 
@@ -76,9 +80,16 @@ class StoppableTraining(StoppableTask):
             valid_reader.interrupted = self.must_stop
             units = {"units": [valid_unit], "data_readers": [valid_reader]}
             # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
-            none = CompositeProfiler([])
-            standard = wire_object(resolver, StandardValidator, profiler=none, **units, **shared)
-            self._validator = _StoppingValidator(standard, self, context.output_dir)
+            settings: Any = {**shared, "profiler": CompositeProfiler([])}
+            standard = wire_object(resolver, StandardValidator, **units, **settings)
+            averaged = None
+            if self._average is not None:
+                unscored = {"score_metric_descriptor": NOOP_METRIC_DESCRIPTOR}
+                units["units"] = [valid_unit.named(EMA)]
+                averaged = wire_object(resolver, StandardValidator, **units, **settings, **unscored)
+            self._validator = _StoppingValidator(
+                standard, self, context.output_dir, self._average, averaged
+            )
         accepted = inspect.signature(Trainer).parameters
         self.inner = self._trainer = wire_object(
             resolver,
@@ -128,6 +139,8 @@ class StoppableTraining(StoppableTask):
             return False
         log.info("Running the validation that was skipped at step {}.", step)
         self._checkpoints.load_model_state(step, self._model)
+        if self._average is not None:
+            self._checkpoints.load_optimizer_state(step, self._optimizer)
         with self._model.summon_full_parameters():
             score = self._validator.run(step)
         self._validator.reset()
@@ -217,10 +230,20 @@ class StoppableTraining(StoppableTask):
 
 @final
 class _StoppingValidator(Validator):
-    """Validates as ``inner`` does; ends the run if the validation has to be interrupted."""
+    """Validates as ``inner`` does; ends the run if the validation has to be interrupted.
 
-    def __init__(self, inner: Validator, training: StoppableTraining, output_dir: Path) -> None:
-        self._inner = inner
+    The ``average`` of the weights is validated first, by ``averaged``.
+    """
+
+    def __init__(
+        self,
+        inner: Validator,
+        training: StoppableTraining,
+        output_dir: Path,
+        average: MovingAverage | None,
+        averaged: Validator | None,
+    ) -> None:
+        self._inner, self._average, self._averaged = inner, average, averaged
         self._training = training
         self._interrupted = False
         # How long the last validation took, also one before the run continued.
@@ -233,6 +256,9 @@ class _StoppingValidator(Validator):
             try:
                 if self._training.must_stop(ahead):
                     raise ValidationInterrupted  # noqa: TRY301
+                if self._average is not None and self._averaged is not None:
+                    with self._average.weights():
+                        self._averaged.run(train_step_nr)
                 score = self._inner.run(train_step_nr)
             except ValidationInterrupted:
                 self._interrupted = True
@@ -243,6 +269,8 @@ class _StoppingValidator(Validator):
     @override
     def reset(self) -> None:
         self._inner.reset()
+        if self._averaged is not None:
+            self._averaged.reset()
         # The trainer has restored its random state and its parameters only now.
         if self._interrupted:
             self._training.stop()

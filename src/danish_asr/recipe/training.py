@@ -23,6 +23,7 @@ from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import make_decoder
 from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
+from danish_asr.recipe.averaging import finish
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.freezing import Freezing
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if stopper is None or not stopper.exhausted:
                 train(AsrRecipe(), config, args.output_dir)
             if rank == 0:
+                finish(args.output_dir, config)
                 write_model_card(args.output_dir, tokenizer_card(config))
 
 
@@ -126,7 +128,7 @@ class AsrRecipe(TrainRecipe):
             layers, values = len(module.encoder.layers), cast(Any, config.optimizer.config)
             values.groups = layer_groups(values, config.optimizer.layer_decay, layers)
         if context.gangs.root.rank == 0:
-            state = STATE_BYTES[config.optimizer.name]
+            state = STATE_BYTES[config.optimizer.name] + 4 * (config.trainer.ema is not None)
             run_directory.check_free_space(
                 context.output_dir, module, config.regime, state_bytes=state
             )

@@ -1,6 +1,7 @@
 """What validation measures, and when it ends training: WER and CER, all rows and per group."""
 
 from collections.abc import Iterable, MutableMapping, Sequence
+from copy import copy
 from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple, Self, cast, final
@@ -59,6 +60,18 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         self._criterion, self._decoder, self._profile = criterion, decoder, profile
         self._splits = tuple(splits) if len(splits) > 1 else ()
         self._dialects = tuple(f"{_DIALECT}{name}" for name in dialects)
+        self._name: str | None = None
+
+    def named(self, name: str) -> Self:
+        """Return the same unit for other weights; its metrics go to ``valid/<name>.jsonl``."""
+        unit = copy(self)
+        unit._name = name  # noqa: SLF001
+        return unit
+
+    @property
+    @override
+    def name(self) -> str | None:
+        return self._name
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
@@ -85,7 +98,9 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
         groups = (ALL, *self._splits, *self._dialects)
-        log.info("Validation, text profile {}\n{}", self._profile, "\n".join(table(counts, groups)))
+        title = f"Validation{f' ({self._name})' * (self._name is not None)}"
+        lines = "\n".join(table(counts, groups))
+        log.info("{}, text profile {}\n{}", title, self._profile, lines)
         publish(counts, groups, values)
 
     @property

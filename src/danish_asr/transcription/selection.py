@@ -8,7 +8,7 @@ from danish_asr.errors import RunError
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.loading import Tree, inspect, merge, read_yaml
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
+from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_model
 from danish_asr.schema import CARDS_DIR
 
 _TAKEN: Final = (
@@ -48,8 +48,8 @@ def select_model(model: str | Path) -> AsrEvalConfig:
 def _of_directory(path: Path) -> AsrEvalConfig:
     checkpoint = path.parent if path.name == "model" else path
     run = checkpoint.parents[1] if checkpoint.resolve().parent.name == CHECKPOINTS else path
-    if run == path and (step := best_step(path)) is not None:
-        checkpoint = path / CHECKPOINTS / f"step_{step}"
+    if run == path and (best := best_model(path)) is not None:
+        checkpoint = best[0] / CHECKPOINTS / f"step_{best[1]}"
     cards = sorted((run / CARDS_DIR).glob("*.yaml"))
     if run == checkpoint and not cards:
         raise RunError(

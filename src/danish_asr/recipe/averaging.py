@@ -1,0 +1,214 @@
+"""Averages of a run's weights: over its steps (EMA), and over kept checkpoints.
+
+An average is written as a run with one checkpoint, ``OUTDIR/averages/<name>``, so that whatever
+takes a run takes it too. By its score on the validation splits it can be the run's best model.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import torch
+from fairseq2.device import get_default_device
+from fairseq2.gang import create_fake_gangs
+from fairseq2.logging import log
+from fairseq2.metrics import MetricBag, sync_and_compute_metrics
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from danish_asr.data.targets import FrameCount
+from danish_asr.decoding import make_decoder
+from danish_asr.errors import RunError
+from danish_asr.files import publish_text
+from danish_asr.recipe.assets import Assets, overridden
+from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.loading import inspect, read_yaml
+from danish_asr.recipe.moving_average import EMA, NAMES
+from danish_asr.recipe.preflight import resolve, tokenizer_card
+from danish_asr.recipe.readers import evaluation_task
+from danish_asr.recipe.record import write_model_card
+from danish_asr.recipe.run_directory import (
+    AVERAGES,
+    CHECKPOINTS,
+    CONFIG_FILE,
+    METRICS,
+    MODEL_CARD,
+    SCORE_TITLES,
+    best_model,
+    checkpoint_scores,
+    checkpoint_steps,
+    recorded,
+)
+from danish_asr.recipe.subsets import validation_indices
+from danish_asr.recipe.validation import AsrValidationUnit
+
+_SHARD: Final = Path("pp_00/tp_00/sdp_00.pt")
+
+
+def finish(run: Path, config: AsrConfig) -> None:
+    """Write the averages of a complete run, and say which of its models is the best."""
+    steps = checkpoint_steps(run)
+    if config.trainer.ema is not None:
+        title = SCORE_TITLES[cast(str, config.regime.score_metric)]
+        rows = recorded(run / METRICS / "valid" / f"{EMA}.jsonl")
+        scores = {row["Step"]: -float(row[title]) for _, row in rows if row["Step"] in steps}
+        if scores:
+            step = max(scores, key=lambda each: (scores[each], each))
+            _write(run, EMA, step, _moving_average(run, step), scores[step])
+    if count := config.regime.average_n_checkpoints:
+        ranked = checkpoint_scores(run)
+        chosen = sorted(ranked, key=lambda step: (ranked[step], step))[-count:]
+        if len(chosen) > 1:
+            average(run, config, sorted(chosen), f"best_{count}")
+    if (run / AVERAGES).is_dir():
+        best, step = best_model(run) or (run, None)
+        log.info("The best model on the validation data is {}, step {}.", best, step)
+
+
+def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> float:
+    """Write the mean of checkpoints as ``averages/<name>``; return its validation score.
+
+    Raises:
+        RunError: A checkpoint is sharded over several processes.
+    """
+    states = (_weights(run, step) for step in steps)
+    mean: dict[str, Tensor] = {}
+    for state in states:
+        for key, value in state.items():
+            # Buffers of whole numbers are the last one's.
+            part = value.double() / len(steps) if value.is_floating_point() else value
+            mean[key] = mean[key] + part if key in mean and value.is_floating_point() else part
+    kept = {key: value.to(state[key].dtype) for key, value in mean.items()}
+    log.info("Validating the average of steps {}.", ", ".join(map(str, steps)))
+    score = validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), kept)
+    _write(run, name, steps[-1], kept, score)
+    return score
+
+
+def average_command(run: Path, *, best: int | None, last: int | None) -> None:
+    """Average kept checkpoints of a run, validate the average, and print the scores of its models.
+
+    Raises:
+        RunError: The directory has too few checkpoints.
+        ConfigError: The run's dataset or tokenizer is not there any more.
+    """
+    ranked, steps = checkpoint_scores(run), checkpoint_steps(run)
+    if best is None and last is None:
+        best = max(len(ranked), 2)
+    if best is not None:
+        steps = sorted(ranked, key=lambda step: (ranked[step], step))
+    count = best or last or 0
+    if count < 2 or len(steps) < count:
+        raise RunError(
+            f"{run} has {len(steps)} checkpoints{' with a score' * (best is not None)}, and "
+            f"{max(count, 2)} are needed; the run keeps as many as "
+            "regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
+        )
+    file = run / CONFIG_FILE
+    config, faults = inspect(AsrConfig, read_yaml(file))
+    config = resolve(config, where=str(file), faults=faults)
+    name = f"best_{best}" if best is not None else f"last_{last}"
+    average(run, config, sorted(steps[-count:]), name)
+    write_model_card(run, tokenizer_card(config))
+    table = Table("model", "step", SCORE_TITLES[cast(str, config.regime.score_metric)])
+    chosen = best_model(run)
+    for folder in (run, *sorted((run / AVERAGES).iterdir())):
+        for step, score in sorted(checkpoint_scores(folder).items()):
+            mark = " (best)" * ((folder, step) == chosen)
+            table.add_row(str(folder), str(step), f"{-score:.2f}{mark}")
+    Console().print(table)
+
+
+def _weights(run: Path, step: int) -> dict[str, Tensor]:
+    folder = run / CHECKPOINTS / f"step_{step}" / "model"
+    if len(list(folder.rglob("sdp_*.pt"))) != 1:
+        raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
+    state: dict[str, Tensor] = torch.load(folder / _SHARD, map_location="cpu", weights_only=True)
+    return state
+
+
+def _moving_average(run: Path, step: int) -> dict[str, Tensor]:
+    folder = run / CHECKPOINTS / f"step_{step}" / "optimizer"
+    saved: Mapping[str, Any] = torch.load(folder / _SHARD, map_location="cpu", weights_only=False)
+    averages = {
+        name: saved["state"][number][EMA]
+        for group in saved["param_groups"]
+        for name, number in zip(group[NAMES], group["params"], strict=True)
+        if EMA in saved["state"].get(number, ())
+    }
+    return _weights(run, step) | averages
+
+
+def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: float) -> None:
+    """Write weights as a run with one checkpoint."""
+    folder = run / AVERAGES / name
+    new = folder.with_name(f"{name}.tmp")
+    shutil.rmtree(new, ignore_errors=True)
+    file = new / CHECKPOINTS / f"step_{step}" / "model" / _SHARD
+    file.parent.mkdir(parents=True)
+    torch.save(dict(state), file)
+    for kept in (CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}"):
+        shutil.copyfile(run / kept, new / kept)
+    publish_text(new / CHECKPOINTS / "scores" / f"step_{step}.txt", f"{score}\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
+
+
+def validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[str, Any]) -> float:
+    """Score weights on the validation splits as training does; higher is better."""
+    device = get_default_device()
+    gangs, assets, section = create_fake_gangs(device), Assets(config), config.dataset
+    family: Any = assets.model_family(WAV2VEC2_ASR_FAMILY)
+    settings = overridden(Wav2Vec2AsrConfig(), card["model_config"], "model")
+    model = cast(
+        Wav2Vec2AsrModel, family.create_new_model(settings, gangs, torch.float32, meta=False)
+    )
+    model.load_state_dict(state, strict=False)  # a masker is for training only
+    tokenizer = assets.open_tokenizer(config.tokenizer, [])
+    assert tokenizer is not None
+    dataset_card = assets.find("dataset.name", section.name, []) if section.name else None
+    dataset = assets.open_dataset(section, dataset_card)
+    layers = settings.encoder_config.feature_extractor_layer_descs
+    splits = validation_indices(dataset, section, section.valid_split or "", section.valid_subset)
+    decoder = make_decoder(config.decoder.name, config.decoder.config, tokenizer)
+    dialects = sorted({name for index in splits.values() for name in index.dialects()[1]})
+    unit = AsrValidationUnit(
+        CtcCriterion(cast(Any, SimpleNamespace(module=model.eval(), base_module=model))),
+        decoder,
+        profile=config.regime.score_profile,
+        dialects=dialects,
+    )
+    bag = MetricBag(device=device)
+    unit.prepare_metric_bag(bag)
+    amp = config.trainer.mixed_precision
+    for name, index in splits.items():
+        reader = dataset.create_reader(
+            name,
+            tokenizer=tokenizer,
+            gangs=gangs,
+            dtype=torch.float32,
+            num_accumulate=1,
+            storage_config=section.storage_config,
+            task_config=evaluation_task(section),
+            training=False,
+            seed=config.common.seed,
+            text_profile=section.text_profile,
+            num_frames=FrameCount([(kernel, stride) for _, kernel, stride in layers]),
+            index=index,
+        )
+        for batch in (batch for batches in reader for batch in batches):
+            batch.to(device)
+            cast(dict[str, Any], batch.example)["split"] = [name] * batch.num_examples
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, amp.dtype, enabled=amp.mode != "off"),
+            ):
+                unit.process_batch(batch, bag)
+    values = cast(dict[str, Any], sync_and_compute_metrics(bag, gangs.root))
+    unit.process_metric_values(values)
+    return -float(values[cast(str, config.regime.score_metric)])

@@ -1,0 +1,119 @@
+"""Averages of weights, over the steps (EMA) and over kept checkpoints; the best is the result."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from danish_asr.cli.app import app
+from danish_asr.errors import RunError
+from danish_asr.files import from_yaml
+from danish_asr.recipe.averaging import average_command
+from danish_asr.recipe.run_directory import best_model, checkpoint_scores
+from tests.recipe.running import (
+    copy_until,
+    evaluate,
+    metrics,
+    same_weights,
+    train,
+    train_with_two,
+    weights,
+)
+
+DECAY = 0.5
+AVERAGED = (
+    f"trainer.ema={DECAY}",
+    "model.config_overrides={encoder_config: {num_encoder_layers: 1, model_dim: 32, dropout_p: 0}}",
+    *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
+    *("regime.keep_last_n_checkpoints=4", "regime.keep_best_n_checkpoints=4"),
+    *("regime.average_n_checkpoints=2", "regime.score_metric=loss"),
+    # Large enough that the last step is not the best.
+    "optimizer.config.lr=3e-2",
+)
+TWICE = "trainer.grad_accumulation.num_batches=2"
+
+
+@pytest.fixture(scope="module")
+def averaged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "averaged"
+    assert train(run, dataset, *AVERAGED, TWICE) == 0
+    return run
+
+
+def saved(directory: Path) -> dict[str, torch.Tensor]:
+    (step,) = checkpoint_scores(directory)
+    return weights(directory, step)
+
+
+def test_the_moving_average_follows_the_weights(averaged: Path) -> None:
+    (step,) = checkpoint_scores(averaged / "averages" / "ema")
+    expected = weights(averaged, 1)
+    for number in range(2, step + 1):
+        new = weights(averaged, number)
+        expected = {name: value.lerp(new[name], 1 - DECAY) for name, value in expected.items()}
+    for name, value in saved(averaged / "averages" / "ema").items():
+        torch.testing.assert_close(value, expected[name])
+    # It is the step at which the average was the best.
+    losses = {
+        row["Step"]: row["Loss (nats per character)"] for row in metrics(averaged, "valid/ema")
+    }
+    assert [*losses] == [1, 2, 3, 4]
+    assert step == min(losses, key=lambda each: losses[each])
+
+
+def test_the_best_checkpoints_are_averaged(averaged: Path) -> None:
+    ranked = checkpoint_scores(averaged)
+    one, other = sorted(ranked, key=lambda step: ranked[step])[-2:]
+    left, right = weights(averaged, one), weights(averaged, other)
+    for name, value in saved(averaged / "averages" / "best_2").items():
+        torch.testing.assert_close(value, (left[name] + right[name]) / 2)
+
+
+def test_the_best_of_all_models_is_the_result(averaged: Path, dataset: Path) -> None:
+    best = best_model(averaged)
+    assert best is not None
+    directory, step = best
+    folders = [averaged, *(averaged / "averages").iterdir()]
+    scores = [score for folder in folders for score in checkpoint_scores(folder).values()]
+    assert checkpoint_scores(directory)[step] == max(scores)
+    card = from_yaml((averaged / "cards" / "averaged.yaml").read_text())
+    named = averaged / "cards" / card["checkpoint"]
+    assert named.resolve() == (directory / "checkpoints" / f"step_{step}" / "model").resolve()
+    # The evaluation scores it too, with the loss that its score is made of.
+    assert evaluate(averaged, dataset, "evaluator.split=dev", "evaluator.amp=false") == 0
+    (row,) = metrics(averaged / "eval" / "best" / "dev", "eval")
+    assert row["Loss (nats per character)"] == pytest.approx(-max(scores), rel=1e-3)
+
+
+def test_a_run_continues_bit_for_bit_with_its_average(
+    tmp_path: Path, dataset: Path, averaged: Path
+) -> None:
+    run = copy_until(2, averaged, tmp_path / "run")
+    (tmp_path / "run" / "averages").rename(tmp_path / "old")
+    assert train(run, dataset, *AVERAGED, TWICE) == 0
+    for name in ("ema", "best_2"):
+        one, other = run / "averages" / name, averaged / "averages" / name
+        assert checkpoint_scores(one) == checkpoint_scores(other)
+        assert same_weights(one, other, *checkpoint_scores(one))
+
+
+def test_two_processes_keep_the_average_of_one(
+    tmp_path: Path, dataset: Path, averaged: Path
+) -> None:
+    run = tmp_path / "run"
+    train_with_two(run, dataset, *AVERAGED)
+    expected = checkpoint_scores(averaged / "averages" / "ema")
+    assert checkpoint_scores(run / "averages" / "ema") == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_command_averages_what_a_run_kept(
+    tmp_path: Path, averaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    run = copy_until(3, averaged, tmp_path / "run")
+    result = CliRunner().invoke(app, ["average", str(run), "--last", "3"])
+    assert result.exit_code == 0, result.output
+    assert f"{run}/averages/last_3" in result.stdout
+    with pytest.raises(RunError, match="has 3 checkpoints, and 5 are needed"):
+        average_command(run, best=None, last=5)
