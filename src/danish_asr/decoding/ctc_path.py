@@ -42,7 +42,7 @@ def token_times(log_probs: Tensor, tokens: Tensor) -> TokenTimes:
         tokens: At least one, without blanks.
 
     Raises:
-        AlignmentError: There are too few frames; or the audio is long and says something else.
+        AlignmentError: There are too few frames.
     """
     repeats = int(torch.count_nonzero(tokens[1:] == tokens[:-1]))
     if len(log_probs) < len(tokens) + repeats:
@@ -97,37 +97,32 @@ class _Search:
         self._symbols = np.full(self._states, BLANK)
         self._symbols[1::2] = tokens
         # A step over a blank leads to a token that differs from the one before it.
+        repeats = tokens[1:] == tokens[:-1]
         self._skip = np.full(self._states, -np.inf)
-        self._skip[3::2] = np.where(tokens[1:] == tokens[:-1], -np.inf, 0)
+        self._skip[3::2] = np.where(repeats, -np.inf, 0)
+        # The frames that must follow a state.
+        self._rest = np.zeros(self._states, np.int64)
+        self._rest[1:-2:2] = np.cumsum(1 + repeats[::-1])[::-1]
+        self._rest[:-1:2] = self._rest[1::2] + 1
 
     def path(self) -> NDArray[np.int64]:
-        """Return what `_exact_path` does; raises AlignmentError if no path is left at the end."""
+        """Return what `_exact_path` does."""
         frames = len(self._log_probs)
         starts, beam = [], _Beam(0, np.zeros(1))
         for frame in range(frames):
             if frame % _BLOCK == 0:
                 starts.append(beam)
             beam, _ = self._advance(frame, beam)
-            if not len(beam.scores):
-                break
-        first = max(self._states - 2, beam.low)  # the last token or the blank after it
-        final = beam.scores[first - beam.low :]
-        if not len(final):
-            raise AlignmentError(
-                f"the text does not fit the audio: nothing is left to compare after "
-                f"{frame * FRAME_SECONDS:.0f} of {frames * FRAME_SECONDS:.0f} s; check that the "
-                "text belongs to the audio, and that no part of it is missing"
-            )
-        state = first + int(np.argmax(final))
+        state = beam.low + int(np.argmax(beam.scores))
         path = np.empty(frames, np.int64)
-        for block in range(len(starts) - 1, -1, -1):
-            beam, steps = starts[block], []
-            begin, end = block * _BLOCK, min(frames, (block + 1) * _BLOCK)
-            for frame in range(begin, end):
+        for block, start in reversed(list(enumerate(starts))):
+            beam, steps = start, []
+            block_frames = range(block * _BLOCK, min(frames, (block + 1) * _BLOCK))
+            for frame in block_frames:
                 low = beam.low
                 beam, taken = self._advance(frame, beam)
                 steps.append((low, taken))
-            for frame, (low, taken) in zip(range(end - 1, begin - 1, -1), steps[::-1], strict=True):
+            for frame, (low, taken) in zip(reversed(block_frames), reversed(steps), strict=True):
                 path[frame] = state
                 state -= int(taken[state - low])
         return np.where(path % 2, path // 2, -1)
@@ -144,12 +139,8 @@ class _Search:
         best = np.maximum(stay, step)
         taken = np.where(skip > best, 2, step > stay).astype(np.uint8)
         best = np.maximum(best, skip) + self._log_probs[frame, self._symbols[low : low + size]]
-        # From states before this one the remaining frames do not suffice.
-        needed = self._states - 2 - 2 * (len(self._log_probs) - 1 - frame)
-        best[: max(0, needed - low)] = -np.inf
-        highest = best.max(initial=-np.inf)
+        best[self._rest[low : low + size] > len(self._log_probs) - 1 - frame] = -np.inf
+        highest = best.max()
         kept = np.flatnonzero(best > highest - _BEAM)
-        if not len(kept):
-            return _Beam(low, best[:0]), taken
         first, end = int(kept[0]), int(kept[-1]) + 1
         return _Beam(low + first, best[first:end] - highest), taken

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from danish_asr.decoding import ctc_path
 from danish_asr.decoding.ctc_path import token_times
-from danish_asr.errors import AlignmentError
 
 
 def example(seed: int, frames: int, tokens: int) -> tuple[Tensor, Tensor]:
@@ -29,9 +28,12 @@ def test_the_search_for_long_audio_finds_the_exact_path(
         assert torch.equal(found, expected)
 
 
-def test_long_audio_that_says_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_reaches_the_end_of_a_text_that_was_not_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ctc_path, "_EXACT", 0)
     monkeypatch.setattr(ctc_path, "_BEAM", 1.0)
-    log_probs = torch.tensor([[0.98, 0.01, 0.01]]).log().repeat(100, 1)  # silence
-    with pytest.raises(AlignmentError, match=r"does not fit .* of 2 s"):
-        token_times(log_probs, torch.tensor([1, 2] * 20))
+    silence = torch.tensor([[0.98, 0.01, 0.01]]).log().repeat(100, 1)
+    tokens = torch.tensor([1, 2, 2, 1] * 10)
+    first, last, _ = token_times(silence, tokens)
+    assert torch.all(last[:-1] < first[1:])
