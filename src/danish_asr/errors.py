@@ -73,6 +73,10 @@ class LogProbsError(DanishAsrError):
     """Kept log-probabilities are missing, damaged, or of something else."""
 
 
+class LanguageModelError(DanishAsrError):
+    """A language model, or the text it is built from, cannot be used."""
+
+
 class MissingExtraError(DanishAsrError):
     """An optional dependency is needed and not installed."""
 

@@ -28,44 +28,61 @@ def run_in_processes(
     if workers == 0 or (workers == 1 and not fresh):
         yield from map(task, items)
         return
-    # A forked child would inherit the locks of Arrow's threads in whatever state they are in.
-    spawn = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        workers, spawn, _end_with_parent, max_tasks_per_child=1 if fresh else None
-    )
+    pool = WorkerPool(workers, fresh=fresh)
     waiting = iter(items)
     running: set[Future[Result]] = set()
+    with pool.killed_on_error():
+        running.update(pool.submit(task, item) for item in islice(waiting, workers))
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                running.remove(future)
+                running.update(pool.submit(task, item) for item in islice(waiting, 1))
+                yield future.result()
+    pool.close()
 
-    def submit(count: int) -> None:
+
+class WorkerPool:
+    """Processes that run tasks until the parent ends; with ``fresh``, one for every task."""
+
+    def __init__(self, workers: int, *, fresh: bool = False) -> None:
+        # A forked child would inherit the locks of Arrow's threads in whatever state they are in.
+        spawn = multiprocessing.get_context("spawn")
+        self._others = set(multiprocessing.active_children())
+        self._pool = ProcessPoolExecutor(
+            workers, spawn, _end_with_parent, max_tasks_per_child=1 if fresh else None
+        )
+
+    def submit(self, task: Callable[[Item], Result], item: Item) -> Future[Result]:
+        """Start ``task(item)``, or let it wait for a process; both must pickle."""
         # Ctrl-C and a batch system's SIGTERM reach every process; a child that is still importing
         # would die with a traceback. Children inherit the blocked signals: stopping is up to the
         # parent.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
-            running.update(pool.submit(task, item) for item in islice(waiting, count))
+            return self._pool.submit(task, item)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    try:
-        submit(workers)
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                running.remove(future)
-                submit(1)
-                yield future.result()
-    except BaseException as error:
-        # Unfinished items will be done again; waiting for them would only delay.
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
-        if isinstance(error, BrokenProcessPool):
-            raise DanishAsrError(
-                "a worker process was killed, most likely because memory ran out; run the same "
-                "command again to continue, with fewer --workers"
-            ) from None
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    @contextmanager
+    def killed_on_error(self) -> Iterator[None]:
+        """End the processes if the block ends early; raises DanishAsrError if one was killed."""
+        try:
+            yield
+        except BaseException as error:
+            # Unfinished items will be done again; waiting for them would only delay.
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.kill()
+            self.close()
+            if isinstance(error, BrokenProcessPool):
+                raise DanishAsrError(
+                    "a worker process was killed, most likely because memory ran out; run the same "
+                    "command again to continue, with fewer --workers"
+                ) from None
+            raise
+
+    def close(self) -> None:
+        """Wait for the running tasks and end the processes."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

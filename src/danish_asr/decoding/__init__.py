@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.errors import ConfigError, ExtensionError
 from danish_asr.extending import find_named, user_code
@@ -16,7 +17,7 @@ Decoder = Callable[[Tensor, Sequence[int]], list[str]]
 
 GREEDY: Final = "greedy"
 
-DECODERS: Final[dict[str, Callable[..., Decoder]]] = {GREEDY: GreedyDecoder}
+DECODERS: Final[dict[str, Callable[..., Decoder]]] = {GREEDY: GreedyDecoder, "beam": BeamDecoder}
 """What ``decoder.name`` may be, beside ``package.module:name``: each is called with the tokenizer,
 and with the keys of ``decoder.config``."""
 

@@ -1,0 +1,173 @@
+"""CTC beam search with an n-gram language model and hotwords, over processes."""
+
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, final
+
+import torch
+from fairseq2.data.tokenizers import Tokenizer
+from torch import Tensor
+
+from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.decoding.greedy import BLANK
+from danish_asr.errors import ConfigError, LanguageModelError, MissingExtraError
+from danish_asr.files import AnyPath
+from danish_asr.ngram import find_language_model
+from danish_asr.text.profiles import normalize
+from danish_asr.workers import WorkerPool
+
+ALPHA: Final = 0.5
+BETA: Final = 1.5
+BEAM: Final = 100
+"""Used where neither the configuration nor the language model's ``lm.json`` says otherwise."""
+
+_SECONDS_ALONE: Final = 5.0
+"""Decoding time of this process before it starts others, which takes them some seconds."""
+
+_MOST_FOREIGN: Final = 0.9
+"""Of a language model's words, those that the model cannot write; web text has many."""
+
+
+@final
+class BeamDecoder:
+    """Finds the text with the best score of model and language model; see `beam_search`.
+
+    Args:
+        tokenizer: One of characters; 0 is the CTC blank.
+        lm: The directory or file of a language model (docs/using.md); None searches without one.
+        hotwords: Words that are expected, or a file with one per line.
+        hotword_weight: Added to the score for each hotword, in nats.
+        alpha: Weight of the language model. None: what ``lm.json`` says, else 0.5.
+        beta: Added for each word. None: what ``lm.json`` says, else 1.5.
+        unknown: Added for a word that the language model does not know, in log10.
+        beam: Texts that are kept. None: what ``lm.json`` says, else 100.
+        beam_prune: Texts this much worse than the best one are dropped, in nats.
+        symbol_prune: Symbols with a smaller log-probability are not tried in a frame.
+        text_profile: How hotwords are normalised: as the model's training texts. None: what
+            ``lm.json`` says, else ``raw``.
+        workers: Processes. None: all usable CPUs, once it has decoded for some seconds.
+
+    Raises:
+        ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible.
+        LanguageModelError: There is no language model, or it is broken or does not fit.
+        MissingExtraError: pyctcdecode or KenLM are not installed.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        lm: AnyPath | None = None,
+        *,
+        hotwords: AnyPath | Sequence[str] = (),
+        hotword_weight: float = 10.0,
+        alpha: float | None = None,
+        beta: float | None = None,
+        unknown: float = -10.0,
+        beam: int | None = None,
+        beam_prune: float = -10.0,
+        symbol_prune: float = -5.0,
+        text_profile: str | None = None,
+        workers: int | None = None,
+    ) -> None:
+        try:
+            from danish_asr import beam_search  # noqa: PLC0415 - pyctcdecode is an extra
+        except ImportError:
+            raise MissingExtraError("the decoder 'beam'", "lm") from None
+        saved = find_language_model(lm).settings if lm else {}
+        self._labels = symbols(tokenizer)
+        profile = text_profile or saved.get("text_profile", "raw")
+        self._settings = beam_search.SearchSettings(
+            language_model=str(Path(lm).resolve()) if lm else None,
+            hotwords=self._checked(hotwords, profile),
+            hotword_weight=hotword_weight,
+            alpha=saved.get("alpha", ALPHA) if alpha is None else alpha,
+            beta=saved.get("beta", BETA) if beta is None else beta,
+            unknown=unknown,
+            beam=saved.get("beam", BEAM) if beam is None else beam,
+            beam_prune=beam_prune,
+            symbol_prune=symbol_prune,
+        )
+        if self._settings.beam < 1:
+            raise ConfigError([f"decoder.config.beam: expected at least 1, found {beam}"])
+        if self._settings.language_model:  # a broken one is reported before any audio is read
+            self._check_words(beam_search.load(self._settings.language_model)[1])
+        self._usable = torch.tensor([label is not None for label in self._labels])
+        self._search = partial(beam_search.search, self._settings)
+        self._columns = beam_search.Columns
+        self._workers = usable_cpus() if workers is None else workers
+        # One that was chosen starts at once.
+        self._seconds = 0.0 if workers is None else _SECONDS_ALONE
+        self._pool: WorkerPool | None = None
+
+    def __call__(self, logits: Tensor, lengths: Sequence[int]) -> list[str]:
+        """Return one text per row of ``logits``, (N, S, V)."""
+        log_probs = logits.float().log_softmax(dim=-1)
+        log_probs[..., ~self._usable] = -torch.inf
+        tasks = [self._columns_of(row[:n]) for row, n in zip(log_probs, lengths, strict=True)]
+        if self._workers == 1 or len(tasks) < 2 or self._seconds < _SECONDS_ALONE:
+            begin = time.monotonic()
+            texts = [self._search(task) for task in tasks]
+            self._seconds += time.monotonic() - begin
+            return texts
+        if self._pool is None:
+            self._pool = WorkerPool(self._workers)
+            weakref.finalize(self, self._pool.close)
+        with self._pool.killed_on_error():
+            return [each.result() for each in [self._pool.submit(self._search, t) for t in tasks]]
+
+    def _columns_of(self, log_probs: Tensor) -> Any:
+        """The columns of an utterance, (S, V), in which a symbol is likely enough to be tried."""
+        # Of a vocabulary of 10,000 symbols, about a hundred remain to be sent to a process.
+        tried = (log_probs >= self._settings.symbol_prune).any(dim=0)
+        tried[log_probs.argmax(dim=-1)] = True
+        numbers = tried.nonzero().flatten()
+        labels = [str(self._labels[number]) for number in numbers.tolist()]
+        return self._columns(log_probs[:, numbers].cpu().numpy(), labels)
+
+    def _checked(self, hotwords: AnyPath | Iterable[str], profile: str) -> tuple[str, ...]:
+        if isinstance(hotwords, str | PathLike):
+            try:
+                hotwords = Path(hotwords).read_text("utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                fault = f"decoder.config.hotwords: {hotwords} cannot be read ({error})"
+                raise ConfigError([fault]) from error
+        words = [normalize(each, profile) for each in hotwords]
+        known = {*filter(None, self._labels)}
+        faults = [
+            f"decoder.config.hotwords: '{word}' has characters that the tokenizer lacks: "
+            f"{' '.join(sorted(missing))}; text_profile normalises hotwords like the training text"
+            for word in words
+            if (missing := {*word} - known)
+        ]
+        if faults:
+            raise ConfigError(faults)
+        return tuple(word for word in words if word)
+
+    def _check_words(self, words: Sequence[str]) -> None:
+        known = {*filter(None, self._labels)}
+        bad = [word for word in words if not known.issuperset(word)]
+        if len(bad) > _MOST_FOREIGN * len(words):
+            raise LanguageModelError(
+                f"{self._settings.language_model}: the model cannot write {len(bad):,} of its "
+                f"{len(words):,} words, such as {', '.join(bad[:3])}; it must be built from text "
+                "in the form of the training text, which `danish-asr lm build` does"
+            )
+
+
+def symbols(tokenizer: Tokenizer) -> list[str | None]:
+    """What each index of a tokenizer writes: '' for the CTC blank, None for special symbols."""
+    decode = tokenizer.create_decoder(skip_special_tokens=True)
+    size = tokenizer.vocab_info.size
+    # Between two letters, because a space at the end of a text is removed.
+    letter = next(i for i in range(size) if decode(torch.tensor([i])).isalpha())
+    edge = decode(torch.tensor([letter]))
+    texts = [decode(torch.tensor([letter, i, letter]))[len(edge) : -len(edge)] for i in range(size)]
+    written: list[str | None] = [text or None for text in texts]
+    for special in (tokenizer.vocab_info.unk_idx, BLANK):
+        if special is not None:
+            written[special] = "" if special == BLANK else None
+    return written

@@ -1,0 +1,207 @@
+"""Beam search finds the best text, with and without a language model."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from danish_asr.decoding import decode, make_decoder
+from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.errors import ConfigError, LanguageModelError
+
+# isort: split
+from fairseq2.data.tokenizers import Tokenizer
+
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=3
+
+\\1-grams:
+-2.0\t<unk>
+-99\t<s>\t-0.3
+-0.7\t</s>
+-0.5\ten\t-0.3
+-0.5\tko\t-0.3
+
+\\2-grams:
+-0.1\t<s> en
+-0.1\ten ko
+-0.1\tko </s>
+
+\\end\\
+"""
+
+EXACT: dict[str, Any] = {"beam": 10_000, "beam_prune": -1e9, "symbol_prune": -30.0}
+
+
+@pytest.fixture
+def arpa(tmp_path: Path) -> Path:
+    file = tmp_path / "two.arpa"
+    file.write_text(ARPA, encoding="utf-8")
+    return file
+
+
+def logits_of(text: str, tokenizer: Tokenizer, seed: int = 0, noise: float = 1.0) -> Tensor:
+    """Logits that favour a text, a frame for it and one for a blank per character: (S, V)."""
+    labels = symbols(tokenizer)
+    generator = torch.Generator().manual_seed(seed)
+    logits = noise * torch.randn(2 * len(text), len(labels), generator=generator)
+    for at, character in enumerate(text):
+        logits[2 * at, labels.index(character)] += 4
+        logits[2 * at + 1, 0] += 4
+    logits[:, [index for index, label in enumerate(labels) if label is None]] = -1e4
+    return logits
+
+
+def score(logits: Tensor, text: str, tokenizer: Tokenizer) -> float:
+    """ln P(text), by PyTorch's CTC loss."""
+    labels = symbols(tokenizer)
+    targets = torch.tensor([labels.index(character) for character in text])
+    loss = torch.nn.functional.ctc_loss(
+        logits.log_softmax(-1)[:, None],
+        targets[None],
+        torch.tensor([len(logits)]),
+        torch.tensor([len(targets)]),
+        reduction="sum",
+    )
+    return -float(loss)
+
+
+def probabilities(log_probs: Tensor, labels: Sequence[str | None]) -> dict[str, float]:
+    """The probability of each text, summed over all its alignments."""
+    found: dict[str, float] = {}
+    usable = [index for index, label in enumerate(labels) if label is not None]
+    for path in product(usable, repeat=len(log_probs)):
+        merged = [s for at, s in enumerate(path) if at == 0 or s != path[at - 1]]
+        text = " ".join("".join(str(labels[symbol]) for symbol in merged).split())
+        p = math.exp(sum(float(log_probs[at, symbol]) for at, symbol in enumerate(path)))
+        found[text] = found.get(text, 0.0) + p
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_finds_the_most_probable_text_of_short_inputs(tokenizer: Tokenizer, seed: int) -> None:
+    labels = symbols(tokenizer)
+    few = {0, labels.index(" "), labels.index("a"), labels.index("e")}
+    logits = torch.randn(6, len(labels), generator=torch.Generator().manual_seed(seed))
+    logits[:, [index for index in range(len(labels)) if index not in few]] = -1e4
+    truth = probabilities(
+        logits.log_softmax(-1), [x if i in few else None for i, x in enumerate(labels)]
+    )
+    (text,) = BeamDecoder(tokenizer, **EXACT)(logits[None], [6])
+    assert truth[text] == pytest.approx(max(truth.values()), rel=1e-5)
+
+
+def test_it_is_never_worse_than_greedy(tokenizer: Tokenizer) -> None:
+    logits = torch.stack([logits_of("en ko og en ko", tokenizer, s, 2.0) for s in range(12)])
+    lengths = [logits.shape[1]] * 12
+    greedy = make_decoder("greedy", {}, tokenizer)(logits, lengths)
+    texts = decode(make_decoder("beam", {}, tokenizer), logits, lengths)
+    gains = [
+        score(row, text, tokenizer) - score(row, " ".join(other.split()), tokenizer)
+        for row, text, other in zip(logits, texts, greedy, strict=True)
+    ]
+    assert min(gains) >= -1e-3
+    assert max(gains) > 0.1
+
+
+def test_a_language_model_decides_where_the_model_hesitates(
+    tokenizer: Tokenizer, arpa: Path
+) -> None:
+    logits = logits_of("en ko", tokenizer, noise=0)[None]
+    logits[0, -2, symbols(tokenizer).index("å")] += 4.5
+    assert BeamDecoder(tokenizer)(logits, [10]) == ["en kå"]
+    assert BeamDecoder(tokenizer, arpa)(logits, [10]) == ["en ko"]
+
+
+def test_words_that_the_language_model_lacks_remain_possible(
+    tokenizer: Tokenizer, arpa: Path
+) -> None:
+    logits = logits_of("en malkeko", tokenizer, noise=0)[None]
+    logits *= 4
+    assert BeamDecoder(tokenizer, arpa)(logits, [20]) == ["en malkeko"]
+
+
+def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    logits = logits_of("en ko", tokenizer, noise=0)[None]
+    logits[0, -2, symbols(tokenizer).index("å")] = 3.5
+    words = tmp_path / "words.txt"
+    words.write_text("Kå\n\n", encoding="utf-8")
+    cases: list[dict[str, Any]] = [
+        {"hotwords": ["kå"]},
+        {"hotwords": words, "text_profile": "coral"},
+    ]
+    for given in cases:
+        decoder = BeamDecoder(tokenizer, hotword_weight=2.0, **given)
+        assert decoder(logits, [10]) == ["en kå"]
+    with pytest.raises(ConfigError, match=r"'Kå'.*lacks: K;"):
+        BeamDecoder(tokenizer, hotwords=words)
+
+
+def test_processes_give_the_texts_of_one(tokenizer: Tokenizer, arpa: Path) -> None:
+    rows = [logits_of("en ko", tokenizer, seed, 2.0) for seed in range(6)]
+    lengths = [10, 0, 10, 4, 1, 10]
+    logits = torch.stack(rows)
+    alone = BeamDecoder(tokenizer, arpa, workers=1)(logits, lengths)
+    assert alone[1] == ""
+    assert BeamDecoder(tokenizer, arpa, workers=2)(logits, lengths) == alone
+    single = [
+        BeamDecoder(tokenizer, arpa)(row[None, :n], [n])[0]
+        for row, n in zip(rows, lengths, strict=True)
+    ]
+    assert single == alone
+
+
+def test_settings_beside_the_language_model_are_taken(tokenizer: Tokenizer, arpa: Path) -> None:
+    logits = logits_of("en ko", tokenizer, noise=0)[None]
+    logits[0, -2, symbols(tokenizer).index("å")] += 4.5
+    settings = arpa.with_name("lm.json")
+    settings.write_text('{"alpha": 0, "beta": 0}')
+    assert BeamDecoder(tokenizer, arpa.parent, unknown=0)(logits, [10]) == ["en kå"]
+    assert BeamDecoder(tokenizer, arpa.parent, alpha=0.5, beta=1.5)(logits, [10]) == ["en ko"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("hello", "no ARPA file or KenLM binary"),
+        (ARPA[:-60], "damaged"),
+        (
+            ARPA.replace("en\t", "EN\t")
+            .replace("ko", "KO")
+            .replace("en KO", "EN KO")
+            .replace("s> en", "s> EN"),
+            "cannot write 2 of its 2 words, such as EN",
+        ),
+    ],
+)
+def test_a_language_model_that_cannot_be_used_is_refused(
+    tokenizer: Tokenizer, tmp_path: Path, content: str, message: str
+) -> None:
+    file = tmp_path / "other.arpa"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(LanguageModelError, match=message):
+        BeamDecoder(tokenizer, file)
+
+
+def test_a_directory_must_hold_one_language_model_of_its_order(
+    tokenizer: Tokenizer, arpa: Path
+) -> None:
+    with pytest.raises(LanguageModelError, match="no such directory"):
+        BeamDecoder(tokenizer, arpa / "nowhere")
+    arpa.with_name("lm.json").write_text('{"order": 3}')
+    with pytest.raises(LanguageModelError, match=r"has order 2; .* 3"):
+        BeamDecoder(tokenizer, arpa.parent)
+    arpa.with_name("more.arpa").write_text(ARPA, encoding="utf-8")
+    with pytest.raises(LanguageModelError, match=r"found more\.arpa, two\.arpa"):
+        BeamDecoder(tokenizer, arpa.parent)
+
+
+def test_impossible_settings_are_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ConfigError, match=r"beam: expected at least 1, found 0"):
+        BeamDecoder(tokenizer, beam=0)
