@@ -24,6 +24,7 @@ from danish_asr.transcript import Segment, Transcript
 from danish_asr.transcription.selection import select_model
 from danish_asr.transcription.sound import Audio, Channels, Sound, open_sound
 from danish_asr.transcription.streaming import Progress, Recogniser
+from danish_asr.transcription.windows import Cutting
 
 # isort: split
 from fairseq2.data.tokenizers import Tokenizer
@@ -124,7 +125,10 @@ class Model:
         self._shortest = self.frames.shortest_input()
         self.batch_seconds = BATCH_SECONDS.get(self.device.type, 30.0)
         """What a forward pass takes if a call does not say."""
-        self._normalize = config.dataset.asr_task_config.normalize_audio
+        task = config.dataset.asr_task_config
+        self.cutting = Cutting.for_training(task.max_audio_len / SAMPLE_RATE)
+        """How recordings are cut for it."""
+        self._normalize = task.normalize_audio
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
         half = config.evaluator.amp and self.device.type == "cuda"
         self._amp = config.evaluator.amp_dtype if half else None
@@ -204,7 +208,8 @@ class Model:
                     yield sound
 
         seconds = options.get("batch_seconds") or self.batch_seconds
-        yield from Recogniser(self, decoder, seconds)(opened(), options.get("progress"))
+        recogniser = Recogniser(self, decoder, seconds, self.cutting)
+        yield from recogniser(opened(), options.get("progress"))
 
     @torch.inference_mode()
     def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> Iterator[Tensor]:

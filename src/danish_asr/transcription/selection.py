@@ -16,6 +16,7 @@ _TAKEN: Final = (
     ("evaluator", "amp"),
     ("evaluator", "amp_dtype"),
     ("dataset", "asr_task_config", "normalize_audio"),
+    ("dataset", "asr_task_config", "max_audio_len"),
     ("common", "assets", "extra_paths"),
 )
 """What of a run's configuration matters for its model."""

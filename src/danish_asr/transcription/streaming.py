@@ -16,6 +16,7 @@ from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcript import Segment
 from danish_asr.transcription.joining import join
 from danish_asr.transcription.sound import Sound
+from danish_asr.transcription.voice_activity import VoiceActivity
 from danish_asr.transcription.windows import Cutter, Cutting, Window
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Recogniser:
     model: Model
     decoder: Decoder
     batch_seconds: float
-    cutting: Cutting = field(default_factory=Cutting)
+    cutting: Cutting
 
     def __call__(
         self, sounds: Iterable[Sound], progress: Progress | None = None
@@ -67,7 +68,9 @@ class Recogniser:
             # Those of earlier sounds have at most windows that wait.
             channels = [channel for channel in channels if channel.waiting]
             added = [
-                _Channel(number, index if sound.split else None, Cutter(self.cutting))
+                _Channel(
+                    number, index if sound.split else None, Cutter(self.cutting, VoiceActivity())
+                )
                 for index in range(sound.channels)
             ]
             channels += added

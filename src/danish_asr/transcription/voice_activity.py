@@ -38,7 +38,7 @@ class VoiceActivity:
         self._state: tuple[Tensor, Tensor] | None = None
 
     @torch.inference_mode()
-    def __call__(self, samples: NDArray[np.float32], *, last: bool = False) -> NDArray[np.float32]:
+    def __call__(self, samples: NDArray[np.float32], last: bool = False) -> NDArray[np.float32]:
         """Return the probabilities of the chunks that are complete now, (chunks,).
 
         ``samples`` continue the stream, at 16 kHz. Those of an incomplete chunk wait for more, or

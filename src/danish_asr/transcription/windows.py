@@ -7,7 +7,7 @@ log-probabilities together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danish_asr.schema import SAMPLE_RATE
-from danish_asr.transcription.voice_activity import CHUNK, VoiceActivity
+from danish_asr.transcription.voice_activity import CHUNK
+
+Activity = Callable[[NDArray[np.float32], bool], NDArray[np.float32]]
+"""Takes the next samples of a stream, and whether they are the last; see `VoiceActivity`."""
 
 FRAME: Final = 320
 """Samples from a frame of the model to the next."""
@@ -31,20 +34,26 @@ class Cutting:
     silence: float = 0.35
     """Probability below which a chunk within speech is silence."""
 
-    pause: float = 0.5
+    pause: float = 0.3
     """Silence that ends a region."""
 
-    margin: float = 0.2
+    margin: float = 0.1
     """Audio that a region has before and after its speech."""
 
     longest: float = 28.0
-    """A region that is longer is cut."""
+    """A region that is longer is cut; with the overlap, what models take that are trained on 30 s
+    and more."""
 
     overlap: float = 1.0
     """What a window has on either side of a cut."""
 
     joined: float = 120.0
     """A region ends at the first cut after this, so that memory stays constant."""
+
+    @classmethod
+    def for_training(cls, longest: float) -> Cutting:
+        """For a model that was trained on utterances of up to ``longest`` seconds."""
+        return cls(longest=min(cls.longest, max(longest - 2 * cls.overlap, 4 * cls.overlap)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +79,9 @@ class Window:
 class Cutter:
     """Takes a stream of one channel block by block and returns windows when they are complete."""
 
-    def __init__(self, cutting: Cutting | None = None) -> None:
-        self.cutting = cutting or Cutting()
-        self._activity, self._chunks = VoiceActivity(), 0
+    def __init__(self, cutting: Cutting, activity: Activity) -> None:
+        self.cutting = cutting
+        self._activity, self._chunks = activity, 0
         self._samples, self._base = np.empty(0, np.float32), 0  # what is kept, and where it begins
         self._region: int | None = None
         self._settled = 0  # the end of the region before
@@ -81,7 +90,7 @@ class Cutter:
     def __call__(self, samples: NDArray[np.float32], *, last: bool = False) -> Iterator[Window]:
         """Yield the windows that are complete with these samples; ``last`` ends the stream."""
         self._samples = np.concatenate([self._samples, samples])
-        for probability in self._activity(samples, last=last):
+        for probability in self._activity(samples, last):
             self._chunks += 1
             yield from self._advance(float(probability))
         if last and self._region is not None:
