@@ -149,6 +149,8 @@ def open_audio(audio: bytes | Path) -> Decoder:
         SourceError: The file exists and cannot be read.
     """
     head = audio[:HEAD] if isinstance(audio, bytes) else _read_head(audio)
+    if not head:
+        raise RuntimeError("the file is empty")
     if is_media(head):
         return Media(audio)
     if is_mp3(head):

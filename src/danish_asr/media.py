@@ -45,6 +45,9 @@ class Media:
             self._container = self._av.open(source)
         except self._av.FFmpegError as error:
             raise RuntimeError(error) from error
+        if not self._container.streams.audio:
+            self._container.close()
+            raise RuntimeError("no audio track")
         self._left = np.empty((0, 1), np.float32)
         self._blocks = self._decode()
         self.samplerate, self.channels = 1, 1
@@ -81,4 +84,4 @@ class Media:
                 for samples in resampler.resample(frame):
                     yield samples.to_ndarray().T
         except (self._av.FFmpegError, ValueError, IndexError) as error:
-            raise RuntimeError(error) from error  # damaged, without audio, or with a change of rate
+            raise RuntimeError(error) from error  # damaged, or with a change of rate

@@ -14,7 +14,7 @@ from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.data.targets import FrameCount
-from danish_asr.decoding import GREEDY, make_decoder
+from danish_asr.decoding import GREEDY, Decoder, make_decoder
 from danish_asr.errors import RunError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrEvalConfig
@@ -132,6 +132,7 @@ class Model:
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
         half = config.evaluator.amp and self.device.type == "cuda"
         self._amp = config.evaluator.amp_dtype if half else None
+        self._decoder: tuple[tuple[str, dict[str, Any]], Decoder] | None = None
 
     def log_probs(
         self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
@@ -193,12 +194,22 @@ class Model:
         """
         return (segment for _, segment in self._recognise([audio], [], **options))
 
+    def decoder(self, name: str, config: Mapping[str, Any]) -> Decoder:
+        """Return a decoder; the last one is kept, as a language model takes time to load.
+
+        Raises:
+            ConfigError: There is no such decoder, or ``config`` does not fit it.
+        """
+        if self._decoder is None or self._decoder[0] != (name, dict(config)):
+            self._decoder = (name, dict(config)), make_decoder(name, config, self.tokenizer)
+        return self._decoder[1]
+
     def _recognise(
         self, audios: Sequence[Audio], sounds: list[Sound], **options: Unpack[Options]
     ) -> Iterator[tuple[int, Segment]]:
         """Yield the numbers of recordings and their segments; ``sounds`` gets what is read."""
         config = options.get("decoder_config") or {}
-        decoder = make_decoder(options.get("decoder", GREEDY), config, self.tokenizer)
+        decoder = self.decoder(options.get("decoder", GREEDY), config)
         rate, channels = options.get("rate"), options.get("channels", "mix")
 
         def opened() -> Iterator[Sound]:

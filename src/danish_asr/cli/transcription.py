@@ -1,0 +1,51 @@
+"""The commands on audio: transcribe."""
+
+# ruff: noqa: PLC0415
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from danish_asr.cli.app import app
+from danish_asr.errors import EXIT_FAILED
+
+
+@app.command()
+def transcribe(
+    model: Annotated[str, Argument(help="A run, a checkpoint or the name of a model.")],
+    audio: Annotated[list[Path], Argument(help="Audio files, and folders of them.")],
+    *,
+    format_: Annotated[
+        str | None, Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
+    ] = None,
+    out: Annotated[Path | None, Option(help="Folder; default: beside the audio.")] = None,
+    lm: Annotated[Path | None, Option(help="Decode with this language model.")] = None,
+    hotwords: Annotated[Path | None, Option(help="A file with a word or phrase per line.")] = None,
+    decoder: Annotated[str | None, Option(help="Default: greedy, or beam if needed.")] = None,
+    channels: Annotated[str, Option(help="mix, or split: a speaker per channel.")] = "mix",
+    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    batch_seconds: Annotated[
+        float | None, Option(min=1.0, help="Audio per forward pass; less needs less memory.")
+    ] = None,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Also finished and edited ones.")
+    ] = False,
+) -> None:
+    """Transcribe audio of any length to text or subtitles; continue an interrupted command.
+
+    The text of a single file is printed, unless --format or --out is given.
+    """
+    from danish_asr.transcription.files import Output, transcribe_files
+    from danish_asr.transcription.settings import Settings
+
+    finished = transcribe_files(
+        model,
+        audio,
+        settings=Settings(decoder, lm, hotwords, channels, batch_seconds),
+        output=Output(formats=format_, folder=out, overwrite=overwrite),
+        device=device,
+    )
+    if not finished:
+        raise typer.Exit(EXIT_FAILED)

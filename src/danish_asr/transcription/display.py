@@ -1,0 +1,119 @@
+"""Report the progress and the outcome of transcriptions on standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+_INTERVAL: Final = 60.0  # seconds between two plain lines
+_LISTED: Final = 10  # most skipped files that are named
+
+
+class Display:
+    """A bar in a terminal, else a line per minute; at the end what was done, skipped or failed.
+
+    The remaining time is estimated from bytes, which are known before a file is decoded.
+
+    Attributes:
+        failed: A message for each file that failed.
+    """
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._skipped: list[Path] = []
+        self._files = self._finished = 0
+        self._bytes = self._done = 0
+        self._audio = 0.0
+        self._begin = self._printed = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:  # elsewhere it would print an empty line
+            self._bar.stop()
+        if self._skipped:
+            names = ", ".join(map(str, self._skipped[:_LISTED]))
+            more = len(self._skipped) - _LISTED
+            self.say(
+                f"skipped, already transcribed: {names}" + (f" and {more:,} more" * (more > 0))
+            )
+        if self._finished:
+            files = "1 file" if self._finished == 1 else f"{self._finished:,} files"
+            self.say(
+                f"transcribed {files}: {clock(self._audio)} of audio in {clock(self._elapsed)}, "
+                f"real-time factor {self._elapsed / max(self._audio, 1e-3):.3f}"
+            )
+        if self.failed:
+            self.say("\n  ".join([f"failed: {len(self.failed):,}", *self.failed]))
+
+    def say(self, message: str) -> None:
+        """Print a line."""
+        self._console.print(message)
+
+    def skip(self, path: Path) -> None:
+        """Count a file that is finished already."""
+        self._skipped.append(path)
+
+    def start(self, sizes: Sequence[int]) -> None:
+        """Begin with files of so many bytes; the clock starts."""
+        self._files, self._bytes = len(sizes), max(sum(sizes), 1)
+        self._begin = self._printed = time.monotonic()
+        self._bar.update(self._task, total=self._bytes)
+        if self._console.is_terminal:
+            self._bar.start()
+        self._show()
+
+    def part_of(self, size: int) -> Callable[[float, float | None], None]:
+        """Return what takes the seconds done, and those in all, of a file with so many bytes."""
+
+        def update(seconds: float, total: float | None) -> None:
+            self._show(size * min(seconds / total, 1) if total else 0, seconds)
+
+        return update
+
+    def finish(self, size: int, seconds: float | None) -> None:
+        """Count a file of so many bytes; seconds are None if it failed."""
+        self._done += size
+        if seconds is not None:
+            self._finished += 1
+            self._audio += seconds
+        self._show()
+
+    @property
+    def _elapsed(self) -> float:
+        return max(time.monotonic() - self._begin, 1e-3)
+
+    def _show(self, size: float = 0, seconds: float = 0) -> None:
+        done, audio = self._done + size, self._audio + seconds
+        status = f"{self._finished:,}/{self._files:,} files"
+        if audio:
+            status += f"  real-time factor {self._elapsed / audio:.3f}"
+        if done:
+            status += f"  ETA {clock(self._elapsed * (self._bytes - done) / done)}"
+        self._bar.update(self._task, completed=done, description=status)
+        if not self._console.is_terminal and time.monotonic() - self._printed >= _INTERVAL:
+            self._printed = time.monotonic()
+            self.say(status)
+
+
+def clock(seconds: float) -> str:
+    """Return a duration to read, such as 2:05:09 or 0:07."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

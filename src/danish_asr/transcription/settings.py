@@ -1,0 +1,41 @@
+"""How recordings are transcribed, as the command line has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from danish_asr.errors import TranscriptionError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of ``danish-asr transcribe``; None is the default."""
+
+    decoder: str | None = None
+    lm: Path | None = None
+    hotwords: Path | None = None
+    channels: str = "mix"
+    batch_seconds: float | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of ``Model.transcribe``.
+
+        Raises:
+            TranscriptionError: The channels are neither mix nor split.
+        """
+        if self.channels not in {"mix", "split"}:
+            raise TranscriptionError(f"channels must be mix or split, but is '{self.channels}'")
+        config: dict[str, Any] = {}
+        if self.lm is not None:
+            config["lm"] = str(self.lm)
+        if self.hotwords is not None:
+            config["hotwords"] = str(self.hotwords)
+        decoder = self.decoder or ("beam" if config else "greedy")
+        return {
+            "decoder": decoder,
+            "decoder_config": config,
+            "channels": self.channels,
+            "batch_seconds": self.batch_seconds,
+        }
