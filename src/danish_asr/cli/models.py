@@ -1,4 +1,4 @@
-"""The commands on trained models: average."""
+"""The commands on trained models: average, export."""
 
 # ruff: noqa: PLC0415
 
@@ -21,3 +21,23 @@ def average(
     from danish_asr.recipe.averaging import average_command
 
     average_command(run, best=best, last=last)
+
+
+@app.command()
+def export(
+    model: Annotated[str, Argument(help="A run, a checkpoint or a model's name.")],
+    dest: Annotated[Path, Argument(help="New directory.")],
+    *,
+    to: Annotated[str, Option(help="hf, onnx or sherpa-onnx.")],
+    lm: Annotated[Path | None, Option(help="Language model for hf.")] = None,
+    int8: Annotated[bool, Option("--int8", help="Also write model.int8.onnx.")] = False,
+    audio: Annotated[
+        list[Path] | None,
+        Option(help="Compare on this file or folder; text in .txt files. Repeatable."),
+    ] = None,
+    push: Annotated[str | None, Option(help="Upload to OWNER/NAME on Hugging Face.")] = None,
+) -> None:
+    """Write a model for transformers, onnxruntime or sherpa-onnx, compared with fairseq2."""
+    from danish_asr.export import export_model
+
+    export_model(model, to, dest, lm=lm, int8=int8, audio=audio or [], push=push)

@@ -104,6 +104,9 @@ class Model:
         name: What `load_model` was called with.
         tokenizer: The tokenizer; 0 is the CTC blank.
         device: Where it computes.
+        module: fairseq2's model, without gradients.
+        settings: Its sizes.
+        normalizes: Whether each waveform is normalised to zero mean and unit variance.
     """
 
     def __init__(
@@ -115,9 +118,9 @@ class Model:
         *,
         name: str,
     ) -> None:
-        self.name, self.tokenizer = name, tokenizer
+        self.name, self.tokenizer, self.settings = name, tokenizer, settings
         self.device: torch.device = next(module.parameters()).device
-        self._module = module.eval().requires_grad_(requires_grad=False)
+        self.module = module.eval().requires_grad_(requires_grad=False)
         self._vocabulary = settings.target_vocab_size
         layers = settings.encoder_config.feature_extractor_layer_descs
         self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
@@ -128,7 +131,7 @@ class Model:
         task = config.dataset.asr_task_config
         self.cutting = Cutting.for_training(task.max_audio_len / SAMPLE_RATE)
         """How recordings are cut for it."""
-        self._normalize = task.normalize_audio
+        self.normalizes = task.normalize_audio
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
         half = config.evaluator.amp and self.device.type == "cuda"
         self._amp = config.evaluator.amp_dtype if half else None
@@ -228,12 +231,12 @@ class Model:
         seqs = torch.zeros(len(lengths), max(lengths))
         for row, waveform in zip(seqs, waveforms, strict=True):
             samples = torch.from_numpy(np.ascontiguousarray(waveform, np.float32))
-            if self._normalize:
+            if self.normalizes:
                 samples = layer_norm(samples, samples.shape)
             row[: len(samples)] = samples
         seqs = seqs.to(self.device)
         with torch.autocast(self.device.type, self._amp, enabled=self._amp is not None):
-            logits, layout = self._module(seqs, BatchLayout.of(seqs, lengths))
+            logits, layout = self.module(seqs, BatchLayout.of(seqs, lengths))
         log_probs = log_softmax(logits.float(), dim=-1).cpu()
         return (row[:length] for row, length in zip(log_probs, layout.seq_lens, strict=True))
 

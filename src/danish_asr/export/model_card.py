@@ -1,0 +1,173 @@
+"""The ``README.md`` of an export: what the model is, how to use it, its scores and its limits."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from danish_asr import __version__
+from danish_asr.export.usage import USAGE
+from danish_asr.files import from_yaml, to_yaml
+from danish_asr.recipe.loading import Tree, read_yaml
+from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
+from danish_asr.report.hub import BY_CORPUS, model_index
+from danish_asr.report.tables import to_markdown
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.scoring.scores import Scores, score_predictions
+from danish_asr.scoring.settings import DEFAULT_BY
+from danish_asr.transcription.model import Model
+
+_LIBRARIES: Final = {"hf": "transformers", "onnx": "onnx", "sherpa-onnx": "sherpa-onnx"}
+_TRAINING: Final = (
+    "regime.num_steps",
+    "optimizer.name",
+    "optimizer.config.lr",
+    "lr_scheduler.name",
+    "dataset.text_profile",
+    "dataset.asr_task_config.max_num_elements",
+    "trainer.grad_accumulation.num_batches",
+    "trainer.freeze_encoder_for_n_steps",
+    "common.seed",
+)
+_OMNI: Final = "omniASR"
+_CORAL: Final = (
+    "CoRal is licensed under OpenRAIL-D, whose conditions pass on to models trained on it: among "
+    "other things it forbids speech synthesis and biometric identification. Read it on CoRal's "
+    "page on Hugging Face."
+)
+
+
+class _Origin(NamedTuple):
+    """The run that a model is from, if it is from one."""
+
+    run: Path | None
+    step: int | None
+    config: Tree
+
+
+def model_card(model: Model, source: str, to: str, name: str) -> str:
+    """Return the text of the card; scores are those of the run's evaluation of this checkpoint."""
+    origin = _origin(Path(source).expanduser())
+    base, dataset = _base(origin, source), _get(origin.config, "dataset.name")
+    about: dict[str, Any] = {
+        "language": ["da"],
+        "library_name": _LIBRARIES[to],
+        "pipeline_tag": "automatic-speech-recognition",
+        "tags": ["wav2vec2", "ctc", "danish-asr"],
+    }
+    corpora: list[str] = []
+    parts = [_what(model, origin, base), USAGE[to].replace("OWNER/NAME", name)]
+    if origin.run:
+        parts.append(_training(origin, base))
+        if scores := _scores(origin):
+            corpora = [str(group.group["corpus"]) for group in scores.groupings[BY_CORPUS].groups]
+            if not scores.rows.partial:
+                about |= from_yaml(model_index(scores, name))
+            parts.append(to_markdown(scores.only(DEFAULT_BY)))
+    of_coral = dataset != "danish_asr_demo" and any("coral" in c for c in [*corpora, str(dataset)])
+    if of_coral:
+        about |= {"license": "openrail"}
+    elif base.startswith(_OMNI):
+        about |= {"license": "apache-2.0"}
+    parts += [_licence(base, of_coral=of_coral), _limits(model)]
+    title = f"---\n{to_yaml(about)}---\n\n# {name}\n"
+    return "\n".join([title, *(f"{part.strip()}\n" for part in parts)])
+
+
+def _origin(path: Path) -> _Origin:
+    checkpoint = path.parent if path.name == "model" else path
+    run, step = path, None
+    if checkpoint.resolve().parent.name == CHECKPOINTS:
+        run = checkpoint.resolve().parents[1]
+        number = checkpoint.resolve().name.removeprefix("step_")
+        step = int(number) if number.isdigit() else None
+    elif path.is_dir():
+        step = best_step(path)
+    file = run / CONFIG_FILE
+    return _Origin(run, step, read_yaml(file)) if file.is_file() else _Origin(None, None, {})
+
+
+def _base(origin: _Origin, source: str) -> str:
+    """What the training started from."""
+    for key in ("model.name", "model.path", "pretrained_encoder.name"):
+        if name := _get(origin.config, key):
+            return Path(str(name)).name
+    return "" if origin.run else source
+
+
+def _what(model: Model, origin: _Origin, base: str) -> str:
+    encoder = model.settings.encoder_config
+    size = sum(p.numel() for p in model.module.parameters()) / 1e6
+    start = "trained from scratch" if not base else f"fine-tuned from {base}"
+    if not origin.run:
+        start = "as released"
+    return (
+        f"A wav2vec 2.0 model with a CTC head for Danish speech recognition, {start}: {size:,.1f} "
+        f"million parameters, {encoder.num_encoder_layers} layers, "
+        f"{model.settings.target_vocab_size} symbols (characters). It takes 16 kHz mono audio and "
+        "gives a text without times; each frame of its output is 20 ms. Exported by danish-asr "
+        f"{__version__}, and compared with the original's output as it was written."
+    )
+
+
+def _training(origin: _Origin, base: str) -> str:
+    dataset = _get(origin.config, "dataset.name") or _get(origin.config, "dataset.family")
+    lines = [f"- start: {base or _get(origin.config, 'model.arch')}", f"- dataset: {dataset}"]
+    if origin.step is not None:
+        lines.append(f"- checkpoint: step {origin.step}")
+    values = ((key, _get(origin.config, key)) for key in _TRAINING)
+    lines += [f"- `{key}`: {value}" for key, value in values if value is not None]
+    return "\n".join(["## Training", "", *lines])
+
+
+def _scores(origin: _Origin) -> Scores | None:
+    """Score the greedy predictions of this checkpoint: of the split test, if it was evaluated."""
+    found = dict(_evaluations(origin))
+    split = "test" if "test" in found else next(iter(found), None)
+    if split is None:
+        return None
+    path, rows = found[split]
+    predictions = list(read_predictions(path))
+    by = [*DEFAULT_BY, BY_CORPUS]
+    return score_predictions(predictions, by=by, rows_in_split=rows)
+
+
+def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
+    assert origin.run is not None
+    for file in sorted((origin.run / "eval").rglob("evaluation.json")):
+        about, predictions = json.loads(file.read_text("utf-8")), file.parent / "predictions.jsonl"
+        greedy = "decoder" not in about and predictions.is_file()
+        if greedy and about.get("step") == origin.step:
+            split = ",".join(about["rows_in_split"])
+            yield split, (predictions, sum(about["rows_in_split"].values()))
+
+
+def _licence(base: str, *, of_coral: bool) -> str:
+    text = ["## Licence", ""]
+    if base.startswith(_OMNI):
+        text.append(f"{base} is licensed under Apache 2.0 by Meta. ")
+    if of_coral:
+        text.append(_CORAL)
+    else:
+        text.append("That of the training data applies too; add it before you publish this model.")
+    return "\n".join(text)
+
+
+def _limits(model: Model) -> str:
+    shortest = model.frames.shortest_input() / 16
+    return f"""\
+## Limits
+
+- Error rates differ between dialects, ages and genders, as far as the table above shows them, and
+  are higher for noise, music, distant microphones and several people at once.
+- The text has the symbols that the model was trained on, which may exclude capitals, digits and
+  punctuation. It can be wrong with great confidence; have it read before decisions rest on it.
+- Audio of another rate must be resampled to 16 kHz, and long recordings cut into parts of up to
+  about 30 s. The shortest is {shortest:.0f} ms.
+- It is not made to identify people, nor to rate them by the way they speak."""
+
+
+def _get(tree: Any, key: str) -> Any:
+    for part in key.split("."):
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree

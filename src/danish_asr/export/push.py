@@ -1,0 +1,27 @@
+"""Upload an export to the Hugging Face hub."""
+
+from pathlib import Path
+
+from danish_asr.errors import DanishAsrError
+
+
+def push(folder: Path, repo: str) -> str:
+    """Upload a directory to a model repository, made private if it is new; return its address.
+
+    Raises:
+        DanishAsrError: The hub refuses it or cannot be reached; the directory stays.
+    """
+    from huggingface_hub import HfApi  # noqa: PLC0415 - slow
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
+    from requests import RequestException  # noqa: PLC0415
+
+    api = HfApi(library_name="danish-asr")
+    try:
+        address = api.create_repo(repo, private=True, exist_ok=True)
+        api.upload_folder(repo_id=repo, folder_path=folder, commit_message="danish-asr export")
+    except (HfHubHTTPError, HFValidationError, RequestException) as error:
+        raise DanishAsrError(
+            f"--push {repo}: {error}. The export is complete in {folder}; log in with `hf auth "
+            f"login`, then upload it with `hf upload {repo} {folder}`"
+        ) from error
+    return str(address)

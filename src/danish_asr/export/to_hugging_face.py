@@ -1,0 +1,107 @@
+"""A directory that ``transformers`` loads with ``AutoModelForCTC`` and ``AutoProcessor``."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from danish_asr.errors import DanishAsrError, RunError
+from danish_asr.export.vocabulary import BLANK, Vocabulary
+from danish_asr.files import publish_text
+from danish_asr.recipe.hugging_face import export_faults, to_hugging_face, to_hugging_face_config
+from danish_asr.schema import SAMPLE_RATE
+from danish_asr.transcription.model import Model
+
+EXTRACTOR: Final = Path(__file__).with_name("feature_extraction_danish_asr.py")
+
+
+def hugging_face_model(model: Model) -> Any:
+    """Return the model as ``transformers.Wav2Vec2ForCTC``, which shares its memory.
+
+    Raises:
+        RunError: The architecture has no counterpart there.
+    """
+    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC  # noqa: PLC0415 - an extra
+
+    encoder = model.settings.encoder_config
+    if faults := export_faults(encoder):
+        raise RunError(
+            f"model {model.name} has no counterpart in transformers: {', '.join(faults)}"
+        )
+    config = to_hugging_face_config(encoder, model.settings.target_vocab_size)
+    with torch.device("meta"):
+        module = Wav2Vec2ForCTC(Wav2Vec2Config(**config))  # type: ignore[no-untyped-call]
+    module.load_state_dict(to_hugging_face(model.module.state_dict()), assign=True)
+    return module.eval()  # type: ignore[no-untyped-call]
+
+
+def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
+    """Write weights, configuration, tokenizer and feature extractor, and a language model if given.
+
+    Raises:
+        RunError: The architecture has no counterpart in transformers.
+    """
+    hugging_face_model(model).save_pretrained(folder)
+    # safetensors makes it readable for its owner alone.
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")
+    vocabulary = Vocabulary(model.tokenizer, model.settings.target_vocab_size)
+    vocabulary.write_vocab(folder)
+    processor = "Wav2Vec2Processor" if lm is None else "Wav2Vec2ProcessorWithLM"
+    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": BLANK}
+    special["unk_token"] = vocabulary.unknown or "<unk>"
+    _write(folder / "special_tokens_map.json", special)
+    tokenizer = {
+        "tokenizer_class": "Wav2Vec2CTCTokenizer",
+        "processor_class": processor,
+        **special,
+        "word_delimiter_token": vocabulary.delimiter,
+        "replace_word_delimiter_char": " ",
+        "do_lower_case": False,
+        # Else transformers takes out spaces before punctuation.
+        "clean_up_tokenization_spaces": False,
+    }
+    _write(folder / "tokenizer_config.json", tokenizer)
+    extractor = {
+        # What transformers has itself, used without ``trust_remote_code``.
+        "feature_extractor_type": "Wav2Vec2FeatureExtractor",
+        "auto_map": {"AutoFeatureExtractor": f"{EXTRACTOR.stem}.FairseqFeatureExtractor"},
+        "processor_class": processor,
+        "feature_size": 1,
+        "sampling_rate": SAMPLE_RATE,
+        "padding_value": 0.0,
+        "padding_side": "right",
+        "do_normalize": model.normalizes,
+        "return_attention_mask": True,
+    }
+    _write(folder / "preprocessor_config.json", extractor)
+    shutil.copyfile(EXTRACTOR, folder / EXTRACTOR.name)
+    if lm is not None:
+        _write_language_model(vocabulary, lm, folder)
+
+
+def _write_language_model(vocabulary: Vocabulary, lm: Path, folder: Path) -> None:
+    """Add a language model as ``Wav2Vec2ProcessorWithLM`` finds it; that needs pyctcdecode."""
+    files = sorted([*lm.glob("*.bin"), *lm.glob("*.arpa")])
+    if not files or not (lm / "unigrams.txt").is_file():
+        raise DanishAsrError(
+            f"--lm {lm}: expected a directory of `danish-asr lm build`, with unigrams.txt and a "
+            ".arpa or .bin file"
+        )
+    about = json.loads((lm / "lm.json").read_text(encoding="utf-8"))
+    target = folder / "language_model"
+    target.mkdir()
+    shutil.copyfile(files[0], target / files[0].name)
+    shutil.copyfile(lm / "unigrams.txt", target / "unigrams.txt")
+    attributes = {"alpha": about.get("alpha"), "beta": about.get("beta")}
+    attributes = {name: value for name, value in attributes.items() if value is not None}
+    defaults = {"alpha": 0.5, "beta": 1.5, "unk_score_offset": -10.0, "score_boundary": True}
+    _write(target / "attrs.json", defaults | attributes)
+    # pyctcdecode calls the blank "" and the space " ".
+    names = vocabulary.names(" ")
+    _write(folder / "alphabet.json", {"labels": ["", *names[1:]], "is_bpe": False})
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    publish_text(path, json.dumps(values, ensure_ascii=False, indent=2) + "\n")

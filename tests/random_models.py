@@ -1,0 +1,58 @@
+"""Models with random weights, small enough for a test, which write long random texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
+from danish_asr.conversion.cards import build_char_tokenizer
+from danish_asr.files import to_yaml
+from danish_asr.recipe.extension import tiny
+
+# isort: split
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.models.wav2vec2.asr.factory import Wav2Vec2AsrFactory
+
+CHARACTERS = "abcdefghijklmnopqrstuvwxyzæøåé0123456789|'"
+
+
+def build_model(folder: Path, *, characters: str = CHARACTERS, **encoder: Any) -> Path:
+    """Write a card, a checkpoint and a tokenizer; ``encoder`` changes the sizes of ``tiny``."""
+    cards = folder / "cards"
+    cards.mkdir(parents=True)
+    model_file = build_char_tokenizer(characters)
+    (cards / "tokenizer.model").write_bytes(model_file)
+    config = tiny()
+    config.target_vocab_size = len(set(characters)) + 5
+    config.encoder_config = replace(config.encoder_config, num_encoder_layers=2, **encoder)
+    torch.save(random_weights(config), cards / "model.pt")
+    overrides = {"num_encoder_layers": 2, **encoder}
+    card = {
+        "name": folder.name,
+        "model_family": "wav2vec2_asr",
+        "model_arch": "tiny",
+        "model_config": {
+            "target_vocab_size": config.target_vocab_size,
+            "encoder_config": overrides,
+        },
+        "checkpoint": "model.pt",
+        "tokenizer_family": "char_tokenizer",
+        "tokenizer": "tokenizer.model",
+    }
+    (cards / f"{folder.name}.yaml").write_text(to_yaml(card), encoding="utf-8")
+    return folder
+
+
+def random_weights(config: Wav2Vec2AsrConfig) -> dict[str, torch.Tensor]:
+    """The same weights at every call, none of them 0 or 1. <pad> and </s> are never the best."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        state = Wav2Vec2AsrFactory(config).create_model().state_dict()
+        state = {name: value + 0.05 * torch.randn_like(value) for name, value in state.items()}
+    state["final_proj.weight"] *= 3
+    state["final_proj.bias"][1:3] = -100
+    return state

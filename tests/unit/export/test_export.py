@@ -1,0 +1,152 @@
+"""What other programs make of an exported model: the same texts as fairseq2."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import soundfile
+import torch
+from rich.console import Console
+
+from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.errors import ConfigError, RunError
+from danish_asr.export import export_model, to_onnx, verify
+from danish_asr.export.export import FORMATS
+from danish_asr.transcription.model import load_model
+from tests.random_models import build_model
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five sounds as FLAC files, with a wrong and a right text beside two of them."""
+    folder = tmp_path_factory.mktemp("audio")
+    for number, sound in enumerate(verify.read_utterances([])):
+        soundfile.write(folder / f"{number}.flac", sound.waveform, 16_000, subtype="PCM_24")
+    (folder / "0.txt").write_text("det er forkert")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exports(
+    tmp_path_factory: pytest.TempPathFactory, model: Path, audio: Path
+) -> tuple[Path, dict[str, str]]:
+    """All formats of the model, and what was printed for each."""
+    folder, printed = tmp_path_factory.mktemp("exports"), {}
+    for to in FORMATS:
+        console = Console(file=io.StringIO())
+        int8 = to != "hf"
+        export_model(
+            str(model), to, folder / to, int8=int8, audio=[audio] if int8 else [], console=console
+        )
+        printed[to] = console.file.getvalue()  # type: ignore[attr-defined]
+    return folder, printed
+
+
+def fairseq2_texts(model: Path, audio: Path) -> dict[str, str]:
+    loaded = load_model(model, device="cpu")
+    files = sorted(audio.glob("*.flac"))
+    rows = loaded.log_probs([soundfile.read(file, dtype="float32")[0] for file in files])
+    decode = GreedyDecoder(loaded.tokenizer)
+    texts = (decode(row[None], [len(row)])[0].strip() for row in rows)
+    return {file.stem: text for file, text in zip(files, texts, strict=True)}
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_programs_without_this_project_write_the_same_texts(
+    to: str, exports: tuple[Path, dict[str, str]], model: Path, audio: Path, tmp_path: Path
+) -> None:
+    script, site = ROOT / "tests" / "plain_programs.py", sysconfig.get_paths()["purelib"]
+    output = tmp_path / "texts.json"
+    subprocess.run(
+        [sys.executable, "-I", "-S", script, site, exports[0] / to, audio, output],
+        check=True,
+        env={**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"},
+        timeout=300,
+    )
+    expected = fairseq2_texts(model, audio)
+    assert len("".join(expected.values())) > 100
+    found = json.loads(output.read_text())
+    assert len(found) == (2 if to == "hf" else 1)
+    assert found == [expected] * len(found)
+
+
+def test_each_export_is_compared_and_int8_measured(exports: tuple[Path, dict[str, str]]) -> None:
+    for to, printed in exports[1].items():
+        largest = float(re.findall(r"largest difference of a log-probability (\S+),", printed)[0])
+        assert largest < 1e-4
+        assert "0 texts differ" in printed
+        if to == "hf":
+            assert "feature extractor of transformers itself" in printed
+        else:
+            assert re.search(r"int8: .* % of \d+ frames changed.*WER .* in int8", printed)
+
+
+def test_padding_and_other_rows_of_a_batch_change_nothing_in_onnx(
+    exports: tuple[Path, dict[str, str]], model: Path
+) -> None:
+    session = onnxruntime.InferenceSession(exports[0] / "onnx" / "model.onnx")
+    waveforms = [sound.waveform for sound in verify.read_utterances([])]
+    lengths = np.array([len(each) for each in waveforms])
+    batch = np.full((len(lengths), max(lengths)), 0.3, np.float32)
+    for row, waveform in zip(batch, waveforms, strict=True):
+        row[: len(waveform)] = waveform
+    logits, frames = session.run(None, {"waveforms": batch, "lengths": lengths})
+    expected = load_model(model, device="cpu").log_probs(waveforms)
+    for row, count, alone in zip(logits, frames, expected, strict=True):
+        found = torch.from_numpy(row[:count]).log_softmax(-1)
+        torch.testing.assert_close(found, alone, atol=1e-4, rtol=0)
+
+
+def test_sherpa_onnx_finds_a_static_vocabulary_and_the_kind_of_model(
+    exports: tuple[Path, dict[str, str]],
+) -> None:
+    file = exports[0] / "sherpa-onnx" / "model.onnx"
+    proto = onnx.load(file)
+    assert proto.graph.output[0].type.tensor_type.shape.dim[2].dim_value == 47
+    assert {p.key: p.value for p in proto.metadata_props}["model_type"] == "omnilingual-asr"
+    assert len((file.parent / "tokens.txt").read_text().splitlines()) == 47
+    assert file.with_name("model.int8.onnx").stat().st_size < file.stat().st_size
+
+
+def test_weights_of_more_than_2_gb_go_into_a_file_of_their_own(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(to_onnx, "_LARGE", 0)
+    export_model(str(model), "sherpa-onnx", tmp_path / "large", int8=True)
+    assert (tmp_path / "large" / "model.weights").stat().st_size > 1_000_000
+    assert (tmp_path / "large" / "model.onnx").stat().st_size < 1_000_000
+
+
+def test_an_export_that_differs_is_not_published(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "LIMIT", 1e-9)
+    with pytest.raises(RunError, match=r"not published: .*e-0"):
+        export_model(str(model), "onnx", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_a_counterpart_is_refused_with_the_reason(tmp_path: Path) -> None:
+    other = build_model(tmp_path / "other", layer_norm_features=True)
+    with pytest.raises(RunError, match="layer_norm_features must be False, but is True"):
+        export_model(str(other), "hf", tmp_path / "out")
+
+
+def test_options_that_do_not_fit_are_refused_at_once(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        export_model(str(model), "onnx", model, lm=tmp_path)
+    assert "--lm" in str(error.value)
+    assert f"{model} exists" in str(error.value)
