@@ -1,10 +1,11 @@
 """How fast is conversion, against its own chain and against the usual way?
 
 One table, ratios within the run. The corpus is 48 kHz FLAC, 5 s an utterance, with one row group of
-100 after the other as CoRal has it. The chain on one core is decode, resample with soxr HQ, encode
-and nothing else: by libsndfile, and as conversion does it. The usual way decodes to an array as the
-``datasets`` library gives it, resamples with torchaudio and writes with soundfile, in one process.
-CPU time is that of all processes, and holds on a busy machine too::
+100 after the other as CoRal has it. The chain on one core is decode, resample with soxr HQ, encode,
+from memory and nothing else: by libsndfile, and by miniaudio as conversion does it. What no
+conversion can avoid is the same from Parquet to Parquet, with shards that are flushed and hashed.
+The usual way decodes to an array as the ``datasets`` library gives it, resamples with torchaudio
+and writes with soundfile, in one process. CPU time is user and system time of all processes::
 
     python benchmarks/convert.py --rows 2400
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import resource
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,12 +34,16 @@ from danish_asr.audio import to_flac
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
+from danish_asr.files import sha256_of
 from danish_asr.sources import open_source
 
 SECONDS = 5.0
 RATE = 48_000
-REPETITIONS = 2
-CHAIN = "decode, resample, encode alone"
+SHARD_ROWS = 300
+SOURCE_FILE = "train-00000-of-00001.parquet"
+CHAIN = "miniaudio, soxr, libsndfile"
+THROUGH = "the same, Parquet to Parquet"
+ONE, TWO = "danish-asr convert, 1 worker", "danish-asr convert, 2 workers"
 
 
 def speech_like(random: np.random.Generator) -> bytes:
@@ -65,7 +72,7 @@ def write_corpus(folder: Path, rows: int) -> list[bytes]:
         }
     )
     folder.mkdir()
-    pq.write_table(table, folder / "train-00000-of-00001.parquet", row_group_size=100)
+    pq.write_table(table, folder / SOURCE_FILE, row_group_size=100)
     return audio
 
 
@@ -81,6 +88,27 @@ def run_chain(audio: list[bytes]) -> None:
     """The chain as conversion does it, which no bookkeeping can be faster than."""
     for data in audio:
         to_flac(data)
+
+
+def run_through_parquet(source: Path, out: Path) -> None:
+    """The chain with what any conversion adds: reading the source, writing and flushing shards."""
+    schema = pa.schema({"text": pa.string(), "audio_bytes": pa.binary(), "audio_size": pa.int64()})
+    with pq.ParquetFile(source / SOURCE_FILE, buffer_size=1 << 20) as parquet:
+        for number in range(0, parquet.num_row_groups, SHARD_ROWS // 100):
+            shard = out.with_name(f"{number}.parquet")
+            groups = range(number, min(number + SHARD_ROWS // 100, parquet.num_row_groups))
+            with shard.open("wb") as stream:
+                with pq.ParquetWriter(stream, schema, compression="none") as writer:
+                    for group in groups:
+                        rows = []
+                        for batch in parquet.iter_batches(16, [group], use_threads=False):
+                            for text, audio in zip(batch["text"], batch["audio"], strict=True):
+                                flac, samples = to_flac(audio["bytes"].as_py())
+                                rows.append((text.as_py(), flac, samples))
+                        columns = map(pa.array, zip(*rows, strict=True), schema.types)
+                        writer.write_table(pa.Table.from_arrays([*columns], schema=schema))
+                os.fsync(stream.fileno())
+            sha256_of(shard)
 
 
 def run_usual(source: Path, out: Path) -> None:
@@ -108,7 +136,7 @@ def run_convert(source: Path, out: Path, workers: int) -> None:
         out,
         name="bench",
         workers=workers,
-        options=ConvertOptions(shard_rows=300),
+        options=ConvertOptions(shard_rows=SHARD_ROWS),
     )
 
 
@@ -118,50 +146,61 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def best_of(action: Callable[[Path], None], scratch: Path) -> tuple[float, float]:
-    """Least wall time and least CPU time, in seconds."""
-    walls, cpus = [], []
-    for _ in range(REPETITIONS):
-        with tempfile.TemporaryDirectory(dir=scratch) as out:
-            wall, cpu = time.perf_counter(), cpu_seconds()
-            action(Path(out) / "out")
-            walls.append(time.perf_counter() - wall)
-            cpus.append(cpu_seconds() - cpu)
-    return min(walls), min(cpus)
+def measure(action: Callable[[Path], None], scratch: Path) -> tuple[float, float]:
+    """Wall time and CPU time, in seconds."""
+    with tempfile.TemporaryDirectory(dir=scratch) as out:
+        wall, cpu = time.perf_counter(), cpu_seconds()
+        action(Path(out) / "out")
+        return time.perf_counter() - wall, cpu_seconds() - cpu
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2400)
-    rows = parser.parse_args().rows
+    parser.add_argument("--repetitions", type=int, default=5)
+    arguments = parser.parse_args()
+    rows = arguments.rows
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "source"
         audio = write_corpus(folder, rows)
         actions: dict[str, Callable[[Path], None]] = {
-            CHAIN: lambda _: run_libraries(audio),
-            "the same as convert does it": lambda _: run_chain(audio),
-            "danish-asr convert, 1 worker": lambda out: run_convert(folder, out, 1),
-            "danish-asr convert, 2 workers": lambda out: run_convert(folder, out, 2),
+            "libsndfile, soxr": lambda _: run_libraries(audio),
+            CHAIN: lambda _: run_chain(audio),
+            THROUGH: lambda out: run_through_parquet(folder, out),
+            ONE: lambda out: run_convert(folder, out, 1),
+            TWO: lambda out: run_convert(folder, out, 2),
             "array, torchaudio, soundfile": lambda out: run_usual(folder, out),
         }
-        times = {name: best_of(action, Path(scratch)) for name, action in actions.items()}
-    limit_wall, limit_cpu = times[CHAIN]
-    table = Table("", "rows/s", "x real time", "of the chain, wall", "CPU")
+        # In turns, so that other load on the machine falls on all.
+        times = {name: list[tuple[float, float]]() for name in actions}
+        for _ in range(arguments.repetitions):
+            for name, action in actions.items():
+                times[name].append(measure(action, Path(scratch)))
+
+    def ratio(one: str, other: str, which: int) -> float:
+        pairs = zip(times[one], times[other], strict=True)
+        return statistics.median(a[which] / b[which] for a, b in pairs)
+
+    table = Table("", "rows/s", "x real time", "CPU ms/row", "of the chain, CPU", "through Parquet")
     table.columns[0].no_wrap = True
-    for name, (wall, cpu) in times.items():
+    for name in actions:
+        wall, cpu = (statistics.median(column) for column in zip(*times[name], strict=True))
         table.add_row(
             name,
             f"{rows / wall:,.0f}",
             f"{rows * SECONDS / wall:,.0f}",
-            f"{limit_wall / wall:.2f}",
-            f"{limit_cpu / cpu:.2f}",
+            f"{1000 * cpu / rows:.2f}",
+            f"{ratio(CHAIN, name, 1):.2f}",
+            f"{ratio(THROUGH, name, 1):.2f}",
         )
     console = Console()
-    console.print(f"{rows} utterances of {SECONDS:g} s, {RATE} Hz FLAC; {usable_cpus()} CPUs")
+    console.print(
+        f"{rows} utterances of {SECONDS:g} s, {RATE} Hz FLAC; {usable_cpus()} CPUs; medians of "
+        f"{arguments.repetitions}"
+    )
     console.print(table)
-    one, two = (times[f"danish-asr convert, {count}"][0] for count in ("1 worker", "2 workers"))
-    console.print(f"two workers are {one / two:.2f} times as fast as one")
+    console.print(f"two workers are {ratio(ONE, TWO, 0):.2f} times as fast as one")
 
 
 if __name__ == "__main__":

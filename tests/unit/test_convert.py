@@ -15,6 +15,7 @@ from danish_asr.conversion import shard as shard_module
 from danish_asr.conversion.convert import convert, convert_part, finish
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.errors import DanishAsrError, DatasetError
+from danish_asr.lease import take
 from danish_asr.schema import LEDGER_SCHEMA
 from danish_asr.sources import SourceOptions, open_source
 from tests.builders import (
@@ -217,6 +218,18 @@ def test_parts_in_any_order_and_any_number_of_workers_make_the_same_dataset(tmp_
     assert not (tmp_path / "parts" / "manifest.json").exists()
     finish(opened, tmp_path / "parts", name="tiny", options=SMALL)
     assert tree(tmp_path / "parts") == tree(tmp_path / "whole")
+
+
+def test_a_part_is_converted_by_one_process_at_a_time(tmp_path: Path) -> None:
+    source = open_source(str(build_source(tmp_path / "in", train=40)))
+    out = tmp_path / "ds"
+    lease = take(out / ".convert" / "part-1-of-3", error=DatasetError, advice="", work="test")
+    try:
+        convert_part(source, out, (2, 3), options=SMALL)
+        with pytest.raises(DatasetError, match=r"is writing in .*part-1-of-3\. Wait"):
+            convert_part(source, out, (1, 3), options=SMALL)
+    finally:
+        lease.release()
 
 
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:

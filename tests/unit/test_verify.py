@@ -292,7 +292,7 @@ def test_repeated_audio_and_missing_speakers_are_notes(root: Path) -> None:
     write_rows(root, rows, FIRST)
     notes = "\n".join(verify(root, sample=0).notes)
     assert "coral_read_aloud: no row has a speaker" in notes
-    assert "train: 1 rows repeat the audio of another row: rec_train_0, rec_train_1" in notes
+    assert "train: 2 rows have the audio of another row: rec_train_0, rec_train_1" in notes
 
 
 @pytest.mark.parametrize(
@@ -306,6 +306,16 @@ def test_repeated_audio_and_missing_speakers_are_notes(root: Path) -> None:
 def test_the_advice_fits_the_faults(root: Path, spoil: Spoil, advice: list[str]) -> None:
     spoil(root)
     assert [line[:12] for line in verify(root).advice] == advice
+
+
+def test_options_are_advised_that_remove_the_leak(root: Path) -> None:
+    row(TEST, text=(sentence := "det var så det"))(root)
+    row(text=sentence)(root)
+    result = verify(root, sample=0)
+    assert result.advice[-1].endswith("without the rows, with --drop-shared-sentences")
+    (leak,) = result.leaks
+    result = result._replace(leaks=[leak.replace("train", "dev")])
+    assert result.advice[-1].endswith("without the rows")
 
 
 def test_a_small_dataset_is_counted_in_seconds(

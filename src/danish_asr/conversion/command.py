@@ -87,8 +87,8 @@ def convert_command(
         (
             split_by_speaker is not None and not shares_of(split_by_speaker)[0],
             (
-                "--split-by-speaker: expected shares of train, dev and test, such as 80/10/10 or "
-                f"80/10/10:SEED; found {split_by_speaker}"
+                "--split-by-speaker: expected per cent of train, dev and test that add up to 100, "
+                f"such as 80/10/10 or 80/10/10:SEED; found {split_by_speaker}"
             ),
         ),
         (options.shard_rows < 1, f"--shard-rows: at least 1; found {options.shard_rows}"),
@@ -119,7 +119,7 @@ def convert_command(
             opened, out, name=name, options=options, workers=workers, engine=ray
         )
     _print_summary(inventory, console)
-    console.print(f"{out}: complete")
+    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
 
 
 def print_sources() -> None:

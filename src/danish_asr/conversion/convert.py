@@ -86,7 +86,8 @@ def convert_part(
     """Convert part I of N (from 1); parts may run at the same time, and `finish` completes them."""
     conversion = _Conversion(source, out, options)
     if not conversion.is_finished():
-        conversion.run(partial(run_in_processes, workers=workers), part)
+        with _locked(out / WORK_DIR / f"part-{part[0]}-of-{part[1]}"):
+            conversion.run(partial(run_in_processes, workers=workers), part)
 
 
 def finish(

@@ -1,6 +1,7 @@
 """Divide the rows of a source into splits by speaker, and find sentences that splits share."""
 
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,11 +56,13 @@ def sentence_of(spoken: str) -> str | None:
 
 
 def shares_of(text: str) -> tuple[tuple[float, ...], int]:
-    """Parse ``80/10/10`` or ``80/10/10:SEED``; no shares if it is something else."""
+    """Parse ``80/10/10`` or ``80/10/10:SEED``; no shares if it is something else, or not 100 %."""
     number = r"(\d+(?:\.\d+)?)"
     found = re.fullmatch(rf"{number}/{number}/{number}(?::(\d+))?", text)
     *shares, seed = found.groups("0") if found else ("0", "0")
-    return tuple(map(float, shares)) if float(shares[0]) > 0 else (), int(seed)
+    parsed = tuple(map(float, shares))
+    valid = parsed[0] > 0 and math.isclose(sum(parsed), 100)
+    return parsed if valid else (), int(seed)
 
 
 def divide(source: Source, options: ConvertOptions) -> Division:
@@ -184,6 +187,13 @@ def _division_notes(
         for number, split in enumerate(SPLITS)
     ]
     yield f"split by speaker (seed {seed}): {', '.join(parts)}"
+    for number in sorted({*assigned.values()} - {_TRAIN}):
+        every, there = set[str](), set[str]()
+        for name, table in rows.items():
+            every.update(table["dialect"].drop_null().to_pylist())
+            there.update(table["dialect"].filter(splits[name] == number).drop_null().to_pylist())
+        if missing := sorted(every - there):
+            yield f"no speaker in {SPLITS[number]} has the dialect {', '.join(missing)}"
     if unknown := sum(table["speaker_id"].null_count for table in rows.values()):
         yield f"{unknown:,} rows without a speaker are in train; it may be one of dev or test"
 

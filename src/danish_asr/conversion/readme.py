@@ -130,10 +130,11 @@ def _table(root: Path, shards: Sequence[ShardEntry]) -> str:
     for shard in shards:
         with pq.ParquetFile(root / shard.path) as parquet:
             table = parquet.read(["dialect", "audio_size"])
+        split = shard.partition("split")
         for row in table.to_pylist():
             for name in ("all", row["dialect"] or "not given"):
-                rows[name, shard.partition("split")] += 1
-                samples[name, shard.partition("split")] += row["audio_size"]
+                rows[name, split] += 1
+                samples[name, split] += row["audio_size"]
     splits = splits_of(shards)
     dialects = sorted({dialect for dialect, _ in rows} - {"all"})
     lines = [["dialect", *splits], ["---"] * (1 + len(splits))]

@@ -33,6 +33,7 @@ from danish_asr.text.profiles import normalize
 from danish_asr.workers import uninterrupted
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
+_SPEAKER: Final = [*_REPEATED, "age"]
 _FORMAT: Final[dict[str, Any]] = {
     "compression": dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"},
     "use_dictionary": _REPEATED,
@@ -186,5 +187,5 @@ def _convert(
         "audio_bytes": flac,
         "audio_size": len(mono),
         "source_id": f"{part.file.name}:{utterance.row}",
-        **asdict(utterance.speaker),
+        **{name: getattr(utterance.speaker, name) for name in _SPEAKER},
     }

@@ -23,6 +23,7 @@ from danish_asr.conversion.inventory import ShardEntry
 from danish_asr.files import sha256_of
 from danish_asr.schema import SAMPLE_RATE, UTTERANCE_SCHEMA
 from danish_asr.text.profiles import normalize
+from danish_asr.workers import uninterrupted
 
 COMPARED: Final = pa.schema(
     [
@@ -164,7 +165,7 @@ def _text_faults(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
+        with uninterrupted(), soundfile.SoundFile(io.BytesIO(data)) as file:
             form = (file.format, file.subtype, file.samplerate, file.channels)
             samples = file.read(dtype="int16")
     except RuntimeError:

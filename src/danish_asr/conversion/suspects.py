@@ -40,8 +40,7 @@ def examine(
     whole = len(mono) - len(mono) % _FRAME
     frames = mono[:whole].reshape(-1, _FRAME) if whole else mono[None]
     energies = np.einsum("ij,ij->i", frames, frames)
-    magnitudes = np.abs(mono)
-    peak = float(magnitudes.max())
+    peak = float(max(mono.max(), -mono.min()))
     if peak * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
     if speed > _IMPOSSIBLE:
@@ -51,13 +50,14 @@ def examine(
     if asked is not None and asked - seconds > _ROUNDING:
         yield "seconds missing at the end", asked - seconds
     if peak >= _FULL_SCALE:
-        share = np.count_nonzero(magnitudes >= _FULL_SCALE) / len(mono)
+        share = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
         if share > _CLIPPED:
             yield "share of clipped samples", share
     loudness = 10 * log10(max(float(energies.mean()) / frames.shape[1], 1e-12))
     if loudness < _QUIET:
         yield "dBFS, very quiet", loudness
     loud = np.flatnonzero(energies >= _SILENCE[1] * energies.max())
-    silence = float(np.diff(loud, prepend=-1, append=len(energies)).max() - 1) / 100
+    pause = (loud[1:] - loud[:-1]).max(initial=1) - 1
+    silence = float(max(loud[0], pause, len(energies) - 1 - loud[-1])) / 100
     if silence > _SILENCE[0]:
         yield "seconds of silence", silence

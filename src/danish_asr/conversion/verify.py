@@ -1,5 +1,6 @@
 """Read a built dataset back and report all faults at once."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -68,10 +69,19 @@ class Verification(NamedTuple):
                 "restore damaged files from a copy, or delete the dataset and convert it again"
             )
         if self.leaks:
+            options = {
+                "--drop-shared-sentences": r"train and .* sentences, such as ",
+                "--split-by-speaker": r".* speakers, such as ",
+            }
+            found = [
+                option
+                for option, leak in options.items()
+                if any(re.match(leak, line) for line in self.leaks)
+            ]
             advice.append(
                 "what splits share is no damage, but makes scores too good: accept it with "
-                f"--allow-shared ({', '.join(LEAKS)}), or convert again without the rows, with "
-                "--drop-shared-sentences or --split-by-speaker"
+                f"--allow-shared ({', '.join(LEAKS)}), or convert again without the rows"
+                + (f", with {' and '.join(found)}" if found else "")
             )
         return advice
 
@@ -187,9 +197,8 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
         table = _table(found for found in findings if found.split == split)
         repeated = table.filter(pc.is_in(table["audio"], _repeated(table["audio"])))
         if repeated:
-            copies = len(repeated) - len(repeated["audio"].unique())
             ids = repeated["id"].to_pylist()
-            yield f"{split}: {copies:,} rows repeat the audio of another row: {few(ids)}"
+            yield f"{split}: {len(ids):,} rows have the audio of another row: {few(ids)}"
 
 
 def _table(findings: Iterable[ShardFindings]) -> pa.Table:

@@ -124,7 +124,9 @@ def histogram_chart(title: str, values: FloatArray, weights: FloatArray, unit: s
         figure = Figure(figsize=(_WIDTH, 2.4), layout="constrained")
         axes = figure.add_subplot()
         axes.stairs(100 * shares / weights.sum(), edges, fill=True, color=_ACCENT)
-        axes.set_xlabel(unit)
+        beyond = values.max() > edges[-1]
+        axes.set_xlabel(f"{unit} (last bar: up to {values.max():.4g})" if beyond else unit)
+        axes.set_xlim(edges[0], edges[-1])
         axes.set_ylabel("% of the rows")
         axes.grid(visible=True, axis="y")
         axes.set_axisbelow(True)

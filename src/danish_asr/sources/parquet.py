@@ -201,7 +201,14 @@ def open_parquet_files(
 
 
 def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
-    """Raise `SourceError` if a column other than the audio holds lists or structures."""
+    """Raise `SourceError` if a column holds lists or structures, or the audio holds samples."""
+    audio = schema.field(columns["audio"]).type if columns["audio"] in schema.names else pa.null()
+    fields = {field.name for field in audio} if pa.types.is_struct(audio) else set()
+    if pa.types.is_nested(audio) and not fields & {"bytes", "path"}:
+        raise SourceError(
+            f"{path}: expected encoded audio files, or their paths, in {columns['audio']}; found "
+            f"{audio}. Write the files' bytes, such as `datasets` does with Audio(decode=False)"
+        )
     wanted = {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
     nested = [
         f"{field.name} ({field.type})"

@@ -39,6 +39,14 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     assert "unknown dialect name, kept as is: færøsk (1 rows)" in output
 
 
+def test_a_conversion_without_any_row_is_not_called_complete(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "in" / "train.parquet", [coral_row(0, text=None)])
+    output = invoke(
+        *("convert", tmp_path / "in", "--out", tmp_path / "ds", "--name", "x", "--max-drop", 1)
+    )
+    assert output.endswith("/ds: no row was written")
+
+
 def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> None:
     births = ["DK", "Danmark", "Danmark", "Sverige", "?"]
     rows = [coral_row(number, country_birth=birth) for number, birth in enumerate(births)]
@@ -62,6 +70,7 @@ def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> 
         ("", ["SOURCE: required", "--name: required"]),
         ("x --name y --engine spark --max-drop 2", ["--engine: .*spark", "--max-drop: .*2"]),
         ("x --name y --split-by-speaker 0/10/10", ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
+        ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
         ("x --name y --address auto", ["--address: .*--engine ray"]),
         ("x --shard 3/2 --finish", ["--part: .*--finish", "--part: .*3/2"]),
         ("x --name y --max-seconds 0 --shard-rows 0", ["--max-seconds: .*0", "--shard-rows: "]),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
 from danish_asr.conversion.division import assign_speakers
+from danish_asr.conversion.inventory import read_inventory
 from danish_asr.conversion.verify import verify
 from danish_asr.errors import DatasetError, SourceError
 from danish_asr.sources import SourceOptions, open_source
@@ -129,6 +130,13 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     source = open_source(str(manifest), SourceOptions(corpus="radio", split="dev"))
     with pytest.raises(SourceError, match="its own dev"):
         convert(source, tmp_path / "ds", name="x", options=OPTIONS)
+
+
+def test_dialects_without_speakers_in_dev_or_test_are_named(tmp_path: Path) -> None:
+    manifest = write_manifest(tmp_path / "in", dialect=lambda row: "fynsk" if row % 10 else "thy")
+    build(manifest, tmp_path / "ds")
+    notes = read_inventory(tmp_path / "ds").notes
+    assert "no speaker in test has the dialect thy" in notes
 
 
 def test_rows_without_a_speaker_are_in_train(tmp_path: Path) -> None:
