@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from queue import Queue
 from typing import Any
 from urllib.parse import unquote
 
@@ -37,7 +38,8 @@ frame.addEventListener("load", () => {{
 
 CONTRAST_AND_WIDTH = r"""
 const light = (text) => {
-  const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map((c) => c / 255)
+  const most = text.startsWith("color(srgb") ? 1 : 255;
+  const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map((c) => c / most)
     .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 };
@@ -79,3 +81,25 @@ def in_browser(page: Path, script: str, *, width: int = 1200, dark: bool = False
     found = re.search(r'data-found="([^"]*)"', done.stdout)
     assert found, done.stderr
     return json.loads(unquote(found[1]))
+
+
+def drive(url: str, found: Queue[Any], profile: Path, *flags: str, dark: bool = False) -> Any:
+    """Open a page and return what its own script, a test's, makes its server put into ``found``.
+
+    An error or a warning in the console fails the test.
+    """
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    command = [str(_BROWSER), *_FLAGS, scheme, f"--user-data-dir={profile}", *flags, url]
+    with (
+        profile.with_suffix(".log").open("w+", encoding="utf-8") as log,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as browser,
+    ):
+        try:
+            answer = found.get(timeout=60)
+        finally:
+            browser.terminate()
+            browser.wait()
+            log.seek(0)
+            printed = log.read()
+    assert "CONSOLE" not in printed, printed
+    return answer

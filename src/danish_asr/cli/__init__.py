@@ -11,7 +11,14 @@ from typing import Final
 
 import typer
 
-from danish_asr.cli import datasets, models, scores, setup, transcription  # noqa: F401 # for the commands
+from danish_asr.cli import (  # noqa: F401 # they register their commands
+    datasets,
+    models,
+    scores,
+    serving,
+    setup,
+    transcription,
+)
 from danish_asr.cli.app import app
 from danish_asr.errors import EXIT_FAILED, DanishAsrError
 

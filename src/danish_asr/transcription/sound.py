@@ -135,8 +135,9 @@ def _explained(name: str) -> Iterator[None]:
     except AudioError as error:
         raise TranscriptionError(f"{name}: {error}") from None
     except RuntimeError as error:  # of any decoder
+        reason = getattr(error, "error_string", error)  # libsndfile's, without our object's address
         raise TranscriptionError(
-            f"{name}: cannot be decoded as audio ({error}); WAV, FLAC, OGG, Opus, MP3, AIFF and "
+            f"{name}: cannot be decoded as audio ({reason}); WAV, FLAC, OGG, Opus, MP3, AIFF and "
             "others of libsndfile can be read, with the extra 'media' also M4A, MP4, AAC and WebM"
         ) from error
 

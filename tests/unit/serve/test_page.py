@@ -1,0 +1,170 @@
+"""The page in a real browser: a file, a recording, errors, keys, contrast."""
+
+import base64
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from danish_asr.schema import SAMPLE_RATE
+from danish_asr.serve.server import Send, Server
+from danish_asr.transcript import Segment, Word
+from danish_asr.transcription.sound import open_sound
+from tests.browser import CONTRAST_AND_WIDTH, drive, needs_browser
+from tests.unit.serve.test_server import serving
+
+pytestmark = needs_browser
+
+WORDS = [Word("røde", 0.25, 0.5, 0.98), Word("<b>grød</b>", 0.75, 1.5, 0.05)]
+
+_SCRIPT = """
+const wait = async (holds) => {{ while (!holds()) await new Promise((r) => setTimeout(r, 20)); }};
+const [text, status, error] = ["text", "status", "error"].map(at);
+const blobs = [];
+const create = URL.createObjectURL;
+URL.createObjectURL = (blob) => (blobs.push(blob), create(blob));
+const drop = (content, name) => {{
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([content], name));
+  document.dispatchEvent(new DragEvent("drop", {{ dataTransfer }}));
+}};
+const wav = Uint8Array.from(atob("{wav}"), (c) => c.charCodeAt());
+const press = (key) => text.dispatchEvent(new KeyboardEvent("keydown", {{ key }}));
+const done = () => status.textContent.startsWith("Done");
+(async () => {{ {script} }})().then((found) =>
+  fetch("transcribe", {{ method: "POST", body: JSON.stringify({{ found }}) }}));
+"""
+
+
+def _wav(seconds: float = 2) -> bytes:
+    file = io.BytesIO()
+    tone = 0.3 * np.sin(np.arange(int(seconds * SAMPLE_RATE)) / 10)
+    soundfile.write(file, tone, SAMPLE_RATE, format="WAV")
+    return file.getvalue()
+
+
+def _in_page(script: str, tmp_path: Path, *flags: str, width: int = 0, dark: bool = False) -> Any:
+    """Return what the script returns in the page of a server that knows two words."""
+    found: Queue[Any] = Queue()
+
+    def transcribe(audio: bytes, send: Send) -> None:
+        if audio.startswith(b"{"):
+            found.put(json.loads(audio)["found"])
+            return
+        with open_sound(audio) as sound:
+            seconds = sum(map(len, sound)) / SAMPLE_RATE
+        send({"done": 0, "duration": sound.total})
+        send({"segment": asdict(Segment(0.25, 1.5, WORDS))})
+        send({"files": {"txt": "røde", "srt": "1"}, "duration": seconds})
+
+    def drive_in(server: Server) -> Any:
+        narrow = f"html {{ width: {width}px; }}" if width else ""
+        server.files["page.css"] += narrow
+        wav = base64.b64encode(_wav()).decode()
+        server.files["page.js"] += _SCRIPT.format(script=script, wav=wav)
+        quiet = ("--autoplay-policy=no-user-gesture-required", "--mute-audio")
+        return drive(server.url, found, tmp_path / "profile", *quiet, *flags, dark=dark)
+
+    with serving(transcribe, model="<i>m</i>") as server:
+        return drive_in(server)
+
+
+def test_a_dropped_file_is_read_played_and_downloaded(tmp_path: Path) -> None:
+    found = _in_page(
+        """
+        drop(wav, "møde.1.wav");
+        await wait(done);
+        const spans = [...document.querySelectorAll("#text .word")];
+        spans[1].click();
+        await wait(() => audio.currentTime >= 0.75);
+        const clicked = at("about-word").textContent;
+        press("ArrowLeft");
+        press("Enter");
+        await wait(() => audio.currentTime < 0.75);
+        return {
+          status: status.textContent, clicked, pressed: at("about-word").textContent,
+          text: text.textContent, unsure: spans.map((span) => span.classList.contains("unsure")),
+          foreign: document.querySelectorAll("b, i").length,
+          names: [...document.querySelectorAll("#downloads a")].map((link) => link.download),
+          txt: await blobs[1].text(),
+        };
+        """,
+        tmp_path,
+    )
+    assert found == {
+        "status": "Done: 2 words in 0:02 of audio",
+        "clicked": "<b>grød</b>: 0:00.75 to 0:01.50, confidence 5 %",
+        "pressed": "røde: 0:00.25 to 0:00.50, confidence 98 %",
+        "text": "0:00røde <b>grød</b> ",
+        "unsure": [False, True],
+        "foreign": 0,
+        "names": ["møde.1.txt", "møde.1.srt"],
+        "txt": "røde",
+    }
+
+
+def test_a_recording_arrives_as_audio_of_its_length(tmp_path: Path) -> None:
+    clip = tmp_path / "microphone.wav"
+    clip.write_bytes(_wav(10))
+    seconds, loudest, said = _in_page(
+        """
+        at("record").click();
+        await wait(() => at("record").textContent === "Stop (0:01)");
+        const said = status.textContent;
+        at("record").click();
+        await wait(done);
+        const samples = new Int16Array(await blobs[0].slice(44).arrayBuffer());
+        return [samples.length / 16000, Math.max(...samples) / 32768, said];
+        """,
+        tmp_path,
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+        f"--use-file-for-fake-audio-capture={clip}",
+    )
+    assert 0.2 < seconds < 5
+    assert 0.1 < loudest < 0.6
+    assert said == "Recording"
+
+
+def test_errors_are_said_in_plain_words_and_the_page_goes_on(tmp_path: Path) -> None:
+    found = _in_page(
+        """
+        const errors = [];
+        for (const [content, name] of [["no audio", "a.txt"], [new Uint8Array(1000001), "b.wav"]]) {
+          drop(content, name);
+          await wait(() => error.textContent);
+          errors.push(error.textContent);
+          error.textContent = "";
+        }
+        drop(wav, "c.wav");
+        await wait(done);
+        return [...errors, error.textContent];
+        """,
+        tmp_path,
+    )
+    assert "cannot be decoded" in found[0]
+    assert found[1:] == ["b.wav has 2 MB. At most 1 MB are accepted.", ""]
+
+
+@pytest.mark.parametrize(("width", "dark"), [(380, True), (1200, False)])
+def test_text_has_the_contrast_of_wcag_aa_and_fits_a_phone(
+    tmp_path: Path, width: int, *, dark: bool
+) -> None:
+    script = f"""
+        drop(wav, "a.wav");
+        await wait(done);
+        const rights = [...document.querySelectorAll("body *")]
+          .map((node) => node.getBoundingClientRect().right);
+        const contrast = () => {{ {CONTRAST_AND_WIDTH} }};
+        return [...contrast(), Math.max(...rights)];
+    """
+    contrast, paper, _, right = _in_page(script, tmp_path, width=width, dark=dark)
+    assert contrast >= 4.5
+    assert (paper < 0.5) == dark
+    assert right <= width
