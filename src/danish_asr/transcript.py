@@ -13,7 +13,7 @@ class Word:
     start: float
     end: float
     confidence: float | None = None
-    """From 0 to 1; None for a given text that was aligned."""
+    """From 0 to 1: how sure the model is of the word; None if unknown."""
 
 
 @dataclass(frozen=True)

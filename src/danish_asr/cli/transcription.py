@@ -1,4 +1,4 @@
-"""The commands on audio: transcribe."""
+"""The commands on audio: transcribe, align."""
 
 # ruff: noqa: PLC0415
 
@@ -49,3 +49,22 @@ def transcribe(
     )
     if not finished:
         raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def align(
+    audio: Annotated[Path, Argument(help="An audio file of any length.")],
+    text: Annotated[str, Argument(help="A text file, or the text itself; a line is a segment.")],
+    *,
+    model: Annotated[str, Option(help="A run, a checkpoint or the name of a model.")],
+    format_: Annotated[
+        str, Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
+    ] = "srt,textgrid",
+    out: Annotated[Path | None, Option(help="Folder; default: beside the audio.")] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace existing files.")] = False,
+) -> None:
+    """Find the times of every word of a given transcript, for subtitles or Praat."""
+    from danish_asr.transcription.align import align_file
+
+    align_file(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)

@@ -47,9 +47,9 @@ def token_times(log_probs: Tensor, tokens: Tensor) -> TokenTimes:
     repeats = int(torch.count_nonzero(tokens[1:] == tokens[:-1]))
     if len(log_probs) < len(tokens) + repeats:
         raise AlignmentError(
-            f"a text of {len(tokens)} characters needs {len(tokens) + repeats} frames of "
-            f"{FRAME_SECONDS * 1000:.0f} ms, but the audio has {len(log_probs)}; check that the "
-            "text belongs to the audio"
+            f"a text of {len(tokens)} characters needs at least "
+            f"{(len(tokens) + repeats) * FRAME_SECONDS:.2f} s of audio, but there are "
+            f"{len(log_probs) * FRAME_SECONDS:.2f} s; check that the text belongs to the audio"
         )
     if len(log_probs) * (2 * len(tokens) + 1) <= _EXACT:
         owners = _exact_path(log_probs, tokens)

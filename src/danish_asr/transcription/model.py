@@ -107,6 +107,7 @@ class Model:
         module: fairseq2's model, without gradients.
         settings: Its sizes.
         normalizes: Whether each waveform is normalised to zero mean and unit variance.
+        text_profile: How the texts were normalised that it was trained on.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Model:
         self.cutting = Cutting.for_training(task.max_audio_len / SAMPLE_RATE)
         """How recordings are cut for it."""
         self.normalizes = task.normalize_audio
+        self.text_profile = config.dataset.text_profile
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
         half = config.evaluator.amp and self.device.type == "cuda"
         self._amp = config.evaluator.amp_dtype if half else None

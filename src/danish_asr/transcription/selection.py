@@ -16,6 +16,7 @@ _TAKEN: Final = (
     ("evaluator", "amp"),
     ("evaluator", "amp_dtype"),
     ("dataset", "asr_task_config", "normalize_audio"),
+    ("dataset", "text_profile"),
     ("dataset", "asr_task_config", "max_audio_len"),
     ("common", "assets", "extra_paths"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,22 @@ class _Channel:
                 yield window.region, join(self.region)
                 self.region = []
         self.waiting = []
+
+
+def read_regions(
+    model: Model, sound: Sound, progress: Progress | None = None
+) -> Iterator[tuple[float, Tensor]]:
+    """Yield the speech of a sound's first channel: its start in seconds, its log-probabilities."""
+    channel = _Channel(0, None, Cutter(model.cutting, VoiceActivity()))
+    for block in chain(sound, [None]):
+        samples = np.empty(0, np.float32) if block is None else block[:, 0]
+        channel.waiting += channel.cutter(samples, last=block is None)
+        if block is None or _seconds([channel]) >= model.batch_seconds:
+            found = iter(model.log_probs([window.samples for window in channel.waiting]))
+            for start, joined in channel.finish(found):
+                yield start / SAMPLE_RATE, joined
+        if progress is not None:
+            progress(sound.seconds, sound.total)
 
 
 @dataclass
