@@ -13,6 +13,7 @@ import typer
 
 from danish_asr.cli import (  # noqa: F401 # they register their commands
     datasets,
+    language_model,
     models,
     scores,
     serving,

@@ -18,6 +18,7 @@ _TAKEN: Final = (
     ("dataset", "asr_task_config", "normalize_audio"),
     ("dataset", "text_profile"),
     ("dataset", "asr_task_config", "max_audio_len"),
+    ("dataset", "text_profile"),
     ("common", "assets", "extra_paths"),
 )
 """What of a run's configuration matters for its model."""

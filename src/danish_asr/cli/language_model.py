@@ -1,0 +1,57 @@
+"""The commands on language models: lm build."""
+
+# ruff: noqa: PLC0415
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from danish_asr.cli.app import app
+from danish_asr.errors import ConfigError
+
+lm = typer.Typer(help="N-gram language models for the decoder 'beam'.", no_args_is_help=True)
+app.add_typer(lm, name="lm")
+
+
+@lm.command()
+def build(
+    texts: Annotated[
+        list[Path] | None, Argument(help="Text, JSON lines (both also .gz) or Parquet.")
+    ] = None,
+    *,
+    out: Annotated[Path, Option(help="The new directory.")],
+    order: Annotated[int, Option(help="Words in the longest n-grams, 2 to 6.")] = 3,
+    dataset: Annotated[
+        Path | None, Option(help="Its training text is added, its dev and test are left out.")
+    ] = None,
+    model: Annotated[
+        str | None, Option(help="The run or model to decode with; gives the text profile.")
+    ] = None,
+    profile: Annotated[str | None, Option(help="Text profile, without --model.")] = None,
+    prune: Annotated[
+        str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
+    ] = "0",
+    column: Annotated[str, Option(help="Of JSON lines and Parquet, with the text.")] = "text",
+) -> None:
+    """Build a language model from text files and the training transcripts of a dataset."""
+    from danish_asr.language_model.build import build_language_model
+
+    if (model is None) == (profile is None):
+        raise ConfigError(["give --model or --profile: its words must equal the model's"])
+    if model is not None:
+        from danish_asr.transcription.selection import select_model
+
+        profile = select_model(model).dataset.text_profile
+    if not all(each.isdecimal() for each in prune.split()):
+        raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
+    build_language_model(
+        texts or [],
+        out,
+        order=order,
+        dataset=dataset,
+        profile=str(profile),
+        prune=[int(each) for each in prune.split()],
+        column=column,
+    )

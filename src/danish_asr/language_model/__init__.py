@@ -1,0 +1,1 @@
+"""N-gram language models for decoding: building, and choosing the weights."""

@@ -1,0 +1,155 @@
+"""Interpolated modified Kneser-Ney smoothing on arrays, and the ARPA file.
+
+The estimate is that of KenLM's ``lmplz`` (Heafield et al. 2013, Scalable Modified Kneser-Ney
+Language Model Estimation; Chen and Goodman 1998): adjusted counts below the highest order,
+discounts from counts of counts, unigrams interpolated with the uniform distribution, of which
+``<unk>`` gets its share. Probabilities of a context sum to 1.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNKNOWN, BEGIN, END = 0, 1, 2
+SPECIAL: Final = ("<unk>", "<s>", "</s>")
+"""The words with the numbers above."""
+
+_FALLBACK: Final = np.array([0.0, 0.5, 1.0, 1.5])
+"""Discounts where the counts of counts of a small text give none, as ``lmplz`` has them."""
+
+_AT_ONCE: Final = 100_000
+_Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """The n-grams of one length n; those of length n - 1 are numbered in their own `Order`."""
+
+    prefix: _Ints  # number of the n-gram without its last word, (n-grams,)
+    suffix: _Ints  # and without its first one
+    last: _Ints  # the last word
+    counts: _Ints  # occurrences
+    log_p: NDArray[np.float64]  # log10 P(last | prefix)
+    log_backoff: NDArray[np.float64]  # log10 of the weight of shorter contexts after the n-gram
+    kept: NDArray[np.bool_]  # which ones pruning leaves
+
+
+def estimate(
+    tokens: _Ints, vocabulary: int, order: int, prune: Sequence[int], step: Callable[[str], object]
+) -> list[Order]:
+    """Return the n-grams of each length from 1 to ``order``.
+
+    Args:
+        tokens: Numbers of words, each sentence between `BEGIN` and `END`, (tokens,).
+        vocabulary: Words, `SPECIAL` included; their numbers are smaller.
+        order: The greatest length.
+        prune: For each length, n-grams that occur so often or less are left out; not decreasing,
+            0 for unigrams.
+        step: Called with what is done next, three times per length.
+    """
+    counted = _count(tokens, vocabulary, order, step)
+    orders: list[Order] = []
+    for n, (prefix, suffix, last, counts) in enumerate(counted, 1):
+        step(f"{n}-grams: probabilities")
+        adjusted = counts
+        if n < order:
+            # The number of different words before it; nothing comes before <s>.
+            adjusted = np.bincount(counted[n][1], minlength=len(counts))
+            adjusted = np.where(adjusted == 0, counts, adjusted)
+        if n == 1:
+            adjusted[[UNKNOWN, BEGIN]] = 0
+        discount = _discounts(adjusted)[np.minimum(adjusted, 3)]
+        kept = counts > prune[n - 1]
+        if n == 1:
+            kept[:] = True
+        contexts = len(orders[-1].counts) if orders else 1
+        total = np.bincount(prefix, adjusted, contexts)
+        held = np.where(kept, adjusted - discount, 0.0)
+        total = np.where(total == 0, 1, total)
+        backoff = 1.0 - np.bincount(prefix, held, contexts) / total
+        if orders:
+            lower = 10 ** orders[-1].log_p[suffix]
+            seen = np.bincount(prefix, minlength=contexts) > 0
+            orders[-1].log_backoff[:] = np.where(seen, np.log10(np.maximum(backoff, 1e-12)), 0.0)
+        else:
+            # Every word but <s> can come next.
+            lower = np.full(vocabulary, 1 / (vocabulary - 1))
+        p = held / total[prefix] + backoff[prefix] * lower
+        with np.errstate(divide="ignore"):
+            log_p = np.log10(p)
+        if n == 1:
+            log_p[BEGIN] = -99
+        orders.append(Order(prefix, suffix, last, counts, log_p, np.zeros(len(counts)), kept))
+    return orders
+
+
+def _count(
+    tokens: _Ints, vocabulary: int, order: int, step: Callable[[str], object]
+) -> list[tuple[_Ints, _Ints, _Ints, _Ints]]:
+    """Prefix, suffix, last word and count of the different n-grams of each length."""
+    counts = np.bincount(tokens, minlength=vocabulary)
+    zeros = np.zeros(vocabulary, np.int64)
+    found = [(zeros, zeros, np.arange(vocabulary), counts)]
+    numbers = tokens  # of the n-gram that begins at each token
+    begins = np.arange(len(tokens))  # where n-grams begin that no sentence ends in
+    for n in range(2, order + 1):
+        step(f"{n}-grams: counting")
+        ended = tokens[begins + n - 2] == END
+        begins = begins[~ended]
+        keys = numbers[begins] * vocabulary + tokens[begins + n - 1]
+        unique, first, inverse, times = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
+        # The n-gram without its first word is the shorter one that begins a token later.
+        suffix = numbers[begins[first] + 1]
+        found.append((unique // vocabulary, suffix, unique % vocabulary, times))
+        numbers = np.zeros_like(tokens)
+        numbers[begins] = inverse
+    return found
+
+
+def _discounts(adjusted: _Ints) -> NDArray[np.float64]:
+    """Discounts of counts 0, 1, 2 and 3 or more (Chen and Goodman 1998, equation 26)."""
+    times = np.bincount(np.minimum(adjusted, 5), minlength=6).astype(np.float64)
+    if not times[1:5].all():
+        return _FALLBACK
+    y = times[1] / (times[1] + 2 * times[2])
+    counts = np.arange(1, 4)
+    discounts = counts - (counts + 1) * y * times[2:5] / times[1:4]
+    if not ((discounts > 0) & (discounts < counts)).all():
+        return _FALLBACK
+    return np.concatenate([[0.0], discounts])
+
+
+def write_arpa(
+    stream: IO[bytes],
+    orders: Sequence[Order],
+    words: Sequence[str],
+    step: Callable[[str], object],
+) -> None:
+    """Write the n-grams that pruning leaves; ``words`` are the texts of the numbers."""
+    head = [f"ngram {n}={int(each.kept.sum())}" for n, each in enumerate(orders, 1)]
+    stream.write("\n".join(["\\data\\", *head, ""]).encode())
+    for n, each in enumerate(orders, 1):
+        step(f"{n}-grams: writing")
+        stream.write(f"\n\\{n}-grams:\n".encode())
+        numbers = np.flatnonzero(each.kept)
+        for begin in range(0, len(numbers), _AT_ONCE):
+            stream.writelines(_lines(orders[:n], words, numbers[begin : begin + _AT_ONCE]))
+    stream.write(b"\n\\end\\\n")
+
+
+def _lines(orders: Sequence[Order], words: Sequence[str], numbers: _Ints) -> Iterator[bytes]:
+    own = orders[-1]
+    columns, at = [], numbers
+    for each in reversed(orders):
+        columns.append([words[word] for word in each.last[at].tolist()])
+        at = each.prefix[at]
+    log_p = own.log_p[numbers].tolist()
+    backoff = own.log_backoff[numbers].tolist()
+    for *ngram, p, weight in zip(*reversed(columns), log_p, backoff, strict=True):
+        tail = f"\t{weight:.6f}" if weight else ""
+        yield f"{p:.6f}\t{' '.join(ngram)}{tail}\n".encode()

@@ -1,0 +1,137 @@
+"""A language model holds the text it should, and nothing of dev and test."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from danish_asr.errors import ConfigError, DanishAsrError, LanguageModelError
+from danish_asr.language_model.build import build_language_model
+from danish_asr.ngram import find_language_model
+from tests.shards import utterance, write_shard
+
+
+def build(texts: list[Path], out: Path, **options: Any) -> dict[str, Any]:
+    options = {"profile": "coral", "console": Console(quiet=True), **options}
+    return build_language_model(texts, out, **options)
+
+
+TEXTS = {
+    "train": ["Hun går en tur.", "Jeg bor i Ribe ved åen", "Vi ses i morgen"],
+    "dev": ["Jeg bor i Ribe, ved åen.", "Ja!"],
+    "test": ["Prisen er f.eks. 20 kroner i Ribe"],
+}
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    for split, texts in TEXTS.items():
+        rows = [utterance(at, split=split, text=text) for at, text in enumerate(texts)]
+        write_shard(tmp_path / "ds", rows, split=split)
+    return tmp_path / "ds"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("JEG BOR I RIBE VED ÅEN!", 0),
+        ("»Jeg bor i Ribe - ved åen«, sagde hun", 0),
+        ("Det regner. Og så: jeg bor. I Ribe? Ved åen! Det sner.", 3),
+        ("hun sagde prisen er for eksempel tyve kroner i ribe mindst", 0),
+        ("ja", 0),
+        ("Ja, det er det.", 1),
+        ("jeg bor i Ribe", 1),
+    ],
+)
+@pytest.mark.parametrize("profile", ["coral", "raw"])
+def test_no_sentence_of_dev_and_test_is_left_whatever_its_form(
+    dataset: Path, tmp_path: Path, line: str, kept: int, profile: str
+) -> None:
+    (tmp_path / "web.txt").write_text(line, encoding="utf-8")
+    saved = build([tmp_path / "web.txt"], tmp_path / "lm", dataset=dataset, profile=profile)
+    assert saved["sentences"]["kept"] == 2 + kept
+    assert saved["sentences"]["held_out"] == saved["sentences"]["sentences"] - 2 - kept
+    model = find_language_model(tmp_path / "lm").load()
+    assert "tur" in model or "tur." in model
+    assert not {"åen", "åen.", "kroner"} & set(find_language_model(tmp_path / "lm").words())
+
+
+def test_text_comes_from_every_kind_of_file_once(tmp_path: Path) -> None:
+    files = [
+        tmp_path / name for name in ("a.txt", "b.txt.gz", "c.jsonl", "d.jsonl.gz", "e.parquet")
+    ]
+    files[0].write_text("En ko.\nEn hest! En ko.\n\n", encoding="utf-8")
+    files[1].write_bytes(gzip.compress("et får\nen ko".encode()))
+    files[2].write_text(json.dumps({"text": "en gås\nen and"}) + "\n", encoding="utf-8")
+    files[3].write_bytes(gzip.compress(json.dumps({"text": "en abe"}).encode()))
+    pq.write_table(pa.table({"text": ["en ulv", None], "n": [1, 2]}), files[4])
+    saved = build(files, tmp_path / "lm")
+    assert saved["sentences"]["kept"] == 7
+    assert saved["sentences"]["duplicates"] == 2
+    words = (tmp_path / "lm" / "unigrams.txt").read_text("utf-8").split()
+    assert sorted(words) == sorted(["en", "ko", "hest", "et", "får", "gås", "and", "abe", "ulv"])
+    assert sorted(p.name for p in (tmp_path / "lm").iterdir()) == [
+        "3gram.arpa",
+        "lm.json",
+        "unigrams.txt",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.txt", b"", "no text: 0 sentences"),
+        ("marks.txt", b"...\n!\n", "none is left"),
+        ("latin.txt", "blåbær".encode("latin-1"), r"latin\.txt: cannot be read as UTF-8"),
+        ("bad.jsonl", b'{"text": "a"}\n{', r"bad\.jsonl: .*line 2"),
+        ("other.jsonl", b'{"body": "a"}\n', "no column 'text'; --column"),
+        ("bad.parquet", b"hello", r"bad\.parquet: cannot be read"),
+        ("bad.txt.gz", b"hello", r"bad\.txt\.gz: cannot be read"),
+    ],
+)
+def test_text_that_cannot_be_read_is_refused(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(LanguageModelError, match=message):
+        build([tmp_path / name], tmp_path / "lm")
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_parquet_file_without_the_column_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"body": ["en ulv"]}), tmp_path / "a.parquet")
+    with pytest.raises(LanguageModelError, match="no column 'text'"):
+        build([tmp_path / "a.parquet"], tmp_path / "lm")
+    assert build([tmp_path / "a.parquet"], tmp_path / "lm", column="body")["words"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": 7}, "--order: expected 2 to 6, found 7"),
+        ({"prune": [1]}, "--prune"),
+        ({"prune": [0, 2, 1]}, "--prune"),
+        ({"prune": [0, 0, 0, 1]}, "at most 3 numbers"),
+        ({"profile": "coral2"}, "profile"),
+    ],
+)
+def test_impossible_options_are_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "a.txt").write_text("en ko")
+    with pytest.raises(ConfigError, match=message):
+        build([tmp_path / "a.txt"], tmp_path / "lm", **options)
+
+
+def test_an_existing_language_model_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("en ko")
+    build([tmp_path / "a.txt"], tmp_path / "lm")
+    before = (tmp_path / "lm" / "3gram.arpa").read_bytes()
+    with pytest.raises(DanishAsrError, match="exists"):
+        build([tmp_path / "a.txt"], tmp_path / "lm", order=4)
+    assert (tmp_path / "lm" / "3gram.arpa").read_bytes() == before
