@@ -1,7 +1,8 @@
-"""A hub on this machine with the part of the Hugging Face hub's API that reading needs."""
+"""A hub on this machine with the part of the Hugging Face hub's API that this project needs."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -19,13 +20,17 @@ _REVISION = f"({COMMIT}|main|refs/convert/parquet)"
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves one folder as the dataset ``repo``, and refuses `GATED` as a gated one."""
+    """Serves one folder as the dataset ``repo``, and refuses `GATED` as a gated one.
+
+    Models are uploaded into the folder, except those of the owner ``other``.
+    """
 
     daemon_threads = True
 
     def __init__(self, repo: str, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repo, self.folder = repo, folder
+        self.created: list[dict[str, Any]] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -59,6 +64,33 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, json.dumps(info).encode())
         elif match := re.fullmatch(rf"/datasets/{repo}/resolve/{COMMIT}/(.*)", path):
             self._send_range((self.server.folder / match[1]).read_bytes())
+        else:
+            self._send(404, b"{}")
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        path, commit = urlsplit(self.path).path, f"{self.server.url}/m/commit/{COMMIT}"
+        if path == "/api/repos/create":
+            self.server.created.append(json.loads(content))
+            owner, name = (self.server.created[-1].get(key) for key in ("organization", "name"))
+            known = {"url": f"{self.server.url}/{owner}/{name}", "id": f"{owner}/{name}"}
+            if owner == "other":
+                self._send(403, b'{"error": "you may not write there"}')
+            else:
+                self._send(200, json.dumps(known).encode())
+        elif path == "/api/validate-yaml":
+            self._send(200, b"{}")
+        elif path.endswith("/preupload/main"):
+            names = [file["path"] for file in json.loads(content)["files"]]
+            files = [{"path": n, "uploadMode": "regular", "shouldIgnore": False} for n in names]
+            self._send(200, json.dumps({"files": files}).encode())
+        elif path.endswith("/commit/main"):
+            for line in map(json.loads, content.splitlines()):
+                if line["key"] == "file":
+                    file = self.server.folder / line["value"]["path"]
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(base64.b64decode(line["value"]["content"]))
+            self._send(200, json.dumps({"commitUrl": commit, "commitOid": COMMIT}).encode())
         else:
             self._send(404, b"{}")
 

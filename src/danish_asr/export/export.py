@@ -64,7 +64,8 @@ def export_model(
                 write(loaded, partial, int8=int8)
         with console.status("comparing with fairseq2"):
             lines = verify(loaded, partial, to, utterances)
-        publish_text(partial / "README.md", model_card(loaded, model, to, push or dest.name))
+        card = model_card(loaded, model, to, push or dest.name, with_lm=lm is not None)
+        publish_text(partial / "README.md", card)
         partial.rename(dest)
     except OSError as error:
         raise RunError(f"{dest}: {error}") from error

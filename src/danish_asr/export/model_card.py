@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from danish_asr import __version__
-from danish_asr.export.usage import USAGE
+from danish_asr.export.usage import LANGUAGE_MODEL, USAGE
 from danish_asr.files import from_yaml, to_yaml
 from danish_asr.recipe.loading import Tree, read_yaml
 from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
@@ -36,6 +36,11 @@ _CORAL: Final = (
     "page on Hugging Face."
 )
 
+_SYNTHETIC: Final = (
+    "The training data is synthetic speech (eSpeak NG): this model shows that the pipeline works, "
+    "and nothing else."
+)
+
 
 class _Origin(NamedTuple):
     """The run that a model is from, if it is from one."""
@@ -45,7 +50,7 @@ class _Origin(NamedTuple):
     config: Tree
 
 
-def model_card(model: Model, source: str, to: str, name: str) -> str:
+def model_card(model: Model, source: str, to: str, name: str, *, with_lm: bool = False) -> str:
     """Return the text of the card; scores are those of the run's evaluation of this checkpoint."""
     origin = _origin(Path(source).expanduser())
     base, dataset = _base(origin, source), _get(origin.config, "dataset.name")
@@ -57,6 +62,8 @@ def model_card(model: Model, source: str, to: str, name: str) -> str:
     }
     corpora: list[str] = []
     parts = [_what(model, origin, base), USAGE[to].replace("OWNER/NAME", name)]
+    if with_lm:
+        parts.append(LANGUAGE_MODEL)
     if origin.run:
         parts.append(_training(origin, base))
         if scores := _scores(origin):
@@ -64,12 +71,14 @@ def model_card(model: Model, source: str, to: str, name: str) -> str:
             if not scores.rows.partial:
                 about |= from_yaml(model_index(scores, name))
             parts.append(to_markdown(scores.only(DEFAULT_BY)))
-    of_coral = dataset != "danish_asr_demo" and any("coral" in c for c in [*corpora, str(dataset)])
+    synthetic = dataset == "danish_asr_demo"
+    of_coral = not synthetic and any("coral" in name for name in [*corpora, str(dataset)])
     if of_coral:
         about |= {"license": "openrail"}
     elif base.startswith(_OMNI):
         about |= {"license": "apache-2.0"}
-    parts += [_licence(base, of_coral=of_coral), _limits(model)]
+    licence = _SYNTHETIC if synthetic else _licence(base, of_coral=of_coral)
+    parts += [f"## Licence\n\n{licence}", _limits(model)]
     title = f"---\n{to_yaml(about)}---\n\n# {name}\n"
     return "\n".join([title, *(f"{part.strip()}\n" for part in parts)])
 
@@ -143,14 +152,9 @@ def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
 
 
 def _licence(base: str, *, of_coral: bool) -> str:
-    text = ["## Licence", ""]
-    if base.startswith(_OMNI):
-        text.append(f"{base} is licensed under Apache 2.0 by Meta. ")
-    if of_coral:
-        text.append(_CORAL)
-    else:
-        text.append("That of the training data applies too; add it before you publish this model.")
-    return "\n".join(text)
+    own = f"{base} is licensed under Apache 2.0 by Meta. " if base.startswith(_OMNI) else ""
+    other = "The licences of the training data apply too; add them before you publish this model."
+    return own + (_CORAL if of_coral else other)
 
 
 def _limits(model: Model) -> str:

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import torch
 
-from danish_asr.errors import DanishAsrError, RunError
-from danish_asr.export.vocabulary import BLANK, Vocabulary
+from danish_asr.decoding.beam import ALPHA, BETA
+from danish_asr.errors import RunError
+from danish_asr.export.vocabulary import BLANK, UNKNOWN, Vocabulary
 from danish_asr.files import publish_text
+from danish_asr.ngram import find_language_model
 from danish_asr.recipe.hugging_face import export_faults, to_hugging_face, to_hugging_face_config
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcription.model import Model
@@ -49,8 +51,7 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
     vocabulary = Vocabulary(model.tokenizer, model.settings.target_vocab_size)
     vocabulary.write_vocab(folder)
     processor = "Wav2Vec2Processor" if lm is None else "Wav2Vec2ProcessorWithLM"
-    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": BLANK}
-    special["unk_token"] = vocabulary.unknown or "<unk>"
+    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": BLANK, "unk_token": UNKNOWN}
     _write(folder / "special_tokens_map.json", special)
     tokenizer = {
         "tokenizer_class": "Wav2Vec2CTCTokenizer",
@@ -83,21 +84,15 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
 
 def _write_language_model(vocabulary: Vocabulary, lm: Path, folder: Path) -> None:
     """Add a language model as ``Wav2Vec2ProcessorWithLM`` finds it; that needs pyctcdecode."""
-    files = sorted([*lm.glob("*.bin"), *lm.glob("*.arpa")])
-    if not files or not (lm / "unigrams.txt").is_file():
-        raise DanishAsrError(
-            f"--lm {lm}: expected a directory of `danish-asr lm build`, with unigrams.txt and a "
-            ".arpa or .bin file"
-        )
-    about = json.loads((lm / "lm.json").read_text(encoding="utf-8"))
-    target = folder / "language_model"
+    found, target = find_language_model(lm), folder / "language_model"
     target.mkdir()
-    shutil.copyfile(files[0], target / files[0].name)
-    shutil.copyfile(lm / "unigrams.txt", target / "unigrams.txt")
-    attributes = {"alpha": about.get("alpha"), "beta": about.get("beta")}
-    attributes = {name: value for name, value in attributes.items() if value is not None}
-    defaults = {"alpha": 0.5, "beta": 1.5, "unk_score_offset": -10.0, "score_boundary": True}
-    _write(target / "attrs.json", defaults | attributes)
+    shutil.copyfile(found.file, target / f"lm{'.arpa' if found.file.suffix == '.arpa' else '.bin'}")
+    publish_text(target / "unigrams.txt", "\n".join(found.words()) + "\n")
+    weights = {"alpha": ALPHA, "beta": BETA, **found.settings}
+    attributes = {name: weights[name] for name in ("alpha", "beta")}
+    _write(
+        target / "attrs.json", {**attributes, "unk_score_offset": -10.0, "score_boundary": True}
+    )
     # pyctcdecode calls the blank "" and the space " ".
     names = vocabulary.names(" ")
     _write(folder / "alphabet.json", {"labels": ["", *names[1:]], "is_bpe": False})

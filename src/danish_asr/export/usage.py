@@ -81,3 +81,9 @@ Swift and JavaScript; see its documentation of omnilingual ASR models.
 {_INT8}""",
 }
 """By the name of the format; OWNER/NAME stands for the model."""
+
+LANGUAGE_MODEL: Final = """\
+An n-gram language model is in `language_model/`. With `pip install pyctcdecode kenlm`, the pipeline
+above decodes with it. `AutoProcessor.from_pretrained(...).decode(logits)` does so for one array of
+logits, (frames, symbols).
+"""

@@ -4,14 +4,17 @@ import json
 from pathlib import Path
 from typing import Final
 
-import torch
 from fairseq2.data.tokenizers import Tokenizer
 
+from danish_asr.decoding.beam import symbols
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text
 
 BLANK: Final = "<pad>"
 """In transformers, the padding symbol is CTC's blank."""
+
+UNKNOWN: Final = "⁇"
+"""What SentencePiece writes for the unknown symbol."""
 
 _CONTROL: Final = (BLANK, "<s>", "</s>")
 
@@ -27,13 +30,9 @@ class Vocabulary:
         info = tokenizer.vocab_info
         if info.size != size:
             raise RunError(f"the tokenizer has {info.size} symbols, but the model has {size}")
-        letter = int(tokenizer.create_encoder()("a")[-1])
-        decode = tokenizer.create_decoder()
-        # Between two letters, because a decoder drops a space at the ends.
-        triples = (torch.tensor([letter, symbol, letter]) for symbol in range(size))
-        self.texts: list[str] = [decode(triple)[1:-1] for triple in triples]
-        self.unknown = None if info.unk_idx is None else self.texts[info.unk_idx].strip()
-        self.texts = [t if t == " " else t.strip() for t in self.texts]
+        self.texts = [text or "" for text in symbols(tokenizer)]
+        if info.unk_idx is not None:
+            self.texts[info.unk_idx] = UNKNOWN
         self.delimiter = "|" if "|" not in self.texts else "▁"
 
     def names(self, space: str) -> list[str]:

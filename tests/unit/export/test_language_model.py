@@ -1,0 +1,60 @@
+"""A language model goes along into Hugging Face's layout."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from danish_asr.decoding.beam import BeamDecoder
+from danish_asr.export import export_model
+from danish_asr.export.verify import read_utterances
+from danish_asr.ngram import find_language_model
+from danish_asr.transcription.model import load_model
+
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=2
+
+\\1-grams:
+-2.0\t<unk>
+-99\t<s>\t-0.3
+-0.7\t</s>
+-0.5\tk\t-0.3
+-0.5\tpå\t-0.3
+
+\\2-grams:
+-0.1\tk på
+-0.1\tpå </s>
+
+\\end\\
+"""
+
+
+def test_the_processor_of_transformers_decodes_with_it_as_we_do(
+    model: Path, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCTC, AutoProcessor  # noqa: PLC0415 - slow
+
+    lm = tmp_path / "lm"
+    lm.mkdir()
+    (lm / "two.arpa").write_text(ARPA, encoding="utf-8")
+    (lm / "lm.json").write_text('{"alpha": 0.7, "beta": 2.0}')
+    export_model(str(model), "hf", tmp_path / "hf", lm=lm, console=Console(file=io.StringIO()))
+    assert find_language_model(tmp_path / "hf").words() == ["k", "på"]
+
+    processor = AutoProcessor.from_pretrained(tmp_path / "hf")
+    assert type(processor).__name__ == "Wav2Vec2ProcessorWithLM"
+    network = AutoModelForCTC.from_pretrained(tmp_path / "hf")
+    loaded = load_model(model, device="cpu")
+    ours = BeamDecoder(loaded.tokenizer, lm, workers=1)
+    for sound in read_utterances([])[:2]:
+        samples = torch.from_numpy(sound.waveform)
+        inputs = torch.nn.functional.layer_norm(samples, samples.shape)[None]
+        with torch.inference_mode():
+            logits = network(inputs).logits
+        found = processor.decode(logits[0].numpy(), unk_score_offset=-10.0).text
+        assert found == ours(logits, [logits.shape[1]])[0]
+        assert len(found) > 10
