@@ -9,7 +9,7 @@ from danish_asr import __version__
 from danish_asr.export.usage import LANGUAGE_MODEL, USAGE
 from danish_asr.files import from_yaml, to_yaml
 from danish_asr.recipe.loading import Tree, read_yaml
-from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
+from danish_asr.recipe.run_directory import AVERAGES, CHECKPOINTS, CONFIG_FILE, best_model
 from danish_asr.report.hub import BY_CORPUS, model_index
 from danish_asr.report.tables import to_markdown
 from danish_asr.scoring.predictions import read_predictions
@@ -84,14 +84,14 @@ def model_card(model: Model, source: str, to: str, name: str, *, with_lm: bool =
 
 
 def _origin(path: Path) -> _Origin:
+    """Find the run of a model as `select_model` does."""
     checkpoint = path.parent if path.name == "model" else path
     run, step = path, None
     if checkpoint.resolve().parent.name == CHECKPOINTS:
-        run = checkpoint.resolve().parents[1]
-        number = checkpoint.resolve().name.removeprefix("step_")
-        step = int(number) if number.isdigit() else None
-    elif path.is_dir():
-        step = best_step(path)
+        run, number = checkpoint.resolve().parents[1], checkpoint.resolve().name
+        step = int(number.removeprefix("step_"))
+    elif best := best_model(path):
+        run, step = best
     file = run / CONFIG_FILE
     return _Origin(run, step, read_yaml(file)) if file.is_file() else _Origin(None, None, {})
 
@@ -143,12 +143,18 @@ def _scores(origin: _Origin) -> Scores | None:
 
 def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
     assert origin.run is not None
-    for file in sorted((origin.run / "eval").rglob("evaluation.json")):
+    run = origin.run.resolve()
+    outdir = run.parents[1] if run.parent.name == AVERAGES else run
+    for file in sorted((outdir / "eval").rglob("evaluation.json")):
         about, predictions = json.loads(file.read_text("utf-8")), file.parent / "predictions.jsonl"
-        greedy = "decoder" not in about and predictions.is_file()
-        if greedy and about.get("step") == origin.step:
-            split = ",".join(about["rows_in_split"])
-            yield split, (predictions, sum(about["rows_in_split"].values()))
+        # The run may have been moved since.
+        same = (Path(about.get("run", "")).parent.name, about.get("step")) == (
+            run.name,
+            origin.step,
+        )
+        if same and "decoder" not in about and predictions.is_file():
+            rows = about["rows_in_split"]
+            yield ",".join(rows), (predictions, sum(rows.values()))
 
 
 def _licence(base: str, *, of_coral: bool) -> str:

@@ -90,9 +90,7 @@ def _write_language_model(vocabulary: Vocabulary, lm: Path, folder: Path) -> Non
     publish_text(target / "unigrams.txt", "\n".join(found.words()) + "\n")
     weights = {"alpha": ALPHA, "beta": BETA, **found.settings}
     attributes = {name: weights[name] for name in ("alpha", "beta")}
-    _write(
-        target / "attrs.json", {**attributes, "unk_score_offset": -10.0, "score_boundary": True}
-    )
+    _write(target / "attrs.json", {**attributes, "unk_score_offset": -10.0, "score_boundary": True})
     # pyctcdecode calls the blank "" and the space " ".
     names = vocabulary.names(" ")
     _write(folder / "alphabet.json", {"labels": ["", *names[1:]], "is_bpe": False})

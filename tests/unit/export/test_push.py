@@ -15,7 +15,12 @@ def push(model: Path, dest: Path, url: str, repo: str) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-m", "danish_asr", "export", model, dest, "--to", "onnx", "--push", repo],
         env=os.environ
-        | {"HF_ENDPOINT": url, "HF_HOME": f"{dest}.hf", "HF_HUB_OFFLINE": "0", "HF_TOKEN": "secret"},
+        | {
+            "HF_ENDPOINT": url,
+            "HF_HOME": f"{dest}.hf",
+            "HF_HUB_OFFLINE": "0",
+            "HF_TOKEN": "secret",
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,55 @@
+"""What a reader of the hub learns from an export's README.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+from danish_asr.export.model_card import model_card
+from danish_asr.files import to_yaml
+from danish_asr.scoring.predictions import write_predictions
+from danish_asr.transcription.model import load_model
+from tests.score_rows import prediction
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with a checkpoint of step 4, and evaluations of it and of an earlier one."""
+    run = tmp_path / "run"
+    (run / "checkpoints" / "step_4").mkdir(parents=True)
+    config = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "coral_v2"}}
+    (run / "config.yaml").write_text(to_yaml(config | {"regime": {"num_steps": 4}}))
+    for step, hypothesis in ((2, "forkert"), (4, "det er her")):
+        folder = run / "eval" / f"step_{step}" / "test"
+        folder.mkdir(parents=True)
+        row = prediction("1", "det er her", hypothesis, corpus="coral_v2_read", dialect="Fynsk")
+        write_predictions(folder / "predictions.jsonl", [row])
+        about = {"step": step, "run": "/elsewhere/run/checkpoints", "rows_in_split": {"test": 1}}
+        (folder / "evaluation.json").write_text(json.dumps(about))
+    return run
+
+
+def test_the_card_has_the_scores_of_this_checkpoint_and_the_terms_of_base_and_data(
+    run: Path, model: Path
+) -> None:
+    card = ModelCard(model_card(load_model(model, device="cpu"), str(run), "onnx", "me/danish"))
+    assert card.data.license == "openrail"
+    assert card.data.library_name == "onnx"
+    assert card.data.eval_results is not None
+    assert [(each.dataset_name, each.metric_value) for each in card.data.eval_results] == [
+        ("coral_v2_read", 0.0),
+        ("coral_v2_read", 0.0),
+    ]
+    for text in (
+        "fine-tuned from omniASR_CTC_300M",
+        "Apache 2.0",
+        "OpenRAIL-D",
+        "`regime.num_steps`: 4",
+        "step 4",
+        "| Fynsk | 0.00 |",
+        "## Limits",
+    ):
+        assert text in card.text
