@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.transcribe(audio, self._send)
         except DanishAsrError as error:
             self._send({"error": str(error)})
-        except ConnectionError:
+        except (ConnectionError, TimeoutError):
             raise
         except Exception:
             self._send({"error": "The server failed; its terminal says more."})
