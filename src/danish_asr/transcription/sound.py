@@ -107,6 +107,10 @@ def open_sound(
     path = None if isinstance(audio, bytes) else str(audio)
     name = path or "the bytes"
     source = audio if isinstance(audio, bytes) else Path(audio).expanduser()
+    if source == b"" or (
+        isinstance(source, Path) and source.is_file() and not source.stat().st_size
+    ):
+        raise TranscriptionError(f"{name}: the file is empty")
     with ExitStack() as stack:
         with _explained(name):
             file = stack.enter_context(open_audio(source))
@@ -147,7 +151,7 @@ def _checked(samples: NDArray[np.generic], rate: int | None) -> NDArray[np.gener
     if rate is None or rate <= 0:
         raise TranscriptionError(f"an array needs rate=, its samples per second; it is {rate}")
     two = samples[:, None] if samples.ndim == 1 else samples
-    if two.ndim != 2 or two.dtype.kind not in "fi" or len(two) < two.shape[1]:
+    if two.ndim != 2 or two.dtype.kind not in "fi" or two.shape[1] > max(len(two), 1):
         raise TranscriptionError(
             "an array must have the shape (samples,) or (samples, channels) and hold floats or "
             f"signed integers, but is {samples.shape} of {samples.dtype}"

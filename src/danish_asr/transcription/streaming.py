@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from torch import Tensor
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 Progress = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if unknown."""
+
+
+_UNKNOWN: Final = "⁇"
+"""How SentencePiece writes the unknown symbol, which a model can have learnt to emit for letters
+that its tokenizer lacks; a transcript leaves it out."""
 
 
 @dataclass
@@ -121,7 +126,8 @@ class Recogniser:
         texts = decode(self.decoder, pad_sequence(tensors, batch_first=True), lengths)
         segments = []
         for (channel, offset, joined), text in zip(regions, texts, strict=True):
-            words = align_words(joined, text, self.model.tokenizer, offset=offset)
+            known = text.replace(_UNKNOWN, "")
+            words = align_words(joined, known, self.model.tokenizer, offset=offset)
             if words:
                 segment = Segment(words[0].start, words[-1].end, words, channel.number)
                 segments.append((channel.sound, segment))

@@ -1,0 +1,176 @@
+"""A model as Python users load and call it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import soxr
+import torch
+from numpy.typing import NDArray
+
+from danish_asr.decoding import make_decoder
+from danish_asr.errors import ConfigError, RunError, TranscriptionError
+from danish_asr.sources.voices import Espeak, draw_speaker
+from danish_asr.transcript import Transcript
+from danish_asr.transcription.model import Model, load_model
+from danish_asr.transcription.sound import Audio, Sound
+from danish_asr.transcription.streaming import Recogniser
+from tests.builders import encode, tone
+
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def speech() -> NDArray[np.float32]:
+    """Two spoken sentences: silence until 1 s, a pause of 2 s between them, 1 s at the end."""
+    espeak, speaker = Espeak(), draw_speaker(Random(1), "1", "Østjysk", 1)
+    first, second = (
+        soxr.resample(espeak.speak(text, speaker), espeak.sample_rate, RATE)
+        for text in ("mette læser en lang avis", "så jonas maler små både")
+    )
+    silence = np.zeros(RATE, np.float32)
+    return np.concatenate([silence, first, silence, silence, second, silence]).astype(np.float32)
+
+
+def bounds(transcript: Transcript) -> list[tuple[float, float]]:
+    return [(segment.start, segment.end) for segment in transcript.segments]
+
+
+def test_the_result_of_a_waveform_does_not_depend_on_its_batch(model: Model) -> None:
+    rng = np.random.default_rng(0)
+    sizes = (48_000, 160, 80_077, 0, 400, 31_999)
+    waveforms = [rng.normal(size=size).astype(np.float32) for size in sizes]
+    together = model.log_probs(waveforms, batch_seconds=100)
+    for waveform, found in zip(waveforms, together, strict=True):
+        (alone,) = model.log_probs([waveform])
+        assert found.shape == alone.shape
+        assert len(found) == max(model.frames(len(waveform)), min(len(waveform), 1))
+        assert torch.allclose(found, alone, atol=1e-4)
+        assert torch.allclose(found.exp().sum(dim=1), torch.ones(len(found)), atol=1e-4)
+
+
+def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
+    with pytest.raises(ConfigError, match="omniASR_CTC_300M_v2"):
+        load_model("omniASR_CTC_300")
+    with pytest.raises(RunError, match="no model in this directory"):
+        load_model(tmp_path)
+    with pytest.raises(RunError, match="missing"):
+        load_model(tmp_path / "runs" / "none")
+    with pytest.raises(RunError, match="tpu"):
+        load_model(model_directory, device="tpu")
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = "import sys, danish_asr; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.float32]) -> None:
+    transcript = model.transcribe(speech, rate=RATE)
+    assert transcript.duration == pytest.approx(len(speech) / RATE)
+    assert len(transcript.segments) == 2
+    (one, two), end = transcript.segments, transcript.duration
+    assert 0.8 < one.start < one.end < two.start < two.end < end - 0.8
+    assert two.start - one.end > 1.7
+    words = transcript.words
+    assert all(a.end <= b.start + 1e-6 for a, b in zip(words, words[1:], strict=False))
+    assert transcript.text.split() == [word.text for word in words]
+
+
+def test_paths_bytes_arrays_and_lists_give_the_same(
+    model: Model, speech: NDArray[np.float32], tmp_path: Path
+) -> None:
+    encoded = encode(speech, RATE, subtype="FLOAT")
+    (tmp_path / "a.wav").write_bytes(encoded)
+    expected = model.transcribe(speech, rate=RATE)
+    stereo = np.stack([speech * 1.5, speech * 0.5], axis=1)
+    found = model.transcribe([tmp_path / "a.wav", encoded, stereo], rate=RATE)
+    streamed = list(model.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
+    assert found[0].file == str(tmp_path / "a.wav")
+    for segments in (streamed, *(each.segments for each in found)):
+        assert [segment.text for segment in segments] == expected.text.split("\n")
+        assert [segment.start for segment in segments] == [s.start for s in expected.segments]
+
+
+def test_channels_are_transcribed_each_and_merged_by_time(
+    model: Model, speech: NDArray[np.float32]
+) -> None:
+    split = np.zeros((len(speech), 2), np.float32)
+    half = len(speech) // 2
+    split[half:, 0], split[:half, 1] = speech[half:], speech[:half]
+    transcript = model.transcribe(split, rate=RATE, channels="split")
+    assert [segment.channel for segment in transcript.segments] == [1, 0]
+    mixed = model.transcribe(split, rate=RATE)
+    assert [segment.channel for segment in mixed.segments] == [None, None]
+    assert np.allclose(bounds(mixed), bounds(transcript), atol=0.05)
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
+def test_the_times_do_not_depend_on_the_rate(
+    model: Model, speech: NDArray[np.float32], rate: int
+) -> None:
+    expected = model.transcribe(speech, rate=RATE)
+    other = np.clip(soxr.resample(speech, RATE, rate) * 32768, -32768, 32767).astype(np.int16)
+    found = model.transcribe(other, rate=rate)
+    assert found.duration == pytest.approx(expected.duration, abs=0.001)
+    assert np.allclose(bounds(found), bounds(expected), atol=0.15)
+
+
+@pytest.mark.parametrize(
+    "samples", [np.zeros(160), np.zeros(RATE * 70), np.full(RATE, 0.3)], ids=["10ms", "70s", "dc"]
+)
+def test_audio_without_speech_has_no_segments(model: Model, samples: NDArray[np.float64]) -> None:
+    done: list[tuple[float, float | None]] = []
+    transcript = model.transcribe(
+        samples, rate=RATE, progress=lambda seconds, total: done.append((seconds, total))
+    )
+    assert not transcript.segments
+    assert not transcript.text
+    assert done[-1] == (len(samples) / RATE,) * 2
+
+
+def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
+    text = tmp_path / "notes.wav"
+    text.write_text("only text, no audio at all")
+    truncated = tmp_path / "half.flac"
+    truncated.write_bytes(tone(20, rate=RATE, format="FLAC")[:40_000])
+    (tmp_path / "empty.mp3").touch()
+    cases: list[tuple[Audio, int | None, str]] = [
+        (text, None, "notes.wav: cannot be decoded"),
+        (tmp_path / "empty.mp3", None, "empty.mp3: the file is empty"),
+        (tmp_path / "none.wav", None, "none.wav: audio file missing"),
+        (truncated, None, "half.flac"),
+        (b"no audio", None, "the bytes: cannot be decoded"),
+        (tone(0), None, "no samples"),
+        (np.zeros(0), RATE, "the array: the audio has no samples"),
+        (np.zeros(100), None, "rate"),
+        (np.zeros((2, 100)), RATE, "(samples, channels)"),
+        (np.array([0, np.nan]), RATE, "NaN"),
+    ]
+    for audio, rate, message in cases:
+        with pytest.raises(TranscriptionError, match=re.escape(message)):
+            model.transcribe(audio, rate=rate)
+    with pytest.raises(TranscriptionError, match="mix or split"):
+        model.transcribe(np.zeros(100), rate=RATE, channels="left")  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match=r"decoder\.name"):
+        model.transcribe(np.zeros(100), rate=RATE, decoder="greedi")
+
+
+def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[np.float32]) -> None:
+    blocks = (speech[:, None] for _ in range(40))
+    sound = Sound(blocks, rate=RATE, total=None, channels=1, split=False, name="long")
+    decoder = make_decoder("greedy", {}, model.tokenizer)
+    peaks = []
+    tracemalloc.start()
+    for _ in Recogniser(model, decoder, 8.0, model.cutting)([sound]):
+        peaks.append(tracemalloc.get_traced_memory()[1])  # noqa: PERF401 - of this moment
+    tracemalloc.stop()
+    assert len(peaks) == 80
+    assert peaks[-1] < peaks[20] + speech.nbytes
