@@ -122,6 +122,10 @@ def open_sound(
         )
 
 
+def _is_empty(file: Path) -> bool:
+    return file.is_file() and not file.stat().st_size
+
+
 def _decoded(file: Decoder, name: str) -> Iterator[Samples]:
     while True:
         with _explained(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.flo
     assert 0.8 < one.start < one.end < two.start < two.end < end - 0.8
     assert two.start - one.end > 1.7
     words = transcript.words
-    assert all(a.end <= b.start + 1e-6 for a, b in zip(words, words[1:], strict=False))
+    assert all(a.end <= b.start + 1e-6 for a, b in itertools.pairwise(words))
     assert transcript.text.split() == [word.text for word in words]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_windows_are_of_a_limited_length_and_cover_the_region() -> None:
     windows = list(windows_of(Cutter(CUTTING, Detector()), audio, 160_000))
     longest = max(len(window.samples) for window in windows)
     assert longest <= (CUTTING.longest + 2 * CUTTING.overlap) * 16_000
-    for one, following in zip(windows, windows[1:], strict=False):
+    for one, following in itertools.pairwise(windows):
         shared = 0 if one.last else CUTTING.overlap * 2 * 16_000
         assert one.start + len(one.samples) - following.start == shared
         assert one.last == (following.region != one.region)
