@@ -37,7 +37,9 @@ def speech() -> NDArray[np.float32]:
         for text in ("mette læser en lang avis", "så jonas maler små både")
     )
     silence = np.zeros(RATE, np.float32)
-    return np.concatenate([silence, first, silence, silence, second, silence]).astype(np.float32)
+    parts = [silence, first, silence, silence, second, silence]
+    whole: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
+    return whole
 
 
 def bounds(transcript: Transcript) -> list[tuple[float, float]]:
