@@ -1,0 +1,207 @@
+"""`danish-asr transcribe` as its users run it, on spoken audio and a model of four steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+from torch import Tensor
+
+from danish_asr.cli import main
+from danish_asr.sources.voices import Espeak, SyntheticSpeaker
+from tests.recipe.running import wait_for
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class Fixed:
+    """A decoder that finds the same words in all speech; the model has learned nothing."""
+
+    def __init__(self, tokenizer: object) -> None:
+        pass
+
+    def __call__(self, _: Tensor, lengths: Sequence[int]) -> list[str]:
+        return ["en to"] * len(lengths)
+
+
+FIXED = ("--decoder", f"{__name__}:Fixed")
+
+
+@pytest.fixture(scope="module")
+def speech() -> NDArray[np.float32]:
+    """A second of speech and a second of silence, at 16 kHz."""
+    speaker = SyntheticSpeaker({}, "da+f2", 170, 50, 50, 60, 0)
+    spoken = Espeak().speak("Jeg vil gerne have rødgrød med fløde", speaker)
+    samples = np.append(0.5 * spoken / np.abs(spoken).max(), np.zeros(16_000))
+    return samples.astype(np.float32)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speech: NDArray[np.float32]) -> Path:
+    """The current directory, with three recordings and a broken one in a folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.wav", "sub/b.flac", "c.ogg"):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, speech, 16_000)
+    (tmp_path / "in" / "broken.mp3").write_bytes(b"no audio")
+    return tmp_path
+
+
+@pytest.fixture
+def transcribe(
+    finished_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Return status, standard output and standard error of the command."""
+
+    def run(*arguments: str | Path, model: str | Path = finished_run) -> tuple[int, str, str]:
+        argv = ["danish-asr", "transcribe", str(model), *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return int(end.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+def test_the_text_of_a_single_file_is_printed_and_nothing_is_written(
+    transcribe: Run, here: Path
+) -> None:
+    assert transcribe("in/a.wav", *FIXED)[:2] == (0, "en to\n")
+    assert len(list((here / "in").iterdir())) == 4
+
+
+def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_next_time(
+    transcribe: Run, here: Path
+) -> None:
+    command = ("in", "--out", "out", "--format", "txt,json", *FIXED)
+    status, printed, report = transcribe(*command)
+    assert (status, printed) == (1, "")
+    assert "transcribed 3 files" in report
+    assert "real-time factor" in report
+    assert re.search(r"failed: 1\n\s+in/broken\.mp3: ", report)
+    found = sorted(str(path.relative_to("out")) for path in Path("out").rglob("[!.]*.*"))
+    assert found == ["a.json", "a.txt", "c.json", "c.txt", "sub/b.json", "sub/b.txt"]
+    assert Path("out/sub/b.txt").read_text() == "en to\n"
+    document = json.loads(Path("out/sub/b.json").read_text())
+    assert [word["text"] for word in document["segments"][0]["words"]] == ["en", "to"]
+
+    (here / "in" / "broken.mp3").unlink()
+    Path("out/a.txt").unlink()
+    status, _, report = transcribe(*command)
+    assert status == 0
+    assert "transcribed 1 file:" in report
+    assert "skipped, already transcribed: in/c.ogg, in/sub/b.flac" in report
+    assert "transcribed 3 files" in transcribe(*command[:-2])[2]  # another decoder
+
+
+def test_a_file_that_is_not_a_transcript_is_kept(transcribe: Run, here: Path) -> None:
+    reference = here / "in" / "a.txt"
+    reference.write_text("what was said")
+    status, _, report = transcribe("in/a.wav", "in/c.ogg", *FIXED)
+    assert status == 1
+    assert "in/a.wav: in/a.txt exists" in report
+    assert reference.read_text() == "what was said"
+    assert (here / "in" / "c.txt").read_text() == "en to\n"
+    assert transcribe("in/a.wav", "in/c.ogg", "--overwrite", *FIXED)[0] == 0
+    assert reference.read_text() == "en to\n"
+
+
+def test_channels_are_speakers_when_they_are_split(
+    transcribe: Run, here: Path, speech: NDArray[np.float32]
+) -> None:
+    silence = np.zeros_like(speech)
+    turns = np.stack([np.append(speech, silence), np.append(silence, speech)], axis=1)
+    soundfile.write(here / "call.wav", turns, 16_000)
+    split = transcribe("call.wav", "--channels", "split", *FIXED)
+    assert split[1] == "Speaker 1: en to\nSpeaker 2: en to\n"
+    assert transcribe("call.wav", *FIXED)[1] == "en to\nen to\n"
+
+
+def silent_video(path: Path) -> None:
+    av = import_module("av")
+    with av.open(str(path), "w") as out:
+        video = out.add_stream("mpeg4", rate=5)
+        video.width = video.height = 32
+        video.pix_fmt = "yuv420p"
+        frame = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), "rgb24")
+        out.mux([*video.encode(frame), *video.encode(None)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("video.mp4", "video.mp4: .*no audio track"),
+        ("empty.wav", "empty.wav: .*file is empty"),
+        ("no-samples.wav", "no-samples.wav: .*no samples"),
+        ("text.txt", "text.txt: cannot be decoded as audio"),
+        ("gone.wav", "gone.wav: no such file"),
+        ("folder", "folder: no audio file among 0 files"),
+        ("in/a.wav --out in/a.wav/x", "in/a.wav/x: cannot be written"),
+        ("in/a.wav --format pdf", "unknown format 'pdf'; available: txt, srt"),
+        ("in/a.wav --channels left", "channels must be mix or split, but is 'left'"),
+        ("in/a.wav --decoder gredy", "did you mean greedy"),
+        ("in/a.wav --lm folder", "folder: .*lm build"),
+        ("in --out out --lm folder", "folder: .*lm build"),
+        ("in/a.wav --hotwords gone.txt", "gone.txt cannot be read"),
+    ],
+)
+def test_bad_input_has_a_message_of_its_own(
+    transcribe: Run, here: Path, arguments: str, message: str
+) -> None:
+    silent_video(here / "video.mp4")
+    soundfile.write(here / "no-samples.wav", np.zeros(0), 16_000)
+    (here / "empty.wav").touch()
+    (here / "text.txt").write_text("not audio\n" * 100)
+    (here / "folder").mkdir()
+    status, printed, report = transcribe(*arguments.split())
+    assert (status, printed) == (1, "")
+    assert re.search(f"danish-asr: .*{message}", report, re.DOTALL)
+
+
+def test_ten_milliseconds_are_audio_without_speech(
+    transcribe: Run, here: Path, speech: NDArray[np.float32]
+) -> None:
+    soundfile.write(here / "short.wav", speech[:160], 16_000)
+    status, printed, report = transcribe("short.wav", *FIXED)
+    assert (status, printed) == (0, "")
+    assert "short.wav: no speech found" in report
+
+
+@pytest.mark.slow
+def test_an_interrupted_command_continues(
+    transcribe: Run, here: Path, speech: NDArray[np.float32], finished_run: Path
+) -> None:
+    for number in range(12):  # too long to share a batch, so written at once
+        soundfile.write(here / "in" / f"{number:02}.wav", np.tile(speech, 8), 16_000)
+    (here / "in" / "broken.mp3").unlink()
+    command = ("in", "--out", "out", *FIXED)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "danish_asr", "transcribe", str(finished_run), *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: len(list(Path("out").glob("*.txt"))) >= 2, process)
+    process.send_signal(signal.SIGINT)
+    _, report = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again to continue" in report
+    done = len(list(Path("out").glob("*.txt")))
+    assert done < 12
+    status, _, report = transcribe(*command)
+    assert status == 0
+    assert f"transcribed {15 - done} files" in report
+    assert "skipped, already transcribed: in/00.wav" in report
