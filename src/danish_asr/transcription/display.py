@@ -113,7 +113,9 @@ class Display:
 
 
 def clock(seconds: float) -> str:
-    """Return a duration to read, such as 2:05:09 or 0:07."""
+    """Return a duration to read, such as 7.5 s, 1:07 or 2:05:09."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

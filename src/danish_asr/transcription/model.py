@@ -57,7 +57,7 @@ def load_model(model: str | Path, *, device: str = "auto") -> Model:
     assert family is not None
     with explained():
         gangs = create_fake_gangs(place)
-        module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=True)
+        module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=False)
     settings = cast(Wav2Vec2AsrConfig, family.get_model_config(card))
     return Model(cast(Wav2Vec2AsrModel, module), settings, tokenizer, config, name=str(model))
 

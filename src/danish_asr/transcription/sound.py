@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import soxr
 from numpy.typing import NDArray
+from soundfile import LibsndfileError
 
 from danish_asr.audio import RESAMPLING_QUALITY, UNKNOWN_LENGTH, AudioError, Decoder, open_audio
 from danish_asr.errors import TranscriptionError
@@ -143,9 +144,10 @@ def _explained(name: str) -> Iterator[None]:
     except AudioError as error:
         raise TranscriptionError(f"{name}: {error}") from None
     except RuntimeError as error:  # of any decoder
-        reason = getattr(error, "error_string", error)  # libsndfile's, without our object's address
+        # What libsndfile says can mislead: a text named .mp3 "does not exist or is a pipe".
+        reason = "" if isinstance(error, LibsndfileError) else f" ({error})"
         raise TranscriptionError(
-            f"{name}: cannot be decoded as audio ({reason}); WAV, FLAC, OGG, Opus, MP3, AIFF and "
+            f"{name}: cannot be decoded as audio{reason}; WAV, FLAC, OGG, Opus, MP3, AIFF and "
             "others of libsndfile can be read, with the extra 'media' also M4A, MP4, AAC and WebM"
         ) from error
 
