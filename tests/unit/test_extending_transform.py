@@ -79,6 +79,10 @@ def test_parameters_of_the_transform_are_checked_when_the_reader_is_made(
     with pytest.raises(ConfigError) as error:
         reader(tmp_path, tokenizer, transforms=wrong)
 
-    expected = [r"\[0\].*least_db.*float", r"\[1\].*at most 40\.0, found 50", r"\[2\].*`least_db`"]
+    expected = [
+        r"\[0\].*least_db.*float",
+        r"\[1\].*at most 40\.0, found 50",
+        r"\[2\].*needs least_db",
+    ]
     for fault, pattern in zip(error.value.faults, expected, strict=True):
         assert re.search(pattern, fault)

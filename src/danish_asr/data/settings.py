@@ -6,7 +6,8 @@ from typing import Final
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.data.transforms import AnyTransform, SpecAugment, Speed, make_transforms
+from danish_asr.data.make_transforms import make_transforms
+from danish_asr.data.transforms import AnyTransform, SpecAugment, Speed
 from danish_asr.errors import ConfigError
 
 _TASK: Final = "dataset.asr_task_config"

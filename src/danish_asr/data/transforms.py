@@ -8,9 +8,9 @@ docs/extending.md shows how to add one. All that is random follows from seed and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import soxr
@@ -20,12 +20,8 @@ from typing_extensions import override
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.audio import RESAMPLING_QUALITY
-from danish_asr.errors import ConfigError
-from danish_asr.extending import find_named, user_code
+from danish_asr.extending import user_code
 from danish_asr.schema import SAMPLE_RATE
-
-# isort: split
-from fairseq2.utils.structured import StandardValueConverter, StructureError
 
 Waveform: TypeAlias = NDArray[np.float32]
 """``(samples,)`` at 16 kHz, in -1 to 1 before normalisation."""
@@ -164,44 +160,6 @@ class SpecAugment(Transform):
         spectrum[:, first : first + width] = 0
         masked = torch.istft(spectrum, _N_FFT, _HOP, window=window, length=len(waveform))
         return np.asarray(masked.numpy(), np.float32)
-
-
-TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {"speed": Speed, "spec_augment": SpecAugment}
-"""Names that ``dataset.transforms`` takes beside ``<module>:<class>``."""
-
-
-def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransform]:
-    """The transforms that ``dataset.transforms`` lists; refuses faults, all of them at once."""
-    made, faults = [], []
-    for number, entry in enumerate(entries):
-        values = dict(entry)
-        name = values.pop("name", None)
-        try:
-            made.append(StandardValueConverter().structure(values, _transform_class(name)))
-        except StructureError as error:
-            # The innermost cause names the key and what was expected of it.
-            causes = [str(error)]
-            while error.__cause__ is not None:
-                error = error.__cause__  # type: ignore[assignment]
-                causes.append(str(error))
-            faults.append(f"dataset.transforms[{number}] ({name}): {' '.join(causes[1:])}")
-        except ValueError as error:
-            faults.append(f"dataset.transforms[{number}] ({name}): {error}")
-    if faults:
-        raise ConfigError(faults)
-    return made
-
-
-def _transform_class(name: object) -> type[AnyTransform]:
-    """Look a name up, or import it; raise ``ValueError`` if that fails."""
-    try:
-        found: Any = find_named(str(name), TRANSFORMS, "name")
-    except ConfigError as error:
-        raise ValueError(error.faults[0]) from error
-    derived = isinstance(found, type) and issubclass(found, Transform | LengthTransform)
-    if not (derived and is_dataclass(found)):
-        raise ValueError("expected a dataclass that derives from Transform or LengthTransform")
-    return cast(type[AnyTransform], found)
 
 
 @dataclass(frozen=True, eq=False)

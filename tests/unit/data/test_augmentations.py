@@ -1,0 +1,122 @@
+"""Augmentations: what they do to level, spectrum and time, and what they refuse."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from danish_asr.data.augmentations import BandPass, ColouredNoise, Noise, Reverb, Telephone
+from danish_asr.data.make_transforms import TRANSFORMS, make_transforms
+from danish_asr.data.transforms import Transform
+from danish_asr.errors import ConfigError
+
+RATE = 16_000
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def speech(seconds: float = 2.0) -> NDArray[np.float32]:
+    """A low, a middle and a high tone."""
+    moment = np.arange(int(seconds * RATE)) / RATE
+    tones = sum(np.sin(2 * np.pi * f * moment) for f in (100, 1_000, 7_000))
+    return np.asarray(0.1 * tones, np.float32)
+
+
+def power(wave: NDArray[Any], low: float, high: float) -> float:
+    spectrum = np.abs(np.fft.rfft(wave)) ** 2
+    frequency = np.fft.rfftfreq(len(wave), 1 / RATE)
+    return float(spectrum[(frequency >= low) & (frequency < high)].sum())
+
+
+def decibels(one: float, other: float) -> float:
+    return float(10 * np.log10(one / other))
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise in stereo at another rate in a folder below, and a room with one echo after 0.1 s."""
+    folder = tmp_path_factory.mktemp("recordings")
+    (folder / "noise" / "free-sound").mkdir(parents=True)
+    noise = np.random.default_rng(0).normal(0, 0.05, (44_100, 2))
+    soundfile.write(folder / "noise" / "free-sound" / "a.WAV", noise, 44_100)
+    (folder / "rooms").mkdir()
+    room = np.zeros(4_000)
+    room[200], room[1_800] = 0.8, 0.4
+    soundfile.write(folder / "rooms" / "room.flac", room, RATE)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["noise", "coloured"])
+def test_noise_has_the_ratio_that_was_drawn(kind: str, recordings: Path) -> None:
+    clean = speech()
+    transform: Transform = ColouredNoise(least_db=12, most_db=12)
+    if kind == "noise":
+        transform = Noise(folder=str(recordings / "noise"), least_db=12, most_db=12)
+    added = transform(clean.copy(), rng()) - clean
+    assert decibels(np.mean(clean**2), np.mean(added**2)) == pytest.approx(12, abs=0.01)
+
+
+def test_coloured_noise_falls_with_frequency() -> None:
+    for exponent in (0.0, 1.0, 2.0):
+        level: dict[str, Any] = {"least_db": 0.0, "most_db": 0.0, "exponents": [exponent]}
+        clean = speech(10)
+        added = ColouredNoise(**level)(clean.copy(), rng()) - clean
+        # From one octave to the next; each has twice the width of the one before.
+        fall = decibels(power(added, 1_000, 2_000), power(added, 2_000, 4_000))
+        assert fall == pytest.approx(10 * np.log10(2) * (exponent - 1), abs=0.3)
+
+
+def test_a_room_adds_its_echo_after_the_direct_sound(recordings: Path) -> None:
+    click = np.zeros(8_000, np.float32)
+    click[1_000] = 0.5
+    wet = Reverb(folder=str(recordings / "rooms"))(click.copy(), rng())
+    assert np.flatnonzero(np.abs(wet) > 0.01).tolist() == [1_000, 2_600]
+    assert wet[2_600] / wet[1_000] == pytest.approx(0.5, rel=1e-3)
+    assert np.mean(wet**2) == pytest.approx(np.mean(click**2), rel=1e-3)
+
+
+def test_a_telephone_keeps_the_middle_of_the_band() -> None:
+    clean = speech()
+    line = Telephone()(clean.copy(), rng())
+    assert abs(decibels(power(line, 900, 1_100), power(clean, 900, 1_100))) < 0.5
+    for low, high in ((50, 150), (6_900, 7_100)):
+        assert decibels(power(line, low, high), power(clean, low, high)) < -20
+    narrow = BandPass(low=(300, 300), high=(3_400, 3_400))(clean.copy(), rng())
+    assert decibels(power(narrow, 6_900, 7_100), power(clean, 6_900, 7_100)) < -20
+
+
+@pytest.mark.parametrize("name", ["band_pass", "coloured_noise", "noise", "reverb", "telephone"])
+def test_all_follow_from_the_generator_and_leave_silence_alone(name: str, recordings: Path) -> None:
+    folder = {"noise": "noise", "reverb": "rooms"}.get(name)
+    values: dict[str, Any] = {"folder": str(recordings / folder)} if folder else {}
+    (transform,) = make_transforms([{"name": name, **values}])
+    (never,) = make_transforms([{"name": name, "probability": 0.0, **values}])
+    assert isinstance(transform, Transform)
+    assert isinstance(never, Transform)
+    one, other = (transform(speech(), rng()) for _ in range(2))
+    assert one.shape == speech().shape
+    assert one.dtype == np.float32
+    assert np.array_equal(one, other)
+    assert not np.array_equal(one, speech())
+    assert np.array_equal(never(speech(), rng()), speech())
+    silence = np.zeros(1_000, np.float32)
+    assert not transform(silence, rng()).any()
+    assert name in TRANSFORMS
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ({"name": "noise"}, "needs folder"),
+        ({"name": "noise", "folder": "/missing"}, "WAV, FLAC or Ogg files in /missing, found none"),
+        ({"name": "telephone", "probability": 2.0}, "expected 0 to 1, found 2.0"),
+    ],
+)
+def test_what_cannot_work_is_refused(entry: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        make_transforms([entry])
