@@ -1,4 +1,4 @@
-"""The commands on language models: lm build."""
+"""The commands on language models: lm build, lm tune."""
 
 # ruff: noqa: PLC0415
 
@@ -54,4 +54,30 @@ def build(
         profile=str(profile),
         prune=[int(each) for each in prune.split()],
         column=column,
+    )
+
+
+@lm.command()
+def tune(
+    where: Annotated[Path, Argument(help="A run, or OUTDIR/eval/<checkpoint>/dev.")],
+    *,
+    language_model: Annotated[Path, Option("--lm", help="Directory of the language model.")],
+    rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
+    profile: Annotated[str, Option(help="Text profile of the error rates.")] = "coral",
+    workers: Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")] = None,
+    json: Annotated[Path | None, Option(help="Default: tuning.json in DIR.")] = None,
+    plot: Annotated[Path | None, Option(help="Default: tuning.png in DIR; or .svg, .pdf.")] = None,
+) -> None:
+    """Choose alpha, beta and beam on dev, from kept log-probabilities, for later decodings."""
+    from danish_asr.cluster.cpus import usable_cpus
+    from danish_asr.language_model.tune import tune_language_model
+
+    tune_language_model(
+        where,
+        language_model,
+        profile=profile,
+        rows=rows,
+        workers=workers or usable_cpus(),
+        json_path=json,
+        plot_path=plot,
     )

@@ -3,6 +3,7 @@
 import time
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -51,6 +52,9 @@ class BeamDecoder:
             ``lm.json`` says, else ``raw``.
         workers: Processes. None: all usable CPUs, once it has decoded for some seconds.
 
+    Attributes:
+        search_settings: What a search depends on, besides the audio.
+
     Raises:
         ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible.
         LanguageModelError: There is no language model, or it is broken or does not fit.
@@ -80,7 +84,7 @@ class BeamDecoder:
         saved = find_language_model(lm).settings if lm else {}
         self._labels = symbols(tokenizer)
         profile = text_profile or saved.get("text_profile", "raw")
-        self._settings = beam_search.SearchSettings(
+        self.search_settings = beam_search.SearchSettings(
             language_model=str(Path(lm).resolve()) if lm else None,
             hotwords=self._checked(hotwords, profile),
             hotword_weight=hotword_weight,
@@ -91,12 +95,12 @@ class BeamDecoder:
             beam_prune=beam_prune,
             symbol_prune=symbol_prune,
         )
-        if self._settings.beam < 1:
+        if self.search_settings.beam < 1:
             raise ConfigError([f"decoder.config.beam: expected at least 1, found {beam}"])
-        if self._settings.language_model:  # a broken one is reported before any audio is read
-            self._check_words(beam_search.load(self._settings.language_model)[1])
+        if self.search_settings.language_model:  # a broken one is reported before any audio is read
+            self._check_words(beam_search.load(self.search_settings.language_model)[1])
         self._usable = torch.tensor([label is not None for label in self._labels])
-        self._search = partial(beam_search.search, self._settings)
+        self._search = partial(beam_search.search, self.search_settings)
         self._columns = beam_search.Columns
         self._workers = usable_cpus() if workers is None else workers
         # One that was chosen starts at once.
@@ -105,9 +109,7 @@ class BeamDecoder:
 
     def __call__(self, logits: Tensor, lengths: Sequence[int]) -> list[str]:
         """Return one text per row of ``logits``, (N, S, V)."""
-        log_probs = logits.float().log_softmax(dim=-1)
-        log_probs[..., ~self._usable] = -torch.inf
-        tasks = [self._columns_of(row[:n]) for row, n in zip(log_probs, lengths, strict=True)]
+        tasks = self.columns(logits, lengths)
         if self._workers == 1 or len(tasks) < 2 or self._seconds < _SECONDS_ALONE:
             begin = time.monotonic()
             texts = [self._search(task) for task in tasks]
@@ -119,10 +121,21 @@ class BeamDecoder:
         with self._pool.killed_on_error():
             return [each.result() for each in [self._pool.submit(self._search, t) for t in tasks]]
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """What it uses, with the values of ``lm.json``, as JSON has it."""
+        return asdict(self.search_settings)
+
+    def columns(self, logits: Tensor, lengths: Sequence[int]) -> list[Any]:
+        """Return what `beam_search.search` takes of each row of ``logits``, (N, S, V)."""
+        log_probs = logits.float().log_softmax(dim=-1)
+        log_probs[..., ~self._usable] = -torch.inf
+        return [self._columns_of(row[:n]) for row, n in zip(log_probs, lengths, strict=True)]
+
     def _columns_of(self, log_probs: Tensor) -> Any:
         """The columns of an utterance, (S, V), in which a symbol is likely enough to be tried."""
         # Of a vocabulary of 10,000 symbols, about a hundred remain to be sent to a process.
-        tried = (log_probs >= self._settings.symbol_prune).any(dim=0)
+        tried = (log_probs >= self.search_settings.symbol_prune).any(dim=0)
         tried[log_probs.argmax(dim=-1)] = True
         numbers = tried.nonzero().flatten()
         labels = [str(self._labels[number]) for number in numbers.tolist()]
@@ -152,9 +165,9 @@ class BeamDecoder:
         bad = [word for word in words if not known.issuperset(word)]
         if len(bad) > _MOST_FOREIGN * len(words):
             raise LanguageModelError(
-                f"{self._settings.language_model}: the model cannot write {len(bad):,} of its "
-                f"{len(words):,} words, such as {', '.join(bad[:3])}; it must be built from text "
-                "in the form of the training text, which `danish-asr lm build` does"
+                f"{self.search_settings.language_model}: the model cannot write {len(bad):,} of "
+                f"its {len(words):,} words, such as {', '.join(bad[:3])}; it must be built from "
+                "text in the form of the training text, which `danish-asr lm build` does"
             )
 
 

@@ -1,0 +1,185 @@
+"""``danish-asr lm tune``: values of a language model from kept log-probabilities of dev."""
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
+from danish_asr.errors import DanishAsrError, LanguageModelError, LogProbsError
+from danish_asr.language_model import search
+from danish_asr.language_model.dev_log_probs import find_dev_log_probs
+from danish_asr.language_model.search import Decoded, Point, Trials, search_weights
+from danish_asr.language_model.tune import tune_language_model
+from danish_asr.metrics import Counts, ErrorCounts
+from danish_asr.recipe.kept import LOG_PROBS
+from danish_asr.text.profiles import normalize
+from danish_asr.workers import WorkerPool
+from tests.recipe.running import evaluate
+
+DEV = Path("eval", "best", "dev")
+
+
+def arpa(words: set[str]) -> str:
+    """A model in which all words are equally likely; KenLM reads no unigram models."""
+    unigrams = [f"-1\t{word}\t0" for word in sorted(words)]
+    head = ["\\data\\", f"ngram 1={len(unigrams) + 3}", "ngram 2=1", "", "\\1-grams:"]
+    special = ["-3\t<unk>", "-99\t<s>\t0", "-1\t</s>"]
+    bigrams = ["", "\\2-grams:", f"-1\t<s> {min(words)}", "", "\\end\\", ""]
+    return "\n".join([*head, *special, *unigrams, *bigrams])
+
+
+@pytest.fixture(scope="module")
+def tunable(
+    tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path
+) -> tuple[Path, Path]:
+    """A run whose kept log-probabilities nearly give the references, and a language model.
+
+    Not to be changed.
+    """
+    root = tmp_path_factory.mktemp("tunable")
+    run, lm = root / "run", root / "lm"
+    shutil.copytree(finished_run, run)
+    assert evaluate(run, dataset, "evaluator.split=dev", "evaluator.keep_log_probs=true") == 0
+    dev = find_dev_log_probs(run)
+    labels, generator = symbols(dev.tokenizer), torch.Generator().manual_seed(0)
+    rows = [row for number in range(len(dev.file)) for row in dev.file.rows(number)]
+    texts = [normalize(json.loads(row)["reference"], "coral") for row in rows]
+    logits = []
+    for text in texts:
+        noise = torch.randn(2 * len(text), len(labels), generator=generator)
+        for at, character in enumerate(text):
+            noise[2 * at, labels.index(character)] += 6
+            noise[2 * at + 1, 0] += 6
+        logits.append(keep(noise[None], [len(noise)])[0])
+    batch = to_batch(rows, logits, json.dumps(dev.file.about))
+    write_batches(run / DEV / LOG_PROBS, [batch])
+    lm.mkdir()
+    words = {word for text in texts for word in text.split()}
+    (lm / "two.arpa").write_text(arpa(words), encoding="utf-8")
+    (lm / "lm.json").write_text('{"text_profile": "coral", "order": 2}')
+    return run, lm
+
+
+@pytest.fixture
+def lm(tunable: tuple[Path, Path], tmp_path: Path) -> Path:
+    shutil.copytree(tunable[1], tmp_path / "lm")
+    return tmp_path / "lm"
+
+
+@pytest.fixture
+def run(tunable: tuple[Path, Path]) -> Path:
+    return tunable[0]
+
+
+def test_the_chosen_values_are_kept_and_used(
+    run: Path, lm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuning = tune_language_model(run, lm, workers=1)
+    rates = [trial.errors.wer() for trial in tuning.trials]
+    assert tuning.chosen.errors.wer() <= min(rates) + search.ENOUGH
+    settings = json.loads((lm / "lm.json").read_text())
+    assert settings["order"] == 2
+    assert settings["tuned"]["split"] == "dev"
+    assert settings["tuned"]["wer"] == tuning.chosen.errors.wer()
+    decoder = BeamDecoder(find_dev_log_probs(run).tokenizer, lm)
+    used = tuning.chosen.point._asdict()
+    assert {name: decoder.settings[name] for name in used} == used
+    assert (lm / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "greedy" in printed
+    assert f"beam {tuning.chosen.point.beam} (chosen)" in printed
+
+
+def test_an_interrupted_search_continues_over_processes(
+    run: Path, lm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tune_language_model(run, lm, workers=1, json_path=lm / "whole.json")
+    saved: list[Decoded] = []
+
+    def interrupt(_file: Path, _settings: Any, _text: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("danish_asr.language_model.tune._keep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            tune_language_model(run, lm, workers=1)
+    found = json.loads((lm / "tuning.json").read_text())
+    found["trials"] = found["trials"][:30]
+    (lm / "tuning.json").write_text(json.dumps(found))
+    monkeypatch.setattr(search, "_SECONDS_ALONE", 0.0)
+    monkeypatch.setattr(Trials, "_results", _noted(Trials._results, saved))
+    again = tune_language_model(run, lm, workers=2)
+    errors = {each.point: each.errors for each in whole.trials}
+    assert {each.point: each.errors for each in again.trials} == errors
+    assert again.chosen.point == whole.chosen.point
+    assert len(saved) == len(whole.trials) - 30
+
+
+def _noted(results: Any, saved: list[Decoded]) -> Any:
+    def noted(self: Trials, items: Any) -> Any:
+        for each in results(self, items):
+            saved.append(each)
+            yield each
+
+    return noted
+
+
+def bowl(item: tuple[Point, Any]) -> Decoded:
+    """Errors that are lowest at alpha 0.75 and beta 3.4, outside the coarse grid."""
+    (alpha, beta, beam), _ = item
+    errors = round(1000 * ((alpha - 0.75) ** 2 + (beta - 3.4) ** 2 / 9)) + max(0, 60 - beam)
+    return Decoded(item[0], ErrorCounts(1, Counts(10_000 - errors, errors)), 0.01)
+
+
+def test_the_search_ends_at_the_lowest_word_error_rate() -> None:
+    saved: list[int] = []
+    pool = WorkerPool(1)
+    trials = Trials(partial(bowl), [[]], pool, done=[], save=lambda: saved.append(1))
+    chosen = search_weights(trials).point
+    pool.close()
+    assert chosen.alpha == pytest.approx(0.75, abs=0.08)
+    assert chosen.beta == pytest.approx(3.4, abs=0.25)
+    assert chosen.beam == 100
+    assert len(saved) == len(trials.found) < 80
+
+
+def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
+    run: Path, lm: Path, tmp_path: Path, finished_run: Path
+) -> None:
+    def refused(where: Path) -> str:
+        with pytest.raises(LogProbsError) as error:
+            tune_language_model(where, lm, workers=1)
+        return str(error.value)
+
+    assert "evaluator.split=dev evaluator.keep_log_probs=true" in refused(finished_run)
+    assert "expected OUTDIR" in refused(tmp_path / "nothing")
+    file = LogProbsFile(run / DEV / LOG_PROBS)
+    for split in ("test", "dev,test_coral", "train"):
+        other = tmp_path / split / DEV.with_name(split)
+        about = {**file.about, "evaluator": {**file.about["evaluator"], "split": split}}
+        batch = to_batch(file.rows(0), file.frames(0), json.dumps(about))
+        other.mkdir(parents=True)
+        write_batches(other / LOG_PROBS, [batch])
+        assert "tune on dev only" in refused(other)
+    assert "tune on dev only" in refused(tmp_path / "test")
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "scores" / "step_2.txt").write_text("0")
+    (tmp_path / "run" / "checkpoints" / "scores" / "step_4.txt").write_text("-1")
+    assert "the best checkpoint is now step 2" in refused(tmp_path / "run")
+
+
+def test_a_broken_language_model_or_earlier_tuning_is_refused(run: Path, lm: Path) -> None:
+    whole = (lm / "two.arpa").read_text()
+    (lm / "two.arpa").write_text("no ARPA")
+    with pytest.raises(LanguageModelError, match=r"two\.arpa"):
+        tune_language_model(run, lm, workers=1)
+    (lm / "two.arpa").write_text(whole)
+    (lm / "tuning.json").write_text("[]")
+    with pytest.raises(DanishAsrError, match=r"tuning\.json"):
+        tune_language_model(run, lm, workers=1)
