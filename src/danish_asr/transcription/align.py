@@ -192,6 +192,8 @@ def _spoken_lines(lines: Sequence[str], model: Model) -> list[list[_Written]]:
                 before += f"{text} "
         if words:
             result.append(words)
+    if not count:
+        raise AlignmentError(f"the text '{' '.join(lines):.40}' has no word; expected a transcript")
     if len(silent) > count / 2 or not result:
         raise AlignmentError(
             f"{len(silent)} of the text's {count} words have no letter that the model writes "

@@ -67,6 +67,7 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
     ("text", "message"),
     [
         ("", "text is empty"),
+        ("...", "has no word"),
         ("Нет, это не датский текст", r"5 of the text's 5 words .*Нет"),
         ("rødgrød med fløde " * 1000, r"needs at least .* s of audio"),
     ],
