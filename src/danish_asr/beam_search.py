@@ -58,14 +58,16 @@ class NgramScorer(AbstractLanguageModel):
     """Scores words as pyctcdecode's own class does, with a sorted list instead of a trie in Python.
 
     A word that the language model does not know costs ``unknown`` (log10) more than its ``<unk>``
-    and stays possible, as Danish makes new compounds. The beginning of a word that begins no known
-    word costs as much, so that beams with unknown words are compared fairly before the word ends.
+    and stays possible, as Danish makes new compounds; hotwords do not cost more. The beginning
+    of a word that begins no known word costs as much, so that beams with unknown words are compared
+    fairly before the word ends.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
         self._model, self._words = load(settings.language_model or "")
         self._alpha, self._beta = settings.alpha, settings.beta
         self._unknown = settings.unknown
+        self._expected = {word for each in settings.hotwords for word in each.split()}
 
     @property
     def order(self) -> int:
@@ -90,7 +92,7 @@ class NgramScorer(AbstractLanguageModel):
         state = kenlm.State()
         score = self._model.BaseScore(prev_state, word, state)
         if word not in self._model:
-            score = max(score, _UNKNOWN_FLOOR) + self._unknown
+            score = max(score, _UNKNOWN_FLOOR) + self._unknown * (word not in self._expected)
         if is_last_word:
             score += self._model.BaseScore(state, "</s>", kenlm.State())
         return self._alpha * score * _LN10 + self._beta, state

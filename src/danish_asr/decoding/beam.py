@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
+from multiprocessing import parent_process
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, final
@@ -67,7 +68,7 @@ class BeamDecoder:
         lm: AnyPath | None = None,
         *,
         hotwords: AnyPath | Sequence[str] = (),
-        hotword_weight: float = 10.0,
+        hotword_weight: float = 5.0,
         alpha: float | None = None,
         beta: float | None = None,
         unknown: float = -10.0,
@@ -102,7 +103,8 @@ class BeamDecoder:
         self._usable = torch.tensor([label is not None for label in self._labels])
         self._search = partial(beam_search.search, self.search_settings)
         self._columns = beam_search.Columns
-        self._workers = usable_cpus() if workers is None else workers
+        alone = parent_process() is not None  # a worker process starts no others
+        self._workers = workers or (1 if alone else usable_cpus())
         # One that was chosen starts at once.
         self._seconds = 0.0 if workers is None else _SECONDS_ALONE
         self._pool: WorkerPool | None = None

@@ -205,6 +205,8 @@ class Model:
         Raises:
             ConfigError: There is no such decoder, or ``config`` does not fit it.
         """
+        if name == "beam" and self.text_profile != "raw":  # for its hotwords
+            config = {"text_profile": self.text_profile, **config}
         if self._decoder is None or self._decoder[0] != (name, dict(config)):
             self._decoder = (name, dict(config)), make_decoder(name, config, self.tokenizer)
         return self._decoder[1]

@@ -143,6 +143,17 @@ def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_pat
         BeamDecoder(tokenizer, hotwords=words)
 
 
+def test_the_layout_of_hugging_face_is_read(tokenizer: Tokenizer, arpa: Path) -> None:
+    folder = arpa.parent / "model" / "language_model"
+    folder.mkdir(parents=True)
+    arpa.rename(folder / "3gram.arpa")
+    (folder / "attrs.json").write_text('{"alpha": 0.4, "beta": 1.0, "unk_score_offset": -10.0}')
+    (folder / "unigrams.txt").write_text("en\nko\n")
+    logits = logits_of("en ko", tokenizer, noise=0)[None]
+    logits[0, -2, symbols(tokenizer).index("å")] += 4.5
+    assert BeamDecoder(tokenizer, arpa.parent / "model")(logits, [10]) == ["en ko"]
+
+
 def test_processes_give_the_texts_of_one(tokenizer: Tokenizer, arpa: Path) -> None:
     rows = [logits_of("en ko", tokenizer, seed, 2.0) for seed in range(6)]
     lengths = [10, 0, 10, 4, 1, 10]
