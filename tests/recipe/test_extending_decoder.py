@@ -49,5 +49,5 @@ def test_a_decoder_that_cannot_be_imported_is_refused(
 ) -> None:
     assert evaluate(finished_run, dataset, f"decoder.name='{name}'") == 2
     error = capsys.readouterr().err
-    assert "decoder.name must be one of greedy" in error
+    assert "decoder.name must be one of beam, greedy" in error
     assert "Traceback" not in error
