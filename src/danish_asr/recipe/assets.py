@@ -35,6 +35,7 @@ from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.extension import card_directories, without_nested
 from danish_asr.recipe.fairseq2_private import library_container
+from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.loading import ConfigT, overlay
 from danish_asr.recipe.trust import card_fault
 
@@ -44,9 +45,11 @@ DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 _PLACEHOLDER: Final = "example_dataset"
 """The dataset of upstream's configurations, for users to replace; its card has no real path."""
 
+_CTC_FAMILIES: Final = (WAV2VEC2_ASR_FAMILY, HUGGING_FACE_FAMILY)
+
 _KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
     "dataset.name": ("a dataset of speech", "dataset", DATASET_FAMILIES),
-    "model.name": ("a CTC model (not LLM models)", "model", [WAV2VEC2_ASR_FAMILY]),
+    "model.name": ("a CTC model (not LLM models)", "model", _CTC_FAMILIES),
     "pretrained_encoder.name": ("an encoder without a head", "model", [WAV2VEC2_FAMILY]),
     "tokenizer.name": ("a tokenizer", "tokenizer", [CHAR_TOKENIZER_FAMILY]),
 }

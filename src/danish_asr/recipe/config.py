@@ -165,7 +165,9 @@ class AsrEvalConfig(AsrConfig):
     """Configuration of the evaluation recipe: a training configuration works unchanged."""
 
     model: base.ReferenceModelSection = field(  # type: ignore[assignment] # same keys, by design
-        default_factory=lambda: base.ReferenceModelSection(name="omniASR_CTC_300M")
+        default_factory=lambda: base.ReferenceModelSection(
+            name="omniASR_CTC_300M", family=WAV2VEC2_ASR_FAMILY
+        )
     )
 
     dataset: AsrDatasetSection = field(

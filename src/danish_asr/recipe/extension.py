@@ -17,15 +17,17 @@ from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 
 from danish_asr.recipe.fairseq2_private import support_any_local_path
+from danish_asr.recipe.imported import register_imported
 from danish_asr.schema import CARDS_DIR
 
 
 def register(container: DependencyContainer) -> None:
-    """Register card directories, the ``tiny`` architecture and a tracker for CPUs."""
+    """Register card directories, ``tiny``, models of Hugging Face and a tracker for CPUs."""
     for directory in card_directories():
         register_file_assets(container, directory, not_exist_ok=True)
 
     ConfigRegistrar(container, Wav2Vec2AsrConfig)("tiny")(tiny)
+    register_imported(container)
     # fairseq2 0.6 has trackers for GPUs only, and no recipe runs without one.
     container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
     support_any_local_path()

@@ -13,6 +13,9 @@ from fairseq2.models.transformer import TransformerNormOrder
 from fairseq2.models.wav2vec2 import Wav2Vec2EncoderConfig
 from torch import Tensor
 
+HUGGING_FACE_FAMILY: Final = "wav2vec2_asr_hugging_face"
+"""fairseq2's name for models whose weights have the names of transformers."""
+
 _EPS: Final = 1e-5
 _FRONT, _LAYER = "encoder_frontend", "encoder.layers.#"
 _HF, _HF_LAYER = "wav2vec2", "wav2vec2.encoder.layers.#"

@@ -26,15 +26,16 @@ from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.files import to_yaml
 from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.loading import unstructure
 from danish_asr.recipe.masking import masking_faults
+from danish_asr.recipe.model_path import with_named_model
 from danish_asr.recipe.optimizers import optimizer_faults
 from danish_asr.recipe.record import recorder_faults
-from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD
 from danish_asr.recipe.sections import names_of_splits
 from danish_asr.recipe.step_checks import training_faults, with_accumulation
 from danish_asr.recipe.subsets import has_dialects, validation_indices
-from danish_asr.schema import CARDS_DIR, STATISTICS_FILE
+from danish_asr.schema import STATISTICS_FILE
 
 
 def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> AsrConfig:
@@ -45,8 +46,9 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
     """
-    found, config = list(faults), _name_own_model(config)
+    found = list(faults)
     try:
+        config = with_named_model(config)
         assets = Assets(config)
     except ConfigError as error:
         raise ConfigError([*found, *error.faults], where=where) from None
@@ -62,8 +64,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
         config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer))
     opened = assets.open_tokenizer(config.tokenizer, found)
     size = opened.vocab_info.size if opened else None
-    family = cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
-    section, module = _check_model(config, model, family, size, found)
+    section, module = _check_model(config, model, assets, size, found)
     config = replace(config, model=section)
     if config.optimizer is not None:  # an evaluation has none
         config = with_accumulation(config, found)
@@ -89,26 +90,6 @@ def tokenizer_card(config: AsrConfig) -> AssetCard | None:
     """The card of the tokenizer of a resolved configuration; None if it is given as a path."""
     name = config.tokenizer.name
     return Assets(config).find("tokenizer.name", name, []) if name else None
-
-
-def _name_own_model(config: AsrConfig) -> AsrConfig:
-    """Replace a ``model.path`` that is a finished run or a run's checkpoint by its card's name."""
-    path, assets = config.model.path, config.common.assets
-    if path is None:
-        return config
-    step = path.parent if path.name == "model" else path
-    if step.parent.name == CHECKPOINTS and (step.parent / MODEL_CARD).is_file():
-        name = f"checkpoint_{step.name}"
-        assets = replace(assets, prev_checkpoint_dir=step.parent.resolve())
-    elif cards := sorted((path / CARDS_DIR).glob("*.yaml")):
-        name = cards[0].stem
-        # A run that was copied has its card twice; model.path says which is meant.
-        others = [p for p in assets.extra_paths if [*p.glob("*.yaml")] != [p / cards[0].name]]
-        assets = replace(assets, extra_paths=[*others, cards[0].parent])
-    else:
-        return config
-    common = replace(config.common, assets=assets)
-    return replace(config, model=replace(config.model, path=None, name=name), common=common)
 
 
 def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> AssetCard | None:
@@ -206,20 +187,22 @@ def tokenizer_of(card: AssetCard | None) -> str | None:
 def _check_model(
     config: AsrConfig,
     card: AssetCard | None,
-    family: ModelFamily,
+    assets: Assets,
     size: int | None,
     faults: list[str],
 ) -> tuple[ModelSection, Module | None]:
     """Check which model is trained; return its section, completed, and the model without memory."""
     section = config.model
     if card is not None:
-        return section, _check_trained_model(family, card, size, config, faults)
+        return _check_trained_model(assets, card, size, config, faults)
     if section.path is not None and not (section.arch and section.path.exists()):
         faults.append(
-            f"model.path {section.path} must be a finished run or one checkpoint of a run "
-            "(OUTDIR/checkpoints/step_<n>); another checkpoint needs model.arch"
+            f"model.path {section.path} must be a finished run, one checkpoint of a run "
+            "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
+            "another checkpoint needs model.arch"
         )
     elif section.arch is not None:
+        family = cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
         return _with_new_head(family, config, size, faults)
     elif not faults:
         faults.append("model.name, model.arch or model.path must say which model to train")
@@ -227,10 +210,22 @@ def _check_model(
 
 
 def _check_trained_model(
-    family: ModelFamily, card: AssetCard, size: int | None, config: AsrConfig, faults: list[str]
-) -> Module:
-    """Compare a named model with the tokenizer and the disk; return it without memory."""
+    assets: Assets, card: AssetCard, size: int | None, config: AsrConfig, faults: list[str]
+) -> tuple[ModelSection, Module]:
+    """Compare a named model with the tokenizer and the disk; return it without memory.
+
+    An encoder from Hugging Face gets a head for the tokenizer.
+    """
+    family = cast(ModelFamily, assets.model_family(card.field("model_family").as_(str)))
     model: Any = family.get_model_config(card)
+    section = config.model
+    if family.name == HUGGING_FACE_FAMILY and not model.head_rows:
+        if isinstance(config, AsrEvalConfig):
+            faults.append(f"model.path: '{card.name}' is an encoder without a head; train it first")
+        model.target_vocab_size = size or model.target_vocab_size
+        overrides = cast(Mapping[str, object], section.config_overrides or {})
+        overrides = {**overrides, "target_vocab_size": model.target_vocab_size}
+        section = replace(section, config_overrides=overrides)
     faults.extend(masking_faults(config.masking, model, config.model.config_overrides))
     weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
     if weights is not None and weights.scheme == "file":
@@ -245,7 +240,8 @@ def _check_trained_model(
             f"tokenizer has {size} symbols, but the head of '{card.name}' has "
             f"{model.target_vocab_size}; leave tokenizer.name out to use the model's own"
         )
-    return family.create_new_model(model, create_fake_gangs(CPU), torch.float32, meta=True)
+    gangs = create_fake_gangs(CPU)
+    return section, family.create_new_model(model, gangs, torch.float32, meta=True)
 
 
 def _with_new_head(

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import RegimeSection
 from torch.nn import Module
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text, to_yaml
+from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.loading import flatten, merge, read_yaml
 
 CONFIG_FILE: Final = "config.yaml"
@@ -182,7 +184,11 @@ def complete_model_card(
     """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
     file = output_dir / CHECKPOINTS / MODEL_CARD
     added = {"model_config": model_config, "tokenizer_ref": tokenizer}
-    publish_text(file, to_yaml(merge(read_yaml(file), added)))
+    card = merge(read_yaml(file), added)
+    if card["model_family"] == HUGGING_FACE_FAMILY:  # its checkpoints have fairseq2's names
+        card["model_family"] = WAV2VEC2_ASR_FAMILY
+        card["model_config"].pop("head_rows")
+    publish_text(file, to_yaml(card))
 
 
 def check_free_space(

@@ -13,6 +13,7 @@ from danish_asr.errors import RunError
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.evaluator import EVALUATION
 from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
+from danish_asr.recipe.model_path import cards_of
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
     best_model,
@@ -20,7 +21,6 @@ from danish_asr.recipe.run_directory import (
     checkpoint_steps,
 )
 from danish_asr.recipe.sections import DecoderSection
-from danish_asr.schema import CARDS_DIR
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
 
@@ -121,11 +121,10 @@ def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
         tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
     config, faults = inspect(AsrEvalConfig, merge(tree, changes))
     if isinstance(model, Mapping) and model.get("path"):
-        # A run that began with a finished run takes its tokenizer from there.
+        # A run that began with another model takes its tokenizer from there.
         assets = config.common.assets
-        assets = replace(
-            assets, extra_paths=[*assets.extra_paths, Path(str(model["path"])) / CARDS_DIR]
-        )
+        cards = cards_of(Path(str(model["path"])))
+        assets = replace(assets, extra_paths=[*assets.extra_paths, cards])
         config = replace(config, common=replace(config.common, assets=assets))
     split = config.dataset.valid_split
     if missing:
@@ -138,7 +137,8 @@ def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
     # They are checked like the rest of a training configuration, then dropped: fairseq2 has no
     # optimizers in an evaluation.
     config = replace(config, evaluator=evaluator, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
-    scored = checkpoint if checkpoint != NO_CHECKPOINT else str(config.model.name)
+    itself = config.model.path.name if config.model.path else str(config.model.name)
+    scored = checkpoint if checkpoint != NO_CHECKPOINT else itself
     output_dir = greedy_dir = (run_dir or Path()) / "eval" / scored / str(split)
     if label := _label(config):
         output_dir = greedy_dir / label

@@ -6,7 +6,9 @@ from typing import Any, Final, cast
 
 from danish_asr.errors import RunError
 from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.imported import is_hugging_face
 from danish_asr.recipe.loading import Tree, inspect, merge, read_yaml
+from danish_asr.recipe.model_path import cards_of
 from danish_asr.recipe.preflight import resolve
 from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_model
 from danish_asr.schema import CARDS_DIR
@@ -54,10 +56,11 @@ def _of_directory(path: Path) -> AsrEvalConfig:
     if run == path and (best := best_model(path)) is not None:
         checkpoint = best[0] / CHECKPOINTS / f"step_{best[1]}"
     cards = sorted((run / CARDS_DIR).glob("*.yaml"))
-    if run == checkpoint and not cards:
+    if run == checkpoint and not cards and not is_hugging_face(path):
         raise RunError(
             f"model {path}: no model in this directory; expected a run with a checkpoint, a "
-            f"checkpoint (OUTDIR/{CHECKPOINTS}/step_<n>) or a card of a model in {CARDS_DIR}/"
+            f"checkpoint (OUTDIR/{CHECKPOINTS}/step_<n>), a card of a model in {CARDS_DIR}/ or a "
+            "Wav2Vec2ForCTC of Hugging Face (config.json)"
         )
     file = run / CONFIG_FILE
     tree = read_yaml(file) if file.is_file() else {}
@@ -70,7 +73,7 @@ def _of_directory(path: Path) -> AsrEvalConfig:
     else:
         kept = list(_TAKEN)
         if origin := _get(tree, ("model", "path")):  # its tokenizer may be there
-            extra = [*(_get(tree, _TAKEN[-1]) or []), str(Path(origin) / CARDS_DIR)]
+            extra = [*(_get(tree, _TAKEN[-1]) or []), str(cards_of(Path(origin)))]
             tree = merge(tree, {"common": {"assets": {"extra_paths": extra}}})
     taken: Tree = {}
     for keys in kept:
