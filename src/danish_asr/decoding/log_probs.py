@@ -131,10 +131,6 @@ class LogProbsFile:
         found: list[str] = self.batch(number).column("row").to_pylist()
         return found
 
-    def frame_count(self, number: int) -> int:
-        """Return how many frames the utterances of one record batch have."""
-        return len(self.batch(number).column("counts").flatten())
-
     def frames(self, number: int) -> list[KeptFrames]:
         """Return the frames of the utterances of one record batch."""
         columns = (self.batch(number).column(name) for name in KeptFrames._fields)

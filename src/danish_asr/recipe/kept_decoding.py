@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -37,8 +37,8 @@ from danish_asr.schema import SAMPLE_RATE
 from danish_asr.scoring.predictions import Prediction, from_row
 from danish_asr.workers import run_in_processes
 
-_FRAMES_PER_WORKER: Final = 30_000
-"""10 minutes of audio: less is decoded before another process has been started."""
+_SECONDS_ALONE: Final = 5.0
+"""Decoding time of this process before it starts others, which takes them some seconds."""
 
 
 class DecoderSpec(NamedTuple):
@@ -108,18 +108,26 @@ def _decode_rest(
     begin, requests = time.monotonic(), list[bool]()
     done = {batch.predictions[0].id for batch in scored.earlier}
     left = [n for n in range(len(kept)) if json.loads(kept.rows(n)[0])["id"] not in done]
-    frames = sum(kept.frame_count(number) for number in left)
-    workers = min(usable_cpus(), 1 + frames // _FRAMES_PER_WORKER)
     task = partial(_decode_batch, kept.path, spec)
     before = sum(len(batch.predictions) for batch in scored.earlier)
     with (
         on_stop_signals(lambda: requests.append(True)),
-        closing(run_in_processes(task, left, workers)) as batches,
+        closing(_results(task, left)) as batches,
     ):
         for batch in watch("decoded", batches, _measure, rows, done=before):
             scored.add(batch)
             if requests or time.monotonic() - begin > 60 * (minutes or inf):
                 raise TaskStopException
+
+
+def _results(
+    task: Callable[[int], ScoredBatch], numbers: Sequence[int]
+) -> Generator[ScoredBatch, None, None]:
+    begin, left = time.monotonic(), list(numbers)
+    while left and time.monotonic() - begin < _SECONDS_ALONE:
+        yield task(left.pop(0))
+    with closing(run_in_processes(task, left, usable_cpus())) as batches:
+        yield from batches
 
 
 def _decode_batch(file: Path, spec: DecoderSpec, number: int) -> ScoredBatch:
