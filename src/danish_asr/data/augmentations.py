@@ -57,10 +57,10 @@ class ColouredNoise(_Sometimes):
 
     @override
     def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        white = np.fft.rfft(rng.standard_normal(len(waveform)))
+        white = np.fft.rfft(rng.standard_normal(_fast_size(len(waveform))))
         frequency = np.maximum(np.arange(len(white)), 1.0)
         white *= frequency ** (-rng.choice(self.exponents) / 2)
-        noise = np.fft.irfft(white, len(waveform))
+        noise = np.fft.irfft(white)[: len(waveform)]
         return _mixed(waveform, noise, rng.uniform(self.least_db, self.most_db))
 
 
@@ -127,7 +127,7 @@ class Reverb(_FromFolder):
     def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
         whole = self._recording(rng, None)
         response = whole[int(np.abs(whole).argmax()) :] if len(whole) else np.ones(1, np.float32)
-        size = len(waveform) + len(response) - 1
+        size = _fast_size(len(waveform) + len(response) - 1)
         spectrum = np.fft.rfft(waveform, size) * np.fft.rfft(response, size)
         wet = np.fft.irfft(spectrum, size)[: len(waveform)]
         wet = wet * (_level(waveform) / max(_level(wet), 1e-12))
@@ -160,12 +160,19 @@ class Telephone(_Sometimes):
 
 
 def _band(waveform: Waveform, low: float, high: float) -> NDArray[Any]:
-    spectrum = np.fft.rfft(waveform)
-    frequency = np.fft.rfftfreq(len(waveform), 1 / SAMPLE_RATE)
+    size = _fast_size(len(waveform))
+    spectrum = np.fft.rfft(waveform, size)
+    frequency = np.fft.rfftfreq(size, 1 / SAMPLE_RATE)
     # Butterworth's response of the fourth order, without its phase.
     with np.errstate(divide="ignore", over="ignore"):
         spectrum /= np.sqrt((1 + (low / frequency) ** 8) * (1 + (frequency / high) ** 8))
-    return np.fft.irfft(spectrum, len(waveform))
+    return np.fft.irfft(spectrum, size)[: len(waveform)]
+
+
+def _fast_size(samples: int) -> int:
+    """The next even size without large prime factors, for which the transform is fast."""
+    power = 1 << max(samples - 1, 15).bit_length()
+    return min(n for n in (power, power * 15 // 16, power * 3 // 4, power * 5 // 8) if n >= samples)
 
 
 def _mixed(waveform: Waveform, noise: NDArray[Any], ratio_db: float) -> NDArray[Any]:
