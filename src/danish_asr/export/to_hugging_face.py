@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -15,8 +15,6 @@ from danish_asr.ngram import find_language_model
 from danish_asr.recipe.hugging_face import export_faults, to_hugging_face, to_hugging_face_config
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcription.model import Model
-
-EXTRACTOR: Final = Path(__file__).with_name("feature_extraction_danish_asr.py")
 
 
 def hugging_face_model(model: Model) -> Any:
@@ -65,9 +63,7 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
     }
     _write(folder / "tokenizer_config.json", tokenizer)
     extractor = {
-        # What transformers has itself, used without ``trust_remote_code``.
         "feature_extractor_type": "Wav2Vec2FeatureExtractor",
-        "auto_map": {"AutoFeatureExtractor": f"{EXTRACTOR.stem}.FairseqFeatureExtractor"},
         "processor_class": processor,
         "feature_size": 1,
         "sampling_rate": SAMPLE_RATE,
@@ -77,7 +73,6 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
         "return_attention_mask": True,
     }
     _write(folder / "preprocessor_config.json", extractor)
-    shutil.copyfile(EXTRACTOR, folder / EXTRACTOR.name)
     if lm is not None:
         _write_language_model(vocabulary, lm, folder)
 

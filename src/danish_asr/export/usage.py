@@ -18,16 +18,16 @@ USAGE: Final = {
 ```python
 from transformers import pipeline
 
-asr = pipeline("automatic-speech-recognition", "OWNER/NAME", trust_remote_code=True)
+asr = pipeline("automatic-speech-recognition", "OWNER/NAME")
 
 text = asr(samples)["text"]
 ```
 
-`trust_remote_code` takes the normalisation of the training, in
-`feature_extraction_danish_asr.py` (30 lines). Without it, transformers divides by
-sqrt(variance + 1e-7) instead of sqrt(variance + 1e-5). That makes no difference to audio of usual
-level, but quiet audio is louder than in training: by 5 % at an RMS of 0.01 (-40 dBFS), 45 % at
-0.003 and 216 % at 0.001. The same without code from here:
+transformers normalises audio with another constant than the training did: it divides by
+sqrt(variance + 1e-7) instead of sqrt(variance + 1e-5). Audio of usual level is the same. Quiet
+audio is louder: by 5 % at an RMS of 0.01 (-40 dBFS), 45 % at 0.003 and 216 % at 0.001, which is
+nearer to the level in training, so that it is usually recognised better. These lines normalise as
+the training did, and give the text of danish-asr:
 
 ```python
 import torch

@@ -172,7 +172,7 @@ def _plain_line(
         changed += " ".join(found.split()) != text
     return (
         f"with the feature extractor of transformers itself: largest difference {largest:.1e}, "
-        f"{changed} of {len(texts)} texts differ (quiet audio is made louder; see README.md)"
+        f"{changed} of {len(texts)} texts differ (it makes quiet audio louder; see README.md)"
     )
 
 
