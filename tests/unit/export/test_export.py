@@ -81,8 +81,7 @@ def test_programs_without_this_project_write_the_same_texts(
     found = json.loads(output.read_text())
     assert found.pop() == expected
     for texts in found:  # the pipeline of transformers makes the quiet sound louder
-        assert texts.pop("2") != expected.pop("2")
-        assert texts == expected
+        assert texts | {"2": expected["2"]} == expected
     assert len(found) == (to == "hf")
 
 
