@@ -23,6 +23,7 @@ from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.errors import ConfigError, RunError
 from danish_asr.export import export_model, to_onnx, verify
 from danish_asr.export.export import FORMATS
+from danish_asr.metrics import compute_cer
 from danish_asr.transcription.model import load_model
 from tests.random_models import build_model
 
@@ -81,7 +82,8 @@ def test_programs_without_this_project_write_the_same_texts(
     found = json.loads(output.read_text())
     assert found.pop() == expected
     for texts in found:  # the pipeline of transformers makes the quiet sound louder
-        assert texts | {"2": expected["2"]} == expected
+        usual = sorted({*expected} - {"2"})
+        assert compute_cer([texts[n] for n in usual], [expected[n] for n in usual]) < 0.02
     assert len(found) == (to == "hf")
 
 
