@@ -9,13 +9,13 @@ import pytest
 import torch
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_parallel_gangs
-from fairseq2.logging import log
 from fairseq2.recipe.config import RegimeSection, WandbConfig
 from torch import nn
 
 from danish_asr.data.targets import UnknownSymbols
 from danish_asr.errors import ConfigError, RunError, RunFailedError
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.console import log
 from danish_asr.recipe.diagnostics import explained, loss_above_chance, performance_warnings
 from danish_asr.recipe.readers import check_symbols, report_removed, waveform_dtype
 from danish_asr.recipe.record import keep_wandb_id

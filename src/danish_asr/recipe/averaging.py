@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 import torch
 from fairseq2.device import get_default_device
 from fairseq2.gang import create_fake_gangs
-from fairseq2.logging import log
 from fairseq2.metrics import MetricBag, sync_and_compute_metrics
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from rich.console import Console
@@ -26,6 +25,7 @@ from danish_asr.errors import RunError
 from danish_asr.files import publish_text
 from danish_asr.recipe.assets import Assets, overridden
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.loading import inspect, read_yaml
 from danish_asr.recipe.moving_average import EMA, NAMES

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fairseq2.utils.argparse import ConfigAction
-from fairseq2.utils.rich import set_error_console
-from rich.console import Console
 from typing_extensions import override
 
 from danish_asr.cluster import rank_info, stop_with_launcher
@@ -61,9 +59,6 @@ def parse(
     if args.output_dir is None and not args.dump_config:
         parser.error("OUTDIR is missing")
     stop_with_launcher()
-    if not sys.stderr.isatty():
-        # In a job's log rich would break every line at 80 columns.
-        set_error_console(Console(stderr=True, highlight=False, width=160))
     return args
 
 

@@ -95,6 +95,26 @@ class CtcCriterion:
         )
 
 
+def chance_loss(frames: Tensor, targets: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:
+    """Return the CTC loss, in nats, of a model that gives each symbol the same probability.
+
+    Of T frames and L targets, R of them equal to the one before, C(T + L - R, 2 L) paths of
+    probability V^-T give the targets (stars and bars; Graves et al. 2006 define the paths).
+
+    Args:
+        frames: T of each utterance, (N).
+        targets: The symbols, padded, (N, L).
+        lengths: L of each utterance, (N).
+        vocabulary: V, blank included.
+    """
+    inside = torch.arange(1, targets.size(1), device=targets.device) < lengths[:, None]
+    repeats = ((targets[:, 1:] == targets[:, :-1]) & inside).sum(dim=1)
+    drawn = (2 * lengths).double()
+    from_ = (frames + lengths - repeats).double().maximum(drawn)
+    paths = (from_ + 1).lgamma() - (drawn + 1).lgamma() - (from_ - drawn + 1).lgamma()
+    return (frames * torch.tensor(vocabulary).double().log() - paths).sum()
+
+
 def _rows_not_finite(ids: Sequence[str], values: Tensor) -> list[str]:
     bad = ~values.isfinite().flatten(1).all(dim=1)
     return [name for name, is_bad in zip(ids, bad.tolist(), strict=True) if is_bad]

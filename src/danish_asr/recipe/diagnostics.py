@@ -12,23 +12,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pickle import UnpicklingError
 from textwrap import shorten
-from typing import Final, final
+from typing import Final
 
 from fairseq2.assets import AssetCardError, AssetDownloadError
 from fairseq2.checkpoint import CheckpointError
 from fairseq2.cluster import ClusterNotDetectedError, ClusterNotKnownError
 from fairseq2.device import LocalRankOutOfRangeError
-from fairseq2.logging import log
-from fairseq2.metrics.recorders import MetricRecorder
 from fairseq2.model_checkpoint import ModelCheckpointError
 from fairseq2.nn.utils.grad import InconsistentGradNormError
 from fairseq2.recipe import error as recipe_error
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.utils.env import EnvironmentVariableError
 from torch.cuda import OutOfMemoryError
-from typing_extensions import override
 
-from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.errors import (
     EXIT_FAILED,
     EXIT_REFUSED,
@@ -37,44 +33,39 @@ from danish_asr.errors import (
     DanishAsrError,
     RunFailedError,
 )
+from danish_asr.recipe.console import log
 from danish_asr.recipe.trust import refused_content
 
-FIRST_STEPS: Final = 3
-"""Steps whose loss is compared with chance."""
+_ABOVE_CHANCE: Final = 1.5
+"""A loss of so many times chance is a fault; a new head may be a little above chance."""
+
+_ABOVE_BEST: Final = 3.0
+"""A loss of so many times the lowest one so far, and one nat above it, diverges."""
 
 
-def loss_above_chance(nats_per_frame: float, vocabulary: int, step: int) -> str | None:
-    """Judge the loss of one of the first steps.
-
-    A model that gives each of V symbols the probability 1/V in every frame has a loss per frame of
-    at most ln(V), because CTC sums over alignments. A loss above that is a fault. ``vocabulary`` is
-    V, blank included.
-    """
-    chance = math.log(vocabulary)
-    if nats_per_frame <= chance:
-        return None
+def first_loss(loss: float, chance: float, vocabulary: int) -> str:
+    """Put the loss of the first batch beside chance, both in nats per character."""
     return (
-        f"the loss of step {step} is {nats_per_frame:.2f} per frame; chance is ln({vocabulary}) = "
-        f"{chance:.2f}. That is a fault, not bad luck: check dataset.asr_task_config."
-        "normalize_audio (true for omniASR), the tokenizer and the learning rate"
+        f"First loss: {loss:.3f} nats per character; chance, with {vocabulary} symbols equally "
+        f"likely in each frame (ln {vocabulary} = {math.log(vocabulary):.2f}): {chance:.3f}"
     )
 
 
-@final
-class PerformanceWarnings(MetricRecorder):
-    """Warns when the GPU waits for data or its memory is almost full."""
-
-    @override
-    def record_metric_values(
-        self, category: str, values: Mapping[str, object], step_nr: int | None = None
-    ) -> None:
-        if category == "train":
-            for warning in performance_warnings(values, threads=usable_cpus()):
-                log.warning("{}", warning)
-
-    @override
-    def close(self) -> None:
-        pass
+def loss_warning(loss: float, chance: float, best: float = math.inf) -> str | None:
+    """Judge a loss; ``best`` is the lowest of the run so far. All in nats per character."""
+    if loss > _ABOVE_CHANCE * chance:
+        return (
+            f"the loss is {loss:,.2f} nats per character; chance is {chance:.2f}. That is a fault, "
+            "not bad luck: check dataset.asr_task_config.normalize_audio (true for omniASR), the "
+            "tokenizer and optimizer.config.lr"
+        )
+    if loss > max(_ABOVE_BEST * best, best + 1):
+        return (
+            f"the loss is {loss:,.2f} nats per character and was {best:.2f}: the run diverges. "
+            "Start one with a lower optimizer.config.lr or trainer.max_grad_norm, or a longer "
+            "warm-up, unless it recovers in the next reports"
+        )
+    return None
 
 
 def performance_warnings(values: Mapping[str, object], *, threads: int) -> Iterator[str]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
-from fairseq2.logging import log
 from fairseq2.metrics import MetricBag
 from fairseq2.metrics.aggregation import Mean
 from fairseq2.recipe.base import RecipeContext
@@ -18,6 +17,7 @@ from danish_asr.decoding import Decoder
 from danish_asr.errors import RunFailedError
 from danish_asr.files import publish_text
 from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.kept import LogProbsKeeper
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted

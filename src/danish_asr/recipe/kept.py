@@ -9,11 +9,11 @@ from typing import Any, Final, final
 
 import pyarrow as pa
 from fairseq2.gang import Gangs
-from fairseq2.logging import log
 from torch import Tensor
 
 from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
 from danish_asr.errors import LogProbsError, RunFailedError
+from danish_asr.recipe.console import log
 from danish_asr.scoring.predictions import Prediction, to_row
 
 LOG_PROBS: Final = "log_probs.arrow"

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, Self, cast
 
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
-from fairseq2.logging import log
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.utils.rich import configure_rich_logging
 
@@ -24,6 +23,7 @@ from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.assets import Assets, open_tokenizer
 from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.recipe.console import configure_console, log
 from danish_asr.recipe.evaluator import PREDICTIONS, publish_predictions
 from danish_asr.recipe.loading import unstructure
 from danish_asr.recipe.readers import evaluation_task
@@ -86,6 +86,7 @@ def decode_kept(
     """
     config, directory = selection.config, selection.output_dir
     configure_rich_logging()
+    configure_console()
     log.info("Decoding the log-probabilities in {}; the model does not run.", kept.path)
     publish_text(directory / CONFIG_FILE, to_yaml(unstructure(config)))
     spec = DecoderSpec.of(config)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
-from fairseq2.logging import log
 from fairseq2.models.wav2vec2 import Wav2Vec2Masker
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
@@ -19,6 +18,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from typing_extensions import override
 
+from danish_asr.recipe.console import log
 from danish_asr.recipe.sections import with_broken
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Self, cast, final
 import torch
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
-from fairseq2.logging import log
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
@@ -21,6 +20,7 @@ from danish_asr.data.reader import BatchReader
 from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.console import log
 from danish_asr.recipe.preflight import tokenizer_of
 from danish_asr.recipe.sections import AsrDatasetSection
 from danish_asr.recipe.subsets import stratified, validation_indices

@@ -18,12 +18,12 @@ from urllib.request import url2pathname
 
 import torch
 from fairseq2.assets import AssetCard
-from fairseq2.logging import log
 from fairseq2.recipe.config import WandbConfig
 
 from danish_asr import __version__
 from danish_asr.errors import MissingExtraError
 from danish_asr.files import publish_text, to_yaml
+from danish_asr.recipe.console import log
 from danish_asr.recipe.loading import Tree, read_yaml
 from danish_asr.recipe.run_directory import CHECKPOINTS, ENVIRONMENT, MODEL_CARD, best_model
 from danish_asr.schema import CARDS_DIR

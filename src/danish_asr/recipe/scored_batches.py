@@ -7,9 +7,9 @@ from typing import Final, NamedTuple, Self, final
 
 import torch
 from fairseq2.gang import Gangs
-from fairseq2.logging import log
 
 from danish_asr.files import publish
+from danish_asr.recipe.console import log
 from danish_asr.recipe.readers import SplitsReader
 from danish_asr.scoring.predictions import Prediction, from_row, to_row
 

@@ -8,12 +8,12 @@ from types import FrameType
 from typing import Any, Final
 
 from fairseq2.gang import all_sum
-from fairseq2.logging import log
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.task import Task
 from fairseq2.utils.stopwatch import Stopwatch
 from typing_extensions import override
 
+from danish_asr.recipe.console import log
 from danish_asr.recipe.sections import AsrTrainerSection
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)

@@ -12,7 +12,6 @@ from typing import Any, NoReturn, final
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import broadcast_flag
-from fairseq2.logging import log
 from fairseq2.metrics.recorders import NOOP_METRIC_DESCRIPTOR
 from fairseq2.optim.lr_schedulers import LRScheduler
 from fairseq2.profilers import CompositeProfiler
@@ -28,6 +27,7 @@ from typing_extensions import override
 from danish_asr.data.reader import BatchReader
 from danish_asr.errors import RunFailedError
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.console import log
 from danish_asr.recipe.fairseq2_private import set_data_epoch, trainer_state
 from danish_asr.recipe.moving_average import EMA, MovingAverage
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted

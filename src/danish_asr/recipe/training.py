@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, cast, final
 
+import numpy as np
+import torch
 from fairseq2.datasets import Seq2SeqBatch
-from fairseq2.logging import log
 from fairseq2.metrics import MetricBag, format_as_float
+from fairseq2.metrics.aggregation import Mean
 from fairseq2.metrics.recorders import MetricDescriptor, MetricRecorder
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
@@ -25,7 +27,8 @@ from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.averaging import finish
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.console import configure_console, log
+from danish_asr.recipe.criterion import CtcCriterion, chance_loss
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.masking import install_masker
@@ -38,6 +41,7 @@ from danish_asr.recipe.optimizers import (
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
 from danish_asr.recipe.record import keep_wandb_id, write_environment, write_model_card
+from danish_asr.recipe.reporting import RunReport
 from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.trainer import StoppableTraining
 from danish_asr.recipe.trust import check_owner
@@ -84,11 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
+    configure_console()
     register_datasets(container)
     # Also for fairseq2's own wer, whose score of 0 it would print as -0.
     for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
         descriptor = MetricDescriptor(name, title, priority, format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
+    chance = MetricDescriptor("chance", "Chance (nats per character)", 91, format_as_float)
+    container.collection.register_instance(MetricDescriptor, chance)
 
 
 def format_score(value: object) -> str:
@@ -104,7 +111,7 @@ class AsrRecipe(TrainRecipe):
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
         register_optimizers(container)
-        container.collection.register_instance(MetricRecorder, diagnostics.PerformanceWarnings())
+        container.collection.register_type(MetricRecorder, RunReport)
 
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
@@ -124,6 +131,7 @@ class AsrRecipe(TrainRecipe):
             to_device(module, context.gangs.root.device)
         context.gangs.root.barrier()
         Freezing(config).freeze_permanently(module)
+        log.info("{}", _headline(context, module))
         if config.optimizer.layer_decay is not None:
             layers, values = len(module.encoder.layers), cast(Any, config.optimizer.config)
             values.groups = layer_groups(values, config.optimizer.layer_decay, layers)
@@ -172,6 +180,18 @@ class AsrRecipe(TrainRecipe):
         return AsrConfig
 
 
+def _headline(context: RecipeContext, model: Wav2Vec2AsrModel) -> str:
+    root = context.gangs.root
+    device = torch.cuda.get_device_name(root.device) if root.device.type == "cuda" else root.device
+    count, learn = (
+        sum(p.numel() for p in model.parameters() if p.requires_grad or every) for every in (1, 0)
+    )
+    return (
+        f"Run {context.output_dir}: {root.size} x {device}, {count:,} parameters of which "
+        f"{learn:,} learn. Details are in its config.yaml and logs/"
+    )
+
+
 @final
 class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     """Computes the loss, and freezes what does not learn in a stage of the run.
@@ -185,7 +205,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         self._criterion, self._freezing = criterion, freezing
         self._num_frames, self._vocabulary = num_frames, vocabulary
         self._stage: int | None = None
-        self._step = 0
+        self._step, self._first_is_known = 0, False
 
     @override
     def set_step_nr(self, step_nr: int) -> None:
@@ -202,19 +222,31 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         self._criterion.prepare_metric_bag(metric_bag)
+        metric_bag.add("chance", Mean())
 
     @override
     def process_batch(
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
     ) -> tuple[Tensor, int | None]:
         loss = self._criterion(batch, metric_bag)
-        if self._step <= diagnostics.FIRST_STEPS:
-            frames = max(sum(map(self._num_frames, batch.source_seq_lens)), 1)
-            nats = float(loss.detach()) / frames
-            if warning := diagnostics.loss_above_chance(nats, self._vocabulary, self._step):
-                log.warning("{}", warning)
+        self._compare_with_chance(batch, metric_bag)
         # The number of utterances normalises the gradient, over all batches and ranks of the step.
         return loss, batch.batch_size
+
+    @torch.no_grad()
+    def _compare_with_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        targets, device = batch.target_seqs, batch.target_seqs.device
+        frames = torch.from_numpy(self._num_frames(np.array(batch.source_seq_lens))).to(device)
+        lengths = torch.tensor(batch.target_seq_lens, device=device)
+        characters = sum(batch.target_seq_lens)
+        chance = chance_loss(frames, targets, lengths, self._vocabulary) / characters
+        metric_bag.get("chance", Mean).update(chance, weight=characters)
+        if self._step == 1 and not self._first_is_known:
+            self._first_is_known = True
+            first, usual = float(metric_bag.get("loss", Mean).compute()), float(chance)
+            log.info("{}", diagnostics.first_loss(first, usual, self._vocabulary))
+            if warning := diagnostics.loss_warning(first, usual):
+                log.warning("{}", warning)
 
     @property
     @override

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, Self, cast, final
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.early_stopper import EarlyStopper
-from fairseq2.logging import log
 from fairseq2.metrics import MetricBag
 from fairseq2.recipe.evaluator import EvalUnit
 from fairseq2.recipe.model import RecipeModel
@@ -19,6 +18,7 @@ from typing_extensions import override
 
 from danish_asr.decoding import Decoder, decode
 from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.run_directory import validation_scores
 from danish_asr.recipe.sections import AsrRegimeSection
