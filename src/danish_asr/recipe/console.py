@@ -1,0 +1,72 @@
+"""What a run prints; everything else that fairseq2 logs is in ``OUTDIR/logs``.
+
+``log`` is for the lines of this project. Of fairseq2's own records the terminal or the job's log
+gets warnings and a few lines (``_SHOWN``), with ``common.debug`` all.
+"""
+
+import re
+import sys
+from logging import DEBUG, INFO, WARNING, Formatter, LogRecord, StreamHandler
+from typing import Any, Final, TextIO
+
+from fairseq2.logging import get_log_writer
+from fairseq2.logging import log as fairseq2_log
+from fairseq2.utils.rich import get_error_console, set_error_console
+from rich.console import Console
+from rich.logging import RichHandler
+from typing_extensions import override
+
+log: Final = get_log_writer("fairseq2.danish_asr")
+"""A child of fairseq2's logger: its records reach the same files."""
+
+_SHOWN: Final = re.compile(
+    r"Downloading|Download complete|Loading .*model|Starting validation|Training restored|"
+    r"Checkpoint at step|End of (training|data) |Early stop|Task "
+)
+
+
+def configure_console() -> None:
+    """Replace the console's handler after fairseq2 has configured its log.
+
+    In a terminal rich prints the lines above fairseq2's live progress bar; anywhere else, as in a
+    job's log, they are plain, never wrapped, and there is no bar.
+    """
+    logger, console = fairseq2_log.logger, get_error_console()
+    handler: StreamHandler[TextIO] | RichHandler = _PlainHandler()
+    if console.is_terminal:
+        options: Any = {"show_path": False, "show_level": False, "keywords": []}
+        handler = RichHandler(console=console, log_time_format="%X", **options)
+    else:
+        set_error_console(Console(stderr=True, quiet=True))  # that of the progress bar
+    handler.setFormatter(_Lines("" if console.is_terminal else "%Y-%m-%d %H:%M:%S "))
+    handler.addFilter(_is_for_users)
+    for old in [each for each in logger.handlers if isinstance(each, RichHandler)]:
+        logger.removeHandler(old)
+        logger.addHandler(handler)
+
+
+def _is_for_users(record: LogRecord) -> bool:
+    ours = record.name == log.logger.name or record.levelno >= WARNING
+    debug = fairseq2_log.is_enabled_for_debug() and record.levelno >= DEBUG
+    return ours or debug or _SHOWN.match(record.getMessage()) is not None
+
+
+class _PlainHandler(StreamHandler[TextIO]):
+    @override
+    def emit(self, record: LogRecord) -> None:
+        self.stream = sys.stderr  # which may have been redirected since
+        super().emit(record)
+
+
+class _Lines(Formatter):
+    """The message after the time; the level only of warnings and errors."""
+
+    def __init__(self, time: str) -> None:
+        super().__init__("%(message)s")
+        self._time = time
+
+    @override
+    def format(self, record: LogRecord) -> str:
+        level = f"{record.levelname}: " * (record.levelno > INFO)
+        lines = super().format(record).replace("\n", "\n  ")
+        return f"{self.formatTime(record, self._time)}{level}{lines}"
