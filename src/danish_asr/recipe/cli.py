@@ -12,6 +12,7 @@ from typing_extensions import override
 from danish_asr.cluster import rank_info, stop_with_launcher
 from danish_asr.data.settings import NO_EFFECT
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.console import hide_progress_bar
 from danish_asr.recipe.loading import Tree, flatten, merge, read_yaml, unstructure
 
 
@@ -59,6 +60,7 @@ def parse(
     if args.output_dir is None and not args.dump_config:
         parser.error("OUTDIR is missing")
     stop_with_launcher()
+    hide_progress_bar()
     return args
 
 

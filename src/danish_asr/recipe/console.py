@@ -25,20 +25,27 @@ _SHOWN: Final = re.compile(
 )
 
 
+def hide_progress_bar() -> None:
+    """Where there is no terminal, as in a job's log, let fairseq2's progress bar print nothing.
+
+    Call this before the recipe starts.
+    """
+    if not sys.stderr.isatty():
+        set_error_console(Console(stderr=True, quiet=True))
+
+
 def configure_console() -> None:
     """Replace the console's handler after fairseq2 has configured its log.
 
-    In a terminal rich prints the lines above fairseq2's live progress bar; anywhere else, as in a
-    job's log, they are plain, never wrapped, and there is no bar.
+    In a terminal rich prints the lines above the live progress bar; elsewhere they are plain and
+    never wrapped.
     """
     logger, console = fairseq2_log.logger, get_error_console()
     handler: StreamHandler[TextIO] | RichHandler = _PlainHandler()
-    if console.is_terminal:
+    if not console.quiet:
         options: Any = {"show_path": False, "show_level": False, "keywords": []}
         handler = RichHandler(console=console, log_time_format="%X", **options)
-    else:
-        set_error_console(Console(stderr=True, quiet=True))  # that of the progress bar
-    handler.setFormatter(_Lines("" if console.is_terminal else "%Y-%m-%d %H:%M:%S "))
+    handler.setFormatter(_Lines("%Y-%m-%d %H:%M:%S " * console.quiet))
     handler.addFilter(_is_for_users)
     for old in [each for each in logger.handlers if isinstance(each, RichHandler)]:
         logger.removeHandler(old)
@@ -69,4 +76,5 @@ class _Lines(Formatter):
     def format(self, record: LogRecord) -> str:
         level = f"{record.levelname}: " * (record.levelno > INFO)
         lines = super().format(record).replace("\n", "\n  ")
-        return f"{self.formatTime(record, self._time)}{level}{lines}"
+        time = self._time and self.formatTime(record, self._time)
+        return f"{time}{level}{lines}"

@@ -77,7 +77,7 @@ class RunReport(MetricRecorder):
             f"epoch {values['data_epoch']}",
             f"loss {float(values['loss']):.3f} (chance {float(values['chance']):.1f})",
             f"lr {rate:.1e}",
-            f"{minutes / steps:.2f} min audio/step",
+            f"audio {minutes / steps:.2f} min",
             f"{seconds / steps:.2f} s/step",
         ]
         if memory := float(values.get("peak_reserved_mem_bytes", 0)):
