@@ -16,7 +16,8 @@ from danish_asr.data.targets import UnknownSymbols
 from danish_asr.errors import ConfigError, RunError, RunFailedError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
-from danish_asr.recipe.diagnostics import explained, loss_above_chance, performance_warnings
+from danish_asr.recipe.criterion import chance_loss
+from danish_asr.recipe.diagnostics import explained, loss_warning, performance_warnings
 from danish_asr.recipe.readers import check_symbols, report_removed, waveform_dtype
 from danish_asr.recipe.record import keep_wandb_id
 from danish_asr.recipe.run_directory import check_free_space
@@ -25,12 +26,28 @@ from danish_asr.recipe.validation import PatienceStopper
 from tests.recipe.running import copy_until, train
 
 
-def test_a_loss_above_chance_is_reported() -> None:
+def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
+    targets = torch.tensor([[3, 3, 4, 3], [5, 1, 1, 1], [2, 2, 0, 0]])
+    frames, lengths = torch.tensor([20, 2, 9]), torch.tensor([4, 2, 2])
+    equal = torch.full((20, 3, 7), -math.log(7))
+    loss = torch.nn.functional.ctc_loss(equal, targets, frames, lengths, reduction="sum")
+    assert chance_loss(frames, targets, lengths, 7).item() == pytest.approx(loss.item())
+
+
+@pytest.mark.parametrize(
+    ("loss", "best", "found"),
+    [
+        (10.5, math.inf, None),  # a new head
+        (500.0, math.inf, "500.00 nats per character; chance is 9.00"),
+        (2_276.0, 2.0, "chance is 9.00"),
+        (0.9, 0.1, None),
+        (4.2, 1.3, "was 1.30: the run diverges"),
+    ],
+)
+def test_a_loss_that_is_too_high_is_reported(loss: float, best: float, found: str | None) -> None:
     """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
-    assert loss_above_chance(math.log(32), 32, step=1) is None
-    warning = loss_above_chance(500.0, 32, step=1)
-    assert warning is not None
-    assert "500.00 per frame; chance is ln(32) = 3.47" in warning
+    warning = loss_warning(loss, 9.0, best)
+    assert (found is None and warning is None) or (found or "") in (warning or "")
 
 
 @pytest.mark.parametrize(

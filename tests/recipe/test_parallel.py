@@ -42,7 +42,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
 def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
     tmp_path: Path, dataset: Path, plain: Path, overrides: list[str], tolerance: float
 ) -> None:
-    train_with_two(tmp_path / "run", dataset, PLAIN, *overrides)
+    output = train_with_two(tmp_path / "run", dataset, PLAIN, *overrides)
+    assert output.count("First loss") == output.count("step 4/4") == 1, "only one prints"
     assert losses(tmp_path / "run") == pytest.approx(losses(plain), rel=tolerance)
 
 

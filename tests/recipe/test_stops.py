@@ -141,7 +141,7 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
         assert train(run, dataset, *TWO_EPOCHS) == 0
     output = capsys.readouterr().err
     assert output.count("Running the validation that was skipped") == 1
-    assert "Restoring training" not in output
+    assert "Training restored" not in output
     assert len(metrics(run, "valid")) == len(rows)
     assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
     assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
