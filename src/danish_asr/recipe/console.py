@@ -21,7 +21,7 @@ log: Final = get_log_writer("fairseq2.danish_asr")
 
 _SHOWN: Final = re.compile(
     r"Downloading|Download complete|Loading .*model|Starting validation|Training restored|"
-    r"Checkpoint at step|End of (training|data) |Early stop|Task "
+    r"Checkpoint at step|End of (training|data) |Early stop|Task finished"
 )
 
 
