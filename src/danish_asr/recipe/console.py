@@ -10,7 +10,7 @@ from logging import DEBUG, INFO, WARNING, Formatter, LogRecord, StreamHandler
 from typing import Any, Final, TextIO
 
 from fairseq2.logging import get_log_writer
-from fairseq2.logging import log as fairseq2_log
+from fairseq2.logging import log as fairseq2_log  # noqa: TID251 - its handlers are set here
 from fairseq2.utils.rich import get_error_console, set_error_console
 from rich.console import Console
 from rich.logging import RichHandler

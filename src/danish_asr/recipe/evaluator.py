@@ -68,6 +68,8 @@ class PredictionUnit(AsrValidationUnit):
     starts scored; loss and error rates include it. ``keeper`` keeps the log-probabilities.
     """
 
+    TITLE = "Evaluation"
+
     def __init__(
         self,
         context: RecipeContext,

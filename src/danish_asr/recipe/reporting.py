@@ -110,8 +110,8 @@ class RunReport(MetricRecorder):
                 )
                 mark = "  best" * (place == best)
                 lines.append(f"{row['Step']:>8,}{trained[place]:>12.3f}{cells}{mark}")
-        name = category.removeprefix("valid").replace("/", " of ")
-        log.info("Validations so far{}, best by {}\n{}", name, title, "\n".join(lines))
+        of = category.removeprefix("valid").replace("/", " of ")
+        log.info("Validations{} so far, best by {}\n{}", of, title, "\n".join(lines))
         waited = len(rows) - 1 - best
         if waited and waited % _OVERFITTING == 0 and trained[-1] < trained[best]:
             log.warning(

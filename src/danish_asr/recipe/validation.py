@@ -4,7 +4,7 @@ from collections.abc import Iterable, MutableMapping, Sequence
 from copy import copy
 from math import inf
 from pathlib import Path
-from typing import Final, NamedTuple, Self, cast, final
+from typing import ClassVar, Final, NamedTuple, Self, cast, final
 
 import torch
 from fairseq2.datasets import Seq2SeqBatch
@@ -47,6 +47,8 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     ``profile`` is the text normalisation of the scores. ``splits`` are reported if there are
     several. The worst of ``dialects``, those that occur in them, gives ``worst_group_wer``.
     """
+
+    TITLE: ClassVar = "Validation"
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
         groups = (ALL, *self._splits, *self._dialects)
-        title = f"Validation{f' ({self._name})' * (self._name is not None)}"
+        title = f"{self.TITLE}{f' ({self._name})' * (self._name is not None)}"
         lines = "\n".join(table(counts, groups))
         log.info("{}, text profile {}\n{}", title, self._profile, lines)
         publish(counts, groups, values)
