@@ -6,7 +6,7 @@ gets warnings and a few lines (``_SHOWN``), with ``common.debug`` all.
 
 import re
 import sys
-from logging import DEBUG, INFO, WARNING, Formatter, LogRecord, StreamHandler
+from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler
 from typing import Any, Final, TextIO
 
 from fairseq2.logging import get_log_writer
@@ -54,8 +54,9 @@ def configure_console() -> None:
 
 def _is_for_users(record: LogRecord) -> bool:
     ours = record.name == log.logger.name or record.levelno >= WARNING
-    debug = fairseq2_log.is_enabled_for_debug() and record.levelno >= DEBUG
-    return ours or debug or _SHOWN.match(record.getMessage()) is not None
+    return (
+        ours or fairseq2_log.is_enabled_for_debug() or _SHOWN.match(record.getMessage()) is not None
+    )
 
 
 class _PlainHandler(StreamHandler[TextIO]):

@@ -112,7 +112,7 @@ def chance_loss(frames: Tensor, targets: Tensor, lengths: Tensor, vocabulary: in
     drawn = (2 * lengths).double()
     from_ = (frames + lengths - repeats).double().maximum(drawn)
     paths = (from_ + 1).lgamma() - (drawn + 1).lgamma() - (from_ - drawn + 1).lgamma()
-    return (frames * torch.tensor(vocabulary).double().log() - paths).sum()
+    return (frames.double() * math.log(vocabulary) - paths).sum()
 
 
 def _rows_not_finite(ids: Sequence[str], values: Tensor) -> list[str]:

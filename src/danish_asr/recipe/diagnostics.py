@@ -61,9 +61,9 @@ def loss_warning(loss: float, chance: float, best: float = math.inf) -> str | No
         )
     if loss > max(_ABOVE_BEST * best, best + 1):
         return (
-            f"the loss is {loss:,.2f} nats per character and was {best:.2f}: the run diverges. "
-            "Start one with a lower optimizer.config.lr or trainer.max_grad_norm, or a longer "
-            "warm-up, unless it recovers in the next reports"
+            f"the loss is {loss:,.2f} nats per character and was {best:.2f}: the run diverges; "
+            "unless it recovers in the next reports, start one with a lower optimizer.config.lr or "
+            "trainer.max_grad_norm, or with a longer warm-up"
         )
     return None
 

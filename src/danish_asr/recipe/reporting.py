@@ -39,7 +39,7 @@ class RunReport(MetricRecorder):
     def __init__(self, output_dir: Path, config: RecipeConfig) -> None:
         regime = config.as_(AsrConfig).regime
         self._metrics, self._end = output_dir / METRICS, regime.num_steps
-        self._score = regime.score_metric or ""
+        self._score = SCORE_TITLES[regime.score_metric or "wer"]
         self._step = max(resumable_steps(output_dir), default=0)
         self._began: tuple[int, float] | None = None
         self._best = min((row[_LOSS] for row in self._rows("train")), default=inf)
@@ -93,7 +93,7 @@ class RunReport(MetricRecorder):
         return [row for row in rows if _LOSS in row]  # older versions had none
 
     def _show_validations(self, category: str) -> None:
-        rows, reports, title = self._rows(category), self._rows("train"), SCORE_TITLES[self._score]
+        rows, reports, title = self._rows(category), self._rows("train"), self._score
         # The later of equals, as in the run's card.
         best = max(range(len(rows)), key=lambda each: (-rows[each][title], each))
         trained = [
@@ -113,7 +113,8 @@ class RunReport(MetricRecorder):
         of = category.removeprefix("valid").replace("/", " of ")
         log.info("Validations{} so far, best by {}\n{}", of, title, "\n".join(lines))
         waited = len(rows) - 1 - best
-        if waited and waited % _OVERFITTING == 0 and trained[-1] < trained[best]:
+        late = category == "valid" and waited and waited % _OVERFITTING == 0
+        if late and trained[-1] < trained[best]:
             log.warning(
                 "the best {} is {} validations old (step {}), and the training loss fell from "
                 "{:.3f} to {:.3f}: the model overfits. The best checkpoint is kept. "
