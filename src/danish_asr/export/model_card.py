@@ -31,9 +31,8 @@ _TRAINING: Final = (
 )
 _OMNI: Final = "omniASR"
 _CORAL: Final = (
-    "CoRal is licensed under OpenRAIL-D, whose conditions pass on to models trained on it: among "
-    "other things it forbids speech synthesis and biometric identification. Read it on CoRal's "
-    "page on Hugging Face."
+    "The training data is from CoRal, whose licence OpenRAIL-D forbids, among other things, speech "
+    "synthesis and biometric identification. Read it on CoRal's page on Hugging Face."
 )
 
 _SYNTHETIC: Final = (

@@ -83,7 +83,7 @@ Swift and JavaScript; see its documentation of omnilingual ASR models.
 """By the name of the format; OWNER/NAME stands for the model."""
 
 LANGUAGE_MODEL: Final = """\
-An n-gram language model is in `language_model/`. With `pip install pyctcdecode kenlm`, the pipeline
-above decodes with it. `AutoProcessor.from_pretrained(...).decode(logits)` does so for one array of
-logits, (frames, symbols).
+An n-gram language model is in `language_model/`. With `pip install pyctcdecode` and KenLM,
+`AutoProcessor.from_pretrained(...).decode(logits).text` decodes an array of logits, (frames,
+symbols), with it.
 """
