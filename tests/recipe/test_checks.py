@@ -39,7 +39,7 @@ def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
     [
         (10.5, math.inf, None),  # a new head
         (500.0, math.inf, "500.00 nats per character; chance is 9.00"),
-        (2_276.0, 2.0, "chance is 9.00"),
+        (2_276.0, 2.0, "is 2,276.00 nats per character and was 2.00: the run diverges"),
         (0.9, 0.1, None),
         (4.2, 1.3, "was 1.30: the run diverges"),
     ],

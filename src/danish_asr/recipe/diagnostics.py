@@ -53,17 +53,17 @@ def first_loss(loss: float, chance: float, vocabulary: int) -> str:
 
 def loss_warning(loss: float, chance: float, best: float = math.inf) -> str | None:
     """Judge a loss; ``best`` is the lowest of the run so far. All in nats per character."""
-    if loss > _ABOVE_CHANCE * chance:
-        return (
-            f"the loss is {loss:,.2f} nats per character; chance is {chance:.2f}. That is a fault, "
-            "not bad luck: check dataset.asr_task_config.normalize_audio (true for omniASR), the "
-            "tokenizer and optimizer.config.lr"
-        )
     if loss > max(_ABOVE_BEST * best, best + 1):
         return (
             f"the loss is {loss:,.2f} nats per character and was {best:.2f}: the run diverges; "
             "unless it recovers in the next reports, start one with a lower optimizer.config.lr or "
             "trainer.max_grad_norm, or with a longer warm-up"
+        )
+    if loss > _ABOVE_CHANCE * chance:
+        return (
+            f"the loss is {loss:,.2f} nats per character; chance is {chance:.2f}. That is a fault, "
+            "not bad luck: check dataset.asr_task_config.normalize_audio (true for omniASR), the "
+            "tokenizer and optimizer.config.lr"
         )
     return None
 
