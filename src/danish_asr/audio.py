@@ -42,7 +42,7 @@ def to_flac(audio: bytes | Path, **part: Any) -> tuple[bytes, int]:
     Returns the FLAC file and its number of samples.
     """
     mono = to_mono(audio, **part)
-    return encode_flac(mono, SAMPLE_RATE), len(mono)
+    return encode_flac(mono, SAMPLE_RATE, peak_of(mono)), len(mono)
 
 
 def to_mono(audio: bytes | Path, **part: Any) -> NDArray[np.float32]:
@@ -190,14 +190,20 @@ def _read_mono(file: Decoder, frames: int) -> NDArray[np.float32]:
     return mono[:done]
 
 
-def encode_flac(mono: NDArray[np.float32], rate: int) -> bytes:
+def peak_of(mono: NDArray[np.float32]) -> float:
+    """The largest magnitude of any sample."""
+    return float(max(mono.max(), -mono.min()))
+
+
+def encode_flac(mono: NDArray[np.float32], rate: int, peak: float) -> bytes:
     """Encode samples in [-1, 1) as FLAC of 16 bits; values outside are clipped.
 
-    The scale is that of decoders, so that samples of 16 bits stay as they are.
+    The scale is that of decoders, so that samples of 16 bits stay as they are. ``peak`` is that of
+    `peak_of`.
     """
     scaled = mono * np.float32(32768)
     np.rint(scaled, out=scaled)
-    if scaled.max() > 32767 or scaled.min() < -32768:  # clipping takes longer than looking
+    if peak * 32768 > 32767:  # rarely; clipping takes longer than looking
         np.clip(scaled, -32768, 32767, out=scaled)
     file = io.BytesIO()
     soundfile.write(file, scaled.astype(np.int16), rate, format="FLAC", subtype="PCM_16")

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr.audio import AudioError, encode_flac, to_mono
+from danish_asr.audio import AudioError, encode_flac, peak_of, to_mono
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.plan import WORK_DIR, RowSlice, ShardTask
 from danish_asr.conversion.suspects import examine
@@ -171,8 +171,9 @@ def _convert(
                 seconds=utterance.seconds,
                 max_seconds=max_seconds,
             )
-            findings = list(examine(mono, utterance.text, utterance.seconds))
-            flac = encode_flac(mono, SAMPLE_RATE)
+            peak = peak_of(mono)
+            findings = list(examine(mono, peak, utterance.text, utterance.seconds))
+            flac = encode_flac(mono, SAMPLE_RATE, peak)
     except AudioError as error:
         return str(error)
     for reason, value in findings:

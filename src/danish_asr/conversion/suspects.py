@@ -26,11 +26,11 @@ _FRAME: Final = SAMPLE_RATE // 100
 
 
 def examine(
-    mono: NDArray[np.float32], text: str, asked: float | None
+    mono: NDArray[np.float32], peak: float, text: str, asked: float | None
 ) -> Iterator[tuple[str, float]]:
     """Yield the reasons to suspect an utterance of 16 kHz, with what was measured.
 
-    ``asked`` is the length in seconds that the corpus gives.
+    ``peak`` is that of `peak_of`, ``asked`` the length in seconds that the corpus gives.
 
     Raises:
         AudioError: It cannot be speech.
@@ -40,7 +40,6 @@ def examine(
     whole = len(mono) - len(mono) % _FRAME
     frames = mono[:whole].reshape(-1, _FRAME) if whole else mono[None]
     energies = np.einsum("ij,ij->i", frames, frames)
-    peak = float(max(mono.max(), -mono.min()))
     if peak * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
     if speed > _IMPOSSIBLE:
