@@ -6,8 +6,8 @@ One table, ratios within the run. The corpus is 48 kHz FLAC, 5 s an utterance, w
 - The chain alone: decode, resample with soxr HQ and encode, from memory into memory, by libsndfile
   and by miniaudio as conversion does it. No conversion can reach it: the audio must also be read
   from the source, and the shards written, flushed and hashed.
-- The same from Parquet to Parquet, which does all of that and nothing else. This is the reference
-  for conversion: what is missing to 1.00 is the price of ids, ledger, suspects, metadata and cards.
+- The same from Parquet to Parquet, which does all of that and nothing else: the reference for
+  conversion, which also has ids, a ledger, suspects and metadata.
 
 The usual way decodes to an array as the ``datasets`` library gives it, resamples with torchaudio
 and writes with soundfile, in one process. CPU time is user and system time of all processes; one
