@@ -1,7 +1,7 @@
 """Runs an evaluation: it writes the predictions of all rows, and can be stopped and continued."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final, cast, final
 
@@ -92,6 +92,12 @@ class PredictionUnit(AsrValidationUnit):
             metric_bag.get("ctc_loss", Mean).update(bits, weight=len(rows))
             texts = [row.reference for row in rows], [row.hypothesis for row in rows]
             metric_bag.get("errors", ErrorRates).update(*texts, [()] * len(rows))
+
+    @override
+    def process_metric_values(self, values: MutableMapping[str, object]) -> None:
+        if self._scored.earlier:  # whose characters were not counted
+            del values["loss"]
+        super().process_metric_values(values)
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
