@@ -9,6 +9,7 @@ from fairseq2.assets import (
     AssetCard,
     AssetCardError,
     AssetDownloadError,
+    AssetDownloadManager,
     AssetMetadataError,
     AssetStore,
 )
@@ -141,6 +142,16 @@ class Assets:
         if not faults:  # otherwise the card that names it may be the one that was not found
             faults.append("tokenizer.name must be given: the cards do not name a tokenizer")
         return None
+
+    def tokenizer_file(self, section: TokenizerSection) -> Path:
+        """Return the file of a tokenizer that can be opened."""
+        if section.path is not None:
+            return section.path
+        card = self.find("tokenizer.name", str(section.name), [])
+        assert card is not None
+        downloads = self._container.resolve(AssetDownloadManager)
+        uri = card.field("tokenizer").as_uri()
+        return downloads.download_tokenizer(uri, card.name, progress=False)
 
     def _of_card(self, card: AssetCard) -> Tokenizer:
         name = card.field("tokenizer_family").as_(str)

@@ -29,6 +29,7 @@ from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.loading import inspect, read_yaml
 from danish_asr.recipe.moving_average import EMA, NAMES
+from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.preflight import resolve, tokenizer_card
 from danish_asr.recipe.readers import evaluation_task
 from danish_asr.recipe.record import write_model_card
@@ -39,6 +40,7 @@ from danish_asr.recipe.run_directory import (
     METRICS,
     MODEL_CARD,
     SCORE_TITLES,
+    TOKENIZER,
     best_model,
     checkpoint_scores,
     checkpoint_steps,
@@ -85,6 +87,7 @@ def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> fl
             mean[key] = mean[key] + part if key in mean and value.is_floating_point() else part
     kept = {key: value.to(state[key].dtype) for key, value in mean.items()}
     log.info("Validating the average of steps {}.", ", ".join(map(str, steps)))
+    config = with_own_tokenizer(config, run / CHECKPOINTS)
     score = validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), kept)
     _write(run, name, steps[-1], kept, score)
     return score
@@ -152,8 +155,9 @@ def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: 
     file = new / CHECKPOINTS / f"step_{step}" / "model" / _SHARD
     file.parent.mkdir(parents=True)
     torch.save(dict(state), file)
-    for kept in (CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}"):
-        shutil.copyfile(run / kept, new / kept)
+    for kept in (CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"):
+        if (run / kept).is_file():
+            shutil.copyfile(run / kept, new / kept)
     publish_text(new / CHECKPOINTS / "scores" / f"step_{step}.txt", f"{score}\n")
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)

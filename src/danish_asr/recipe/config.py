@@ -12,6 +12,7 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 
+from danish_asr.recipe.head import AsrModelSection
 from danish_asr.recipe.masking import MaskingSection
 from danish_asr.recipe.optimizers import value_faults
 from danish_asr.recipe.sections import (
@@ -30,8 +31,8 @@ from danish_asr.recipe.sections import (
 class AsrConfig:
     """Configuration of the training recipe."""
 
-    model: base.ModelSection = field(
-        default_factory=lambda: base.ModelSection(
+    model: AsrModelSection = field(
+        default_factory=lambda: AsrModelSection(
             family=WAV2VEC2_ASR_FAMILY,
             compile_options=base.CompileOptions(fullgraph=False, dynamic=False),
         )

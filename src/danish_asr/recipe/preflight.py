@@ -16,7 +16,6 @@ from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
-from fairseq2.recipe.config import ModelSection
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from torch.nn import Module
 
@@ -26,11 +25,13 @@ from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.files import to_yaml
 from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.head import AsrModelSection
 from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.loading import unstructure
 from danish_asr.recipe.masking import masking_faults
 from danish_asr.recipe.model_path import with_named_model
 from danish_asr.recipe.optimizers import optimizer_faults
+from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.record import recorder_faults
 from danish_asr.recipe.sections import names_of_splits
 from danish_asr.recipe.step_checks import training_faults, with_accumulation
@@ -49,6 +50,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     found = list(faults)
     try:
         config = with_named_model(config)
+        config = with_own_tokenizer(config, config.common.assets.prev_checkpoint_dir)
         assets = Assets(config)
     except ConfigError as error:
         raise ConfigError([*found, *error.faults], where=where) from None
@@ -190,7 +192,7 @@ def _check_model(
     assets: Assets,
     size: int | None,
     faults: list[str],
-) -> tuple[ModelSection, Module | None]:
+) -> tuple[AsrModelSection, Module | None]:
     """Check which model is trained; return its section, completed, and the model without memory."""
     section = config.model
     if card is not None:
@@ -211,7 +213,7 @@ def _check_model(
 
 def _check_trained_model(
     assets: Assets, card: AssetCard, size: int | None, config: AsrConfig, faults: list[str]
-) -> tuple[ModelSection, Module]:
+) -> tuple[AsrModelSection, Module]:
     """Compare a named model with the tokenizer and the disk; return it without memory.
 
     An encoder from Hugging Face gets a head for the tokenizer.
@@ -246,7 +248,7 @@ def _check_trained_model(
 
 def _with_new_head(
     family: ModelFamily, config: AsrConfig, size: int | None, faults: list[str]
-) -> tuple[ModelSection, Module | None]:
+) -> tuple[AsrModelSection, Module | None]:
     """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's.
 
     Also returns the model, without memory, if it can be built.

@@ -21,9 +21,10 @@ from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.console import log
+from danish_asr.recipe.own_tokenizer import run_tokenizer
 from danish_asr.recipe.preflight import tokenizer_of
 from danish_asr.recipe.sections import AsrDatasetSection
-from danish_asr.recipe.subsets import stratified, validation_indices
+from danish_asr.recipe.subsets import training_rows, validation_indices
 from danish_asr.schema import SAMPLE_RATE
 
 
@@ -37,10 +38,7 @@ def model_frames(context: RecipeContext) -> FrameCount:
 def training_index(context: RecipeContext, config: AsrConfig) -> Index:
     """Index the training split and check what needs no model: its lengths and its text."""
     section = config.dataset
-    dataset = context.default_dataset.as_(AsrDataset)
-    index = dataset.read_index(cast(str, section.train_split), section.storage_config)
-    if section.train_subset is not None:
-        index = index.take(stratified(index, section.train_subset, nested=True))
+    index = training_rows(context.default_dataset.as_(AsrDataset), section)
     task = section.asr_task_config
     shortest, longest = int(index.lengths.min()), int(index.lengths.max())
     if not ((index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)).any():
@@ -50,7 +48,7 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
             f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
         )
         raise ConfigError([fault])
-    unknown = count_unknown(index, context.default_tokenizer, section.text_profile)
+    unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
     report_removed(unknown, section.text_profile)
     name = config.model.name
     card = context.asset_store.maybe_retrieve_card(name) if name else None
@@ -146,7 +144,7 @@ def _reader(
     task = section.asr_task_config if training else evaluation_task(section)
     return context.default_dataset.as_(AsrDataset).create_reader(
         split,
-        tokenizer=context.default_tokenizer,
+        tokenizer=run_tokenizer(context),
         gangs=context.gangs,
         dtype=waveform_dtype(context.gangs, config),
         num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,

@@ -18,6 +18,7 @@ from urllib.request import url2pathname
 
 import torch
 from fairseq2.assets import AssetCard
+from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.recipe.config import WandbConfig
 
 from danish_asr import __version__
@@ -25,7 +26,14 @@ from danish_asr.errors import MissingExtraError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.console import log
 from danish_asr.recipe.loading import Tree, read_yaml
-from danish_asr.recipe.run_directory import CHECKPOINTS, ENVIRONMENT, MODEL_CARD, best_model
+from danish_asr.recipe.run_directory import (
+    CHECKPOINTS,
+    ENVIRONMENT,
+    MODEL_CARD,
+    TOKENIZER,
+    best_model,
+    own_tokenizer,
+)
 from danish_asr.schema import CARDS_DIR
 
 WANDB: Final = "wandb"
@@ -84,7 +92,8 @@ def _git_state() -> dict[str, Any] | None:
 def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
     """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
 
-    A tokenizer in a local file is copied beside the card; one that is downloaded is referred to.
+    The run's own tokenizer, or one in a local file, is copied beside the card; one that is
+    downloaded is referred to.
     """
     run, best = output_dir.resolve(), best_model(output_dir)
     if best is None:
@@ -101,11 +110,15 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         # Relative to the card, for a run that is moved.
         "checkpoint": f"../{place}/step_{step}/model",
     }
-    if tokenizer is not None:
+    own = own_tokenizer(run)
+    if own is not None:
+        card |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
+        shutil.copyfile(own, folder / own.name)
+    elif tokenizer is not None:
         uri = tokenizer.field("tokenizer").as_uri()
         if uri.scheme == "file":
             card["tokenizer_family"] = tokenizer.field("tokenizer_family").as_(str)
-            card["tokenizer"] = "tokenizer.model"
+            card["tokenizer"] = TOKENIZER
             shutil.copyfile(url2pathname(uri.path), folder / card["tokenizer"])
         else:
             card["tokenizer_ref"] = tokenizer.name

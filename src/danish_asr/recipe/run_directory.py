@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import RegimeSection
 from torch.nn import Module
@@ -23,6 +24,7 @@ METRICS: Final = "metrics"
 TENSORBOARD: Final = "tb"
 ENVIRONMENT: Final = "environment.json"
 MODEL_CARD: Final = "model.yaml"
+TOKENIZER: Final = "tokenizer.model"
 
 SCORE_TITLES: Final = {
     "wer": "Word Error Rate (WER)",
@@ -86,6 +88,12 @@ def best_model(output_dir: Path) -> tuple[Path, int] | None:
     scored = [each for each in found if each[0] is not None]
     _, _, step, folder = max(scored, default=found[0], key=lambda each: (each[0] or 0, -each[1]))
     return folder, step
+
+
+def own_tokenizer(run: Path) -> Path | None:
+    """Return the file of the run's own tokenizer (`danish_asr.recipe.own_tokenizer`), if any."""
+    file = run / CHECKPOINTS / TOKENIZER
+    return file if file.is_file() else None
 
 
 def check_output_dir(output_dir: Path) -> None:
@@ -183,7 +191,11 @@ def complete_model_card(
 ) -> None:
     """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
     file = output_dir / CHECKPOINTS / MODEL_CARD
-    added = {"model_config": model_config, "tokenizer_ref": tokenizer}
+    added: dict[str, Any] = {"model_config": model_config}
+    if own := own_tokenizer(output_dir):
+        added |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
+    else:
+        added["tokenizer_ref"] = tokenizer
     card = merge(read_yaml(file), added)
     if card["model_family"] == HUGGING_FACE_FAMILY:  # its checkpoints have fairseq2's names
         card["model_family"] = WAV2VEC2_ASR_FAMILY

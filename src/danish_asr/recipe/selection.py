@@ -54,7 +54,7 @@ class Selection(NamedTuple):
             "checkpoint": config.evaluator.checkpoint,
             "step": self.step,
             "run": str(config.common.assets.prev_checkpoint_dir or ""),
-            "tokenizer": config.tokenizer.name,
+            "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
             **({"decoder": section} if section["name"] != GREEDY else {}),
             "rows_in_split": dict(rows),
         }
@@ -103,6 +103,9 @@ def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
     # Values of a wrong type are reported with the other faults.
     given = {key: value for key, value in given.items() if isinstance(value, str)}
     model = tree.get("model")
+    if isinstance(model, Mapping):  # its head is for training
+        model = {key: value for key, value in model.items() if key != "head"}
+        tree = {**tree, "model": model}
     named = not trains and isinstance(model, Mapping) and (model.get("name") or model.get("path"))
     checkpoint = given.get("checkpoint") or (NO_CHECKPOINT if named else "best")
     split = given.get("split") or ("test" if trains else None)

@@ -36,6 +36,14 @@ def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.i
     return np.sort(np.concatenate(chosen))
 
 
+def training_rows(dataset: AsrDataset, section: AsrDatasetSection) -> Index:
+    """Index the rows that a run trains on, before the filters."""
+    index = dataset.read_index(str(section.train_split), section.storage_config)
+    if section.train_subset is None:
+        return index
+    return index.take(stratified(index, section.train_subset, nested=True))
+
+
 def validation_indices(
     dataset: AsrDataset, section: AsrDatasetSection, splits: str, subset: int | None
 ) -> dict[str, Index]:

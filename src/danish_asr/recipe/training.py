@@ -11,6 +11,7 @@ from fairseq2.metrics.aggregation import Mean
 from fairseq2.metrics.recorders import MetricDescriptor, MetricRecorder
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.model import RecipeModel
@@ -30,6 +31,7 @@ from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import configure_console, log
 from danish_asr.recipe.criterion import CtcCriterion, chance_loss
 from danish_asr.recipe.freezing import Freezing
+from danish_asr.recipe.head import FULL
 from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.masking import install_masker
 from danish_asr.recipe.optimizers import (
@@ -38,6 +40,7 @@ from danish_asr.recipe.optimizers import (
     register_optimizers,
     unwrap_names,
 )
+from danish_asr.recipe.own_tokenizer import run_tokenizer, slice_head, write_own_tokenizer
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
 from danish_asr.recipe.record import keep_wandb_id, write_environment, write_model_card
@@ -77,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 run_directory.tidy(args.output_dir)
                 run_directory.fit_to_processes(args.output_dir, processes)
                 write_environment(args.output_dir)
+                write_own_tokenizer(args.output_dir, config)
                 keep_wandb_id(args.output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(args.output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
@@ -119,6 +123,9 @@ class AsrRecipe(TrainRecipe):
         module = cast(Wav2Vec2AsrModel, model.module)
         described, seed = cast(Wav2Vec2AsrConfig, model.config), config.common.seed
         masking = install_masker(module, config.masking, described, seed=seed)
+        head = cast(Linear, module.final_proj)
+        if config.model.head != FULL:
+            slice_head(head, context.output_dir, config)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
             log.info("Taking the encoder's weights from the pretrained model.")
             encoder = cast(Wav2Vec2Model, context.bootstrap_model("pretrained_encoder").module)
@@ -140,7 +147,8 @@ class AsrRecipe(TrainRecipe):
             run_directory.check_free_space(
                 context.output_dir, module, config.regime, state_bytes=state
             )
-            run_directory.complete_model_card(context.output_dir, config.tokenizer.name, masking)
+            changes = {**masking, "target_vocab_size": head.output_dim}
+            run_directory.complete_model_card(context.output_dir, config.tokenizer.name, changes)
         return model
 
     @override
@@ -149,7 +157,7 @@ class AsrRecipe(TrainRecipe):
         # The text is checked first: the model takes longer to load.
         index = training_index(context, config)
         unwrap_names(context.model.module)
-        criterion, tokenizer = CtcCriterion(context.model), context.default_tokenizer
+        criterion, tokenizer = CtcCriterion(context.model), run_tokenizer(context)
         reader = training_reader(context, config, index)
         frames = model_frames(context)
         unit = AsrTrainUnit(criterion, Freezing(config), frames, tokenizer.vocab_info.size)

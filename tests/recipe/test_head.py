@@ -1,0 +1,184 @@
+"""A head that keeps the symbols of the training text: ``model.head: danish``."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+from sentencepiece import sentencepiece_model_pb2 as proto
+from torch.nn.functional import log_softmax
+
+from danish_asr.conversion.cards import build_char_tokenizer
+from danish_asr.files import from_yaml, to_yaml
+from danish_asr.recipe.averaging import average_command
+from danish_asr.recipe.head import sliced_tokenizer
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.transcription.model import Model, load_model
+from tests.random_models import CHARACTERS, build_model
+from tests.recipe.running import (
+    copy_until,
+    evaluate,
+    losses,
+    same_weights,
+    train,
+    train_with_two,
+    weights,
+)
+
+OTHERS = 10_000
+"""Symbols of other languages."""
+
+FIRST = 5
+"""The symbols before them: control symbols, the unknown one, the space."""
+
+
+def with_others(tokenizer: bytes) -> bytes:
+    model: Any = proto.ModelProto.FromString(tokenizer)  # type: ignore[attr-defined]
+    pieces = list(model.pieces)
+    others = [type(pieces[-1])(piece=chr(0x4E00 + n), score=-20) for n in range(OTHERS)]
+    del model.pieces[:]
+    model.pieces.extend([*pieces[:FIRST], *others, *pieces[FIRST:]])
+    return bytes(model.SerializeToString())
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model ``named`` whose head has symbols of many languages."""
+    folder = build_model(tmp_path_factory.mktemp("models") / "named", model_dim=32, dropout_p=0.0)
+    card, tokenizer = folder / "cards" / "named.yaml", folder / "cards" / "tokenizer.model"
+    tokenizer.write_bytes(with_others(tokenizer.read_bytes()))
+    state = torch.load(folder / "cards" / "model.pt")
+    torch.manual_seed(1)
+    for name in ("final_proj.weight", "final_proj.bias"):
+        value = state[name]
+        others = 0.1 * torch.randn(OTHERS, *value.shape[1:])
+        state[name] = torch.cat([value[:FIRST], others, value[FIRST:]])
+    torch.save(state, folder / "cards" / "model.pt")
+    content = from_yaml(card.read_text(encoding="utf-8"))
+    content["model_config"]["target_vocab_size"] += OTHERS
+    card.write_text(to_yaml(content), encoding="utf-8")
+    return folder
+
+
+def options(dataset: Path, named: Path, *more: str) -> tuple[str, ...]:
+    return (
+        "model={name: named, head: danish, config_overrides: null}",
+        f"common.assets.extra_paths=[{dataset}/cards, {named}/cards]",
+        "optimizer.config.lr=1e-2",
+        *("regime.keep_last_n_checkpoints=2", "regime.keep_best_n_checkpoints=2"),
+        *more,
+    )
+
+
+@pytest.fixture(scope="module")
+def sliced(tmp_path_factory: pytest.TempPathFactory, dataset: Path, named: Path) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "sliced"
+    twice = "trainer.grad_accumulation.num_batches=2"
+    assert train(run, dataset, *options(dataset, named, twice)) == 0
+    return run
+
+
+@pytest.mark.parametrize("text", ["en bil", "En Bil 7", "日本 bil", "bil", "xyz ø"])
+def test_the_sliced_tokenizer_writes_what_the_full_one_writes(text: str) -> None:
+    full = with_others(build_char_tokenizer(CHARACTERS + CHARACTERS.upper() + "?é"))
+    new = sliced_tokenizer(full, text.split())
+    old, kept = (sentencepiece.SentencePieceProcessor(model_proto=each) for each in (full, new))
+    assert kept.encode(text, out_type=str) == old.encode(text, out_type=str)
+    assert kept.decode(kept.encode(text)) == text
+    for number in range(FIRST - 1):
+        assert kept.id_to_piece(number) == old.id_to_piece(number)
+    # Letters that this text lacks are kept with the others, and digits with digits.
+    assert kept.unk_id() not in kept.encode("vinden blæser åøq")
+    assert (kept.unk_id() in kept.encode("3 ZÅ")) == (text != "En Bil 7")
+    assert kept.unk_id() in kept.encode("é")
+    assert kept.get_piece_size() < 90
+
+
+def test_the_kept_logits_are_the_same_bits_and_the_text_is_that_of_a_masked_head(
+    tmp_path: Path, dataset: Path, named: Path
+) -> None:
+    """The loss differs by the normalisation, and nothing else does."""
+    run = tmp_path / "run"
+    still = options(dataset, named, "optimizer.config.lr=1e-30", "regime.num_steps=1")
+    assert train(run, dataset, *still) == 0
+    small, full = load_model(run, device="cpu"), load_model(named, device="cpu")
+    pieces, every = symbols(small), symbols(full)
+    assert len(pieces) < 50 < OTHERS < len(every)
+    kept = [every.index(piece) for piece in pieces]
+    for name in ("weight", "bias"):
+        new, old = (m.module.get_parameter(f"final_proj.{name}") for m in (small, full))
+        assert torch.equal(new, old[kept])
+    audio = np.random.default_rng(1).normal(size=48_000).astype(np.float32)
+    (logits,), (before,) = small.log_probs([audio]), full.log_probs([audio])
+    torch.testing.assert_close(logits, log_softmax(before[:, kept], dim=-1))
+    masked = torch.full_like(before, -torch.inf)
+    masked[:, kept] = before[:, kept]
+    decode, expected = small.decoder("greedy", {}), full.decoder("greedy", {})
+    assert decode(logits[None], [len(logits)]) == expected(masked[None], [len(masked)]) != [""]
+
+
+def symbols(model: Model) -> list[str]:
+    size = model.tokenizer.vocab_info.size
+    assert size == model.settings.target_vocab_size
+    inner: Any = getattr(model.tokenizer, "_model")  # noqa: B009
+    return [inner.index_to_token(number) for number in range(size)]
+
+
+def test_a_sliced_run_continues_bit_for_bit(
+    tmp_path: Path, dataset: Path, named: Path, sliced: Path
+) -> None:
+    run = copy_until(2, sliced, tmp_path / "run")
+    twice = "trainer.grad_accumulation.num_batches=2"
+    assert train(run, dataset, *options(dataset, named, twice)) == 0
+    assert same_weights(run, sliced)
+    assert len(weights(run, 4)["final_proj.weight"]) < 50
+    # Its head is part of what a run must keep.
+    assert train(run, dataset, *options(dataset, named, twice, "model.head=full")) == 2
+
+
+@pytest.mark.slow
+def test_two_processes_slice_as_one_does(
+    tmp_path: Path, dataset: Path, named: Path, sliced: Path
+) -> None:
+    train_with_two(tmp_path / "run", dataset, *options(dataset, named))
+    assert losses(tmp_path / "run") == pytest.approx(losses(sliced), rel=1e-4)
+
+
+def test_whatever_takes_a_run_takes_a_sliced_one(
+    tmp_path: Path, dataset: Path, named: Path, sliced: Path
+) -> None:
+    run = copy_until(4, sliced, tmp_path / "moved")
+    # A configuration may name the tokenizer of the full head.
+    full = options(dataset, named, "tokenizer.name=named", "evaluator.split=dev")
+    assert evaluate(run, dataset, *full) == 0
+    texts = list(read_predictions(run / "eval" / "best" / "dev" / "predictions.jsonl"))
+    assert any(row.hypothesis for row in texts)
+    assert set("".join(row.hypothesis for row in texts)) <= {*CHARACTERS, " "}
+    assert evaluate(run, dataset, *full, "evaluator.checkpoint=none") == 0
+    step = load_model(run / "checkpoints" / "step_2", device="cpu")
+    assert symbols(step) == symbols(load_model(run, device="cpu"))
+    average_command(run, best=None, last=2)
+    assert symbols(load_model(run / "averages" / "last_2", device="cpu")) == symbols(step)
+
+
+def test_a_sliced_checkpoint_starts_another_run(
+    tmp_path: Path, dataset: Path, sliced: Path
+) -> None:
+    more = ("model.config_overrides=null", f"model={{path: {sliced}/checkpoints/step_2}}")
+    run = tmp_path / "run"
+    assert train(run, dataset, *more, "optimizer.config.lr=1e-30", "regime.num_steps=1") == 0
+    before = weights(sliced, 2)["final_proj.weight"]
+    assert torch.equal(weights(run, 1)["final_proj.weight"], before)
+    assert evaluate(run, dataset, *more) == 0
+    assert load_model(run, device="cpu").settings.target_vocab_size == len(before)
+
+
+def test_a_new_head_is_not_sliced(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path / "run", dataset, "model.head=danish") == 2
+    assert "model.head must be full without a trained model" in capsys.readouterr().err
+    assert train(tmp_path / "run", dataset, "model.head=swedish") == 2
+    assert "model.head must be " in capsys.readouterr().err
