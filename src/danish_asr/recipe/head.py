@@ -29,8 +29,8 @@ class AsrModelSection(base.ModelSection):
     """The model to train."""
 
     head: Literal["full", "danish"] = FULL
-    """``danish`` keeps those rows of a trained head whose symbols the training text uses, about 60
-    of 10,000: the head, its softmax and the CTC loss then need a fraction of time and memory."""
+    """``danish`` keeps those rows of a trained head whose symbols the training text uses, less than
+    100 of 10,000: the head, its softmax and the CTC loss then need a fraction of time and memory."""
 
     def validate(self) -> ValidationResult:
         """Check that there is a trained head."""
