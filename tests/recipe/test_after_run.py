@@ -75,7 +75,7 @@ def test_an_unfinished_run_is_refused_as_a_model_path(
     unfinished = tmp_path / "unfinished"
     shutil.copytree(finished_run / "checkpoints", unfinished / "checkpoints")
     assert train(tmp_path / "run", dataset, f"model={{path: {unfinished}}}") == 2
-    assert "must be a finished run or one checkpoint of a run" in capsys.readouterr().err
+    assert "must be a finished run, one checkpoint of a run" in capsys.readouterr().err
 
 
 def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(

@@ -96,7 +96,7 @@ def test_the_sliced_tokenizer_writes_what_the_full_one_writes(text: str) -> None
     assert kept.get_piece_size() < 90
 
 
-def test_the_kept_logits_are_the_same_bits_and_the_text_is_that_of_a_masked_head(
+def test_the_kept_rows_are_the_same_bits_and_the_text_is_that_of_a_masked_head(
     tmp_path: Path, dataset: Path, named: Path
 ) -> None:
     """The loss differs by the normalisation, and nothing else does."""

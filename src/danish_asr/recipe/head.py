@@ -1,7 +1,7 @@
 """``model.head: danish``: a trained head without the symbols that the training text does not use.
 
 A row of the head gives the logit of one symbol of the tokenizer, so the kept rows give the logits
-that they gave before; the loss differs by the normalisation over fewer symbols.
+that they gave before, up to rounding; the loss differs by the normalisation over fewer symbols.
 """
 
 from collections.abc import Iterable
@@ -29,8 +29,8 @@ class AsrModelSection(base.ModelSection):
     """The model to train."""
 
     head: Literal["full", "danish"] = FULL
-    """``danish`` keeps those rows of a trained head whose symbols the training text uses, less than
-    100 of 10,000: the head, its softmax and the CTC loss then need a fraction of time and memory."""
+    """``danish`` keeps those rows of a trained head whose symbols the training text uses, fewer than
+    100 of 10,000: head, softmax and CTC loss then need a fraction of their time and memory."""
 
     def validate(self) -> ValidationResult:
         """Check that there is a trained head."""
