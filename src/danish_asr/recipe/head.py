@@ -29,7 +29,7 @@ class AsrModelSection(base.ModelSection):
     """The model to train."""
 
     head: Literal["full", "danish"] = FULL
-    """``danish`` keeps those rows of a trained head whose symbols the training text uses, fewer than
+    """``danish`` keeps those rows of a trained head whose symbols the training text uses, below
     100 of 10,000: head, softmax and CTC loss then need a fraction of their time and memory."""
 
     def validate(self) -> ValidationResult:
