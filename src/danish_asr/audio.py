@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -158,7 +159,7 @@ def open_audio(audio: bytes | Path) -> Decoder:
         if is_joined(data):
             raise AudioError("several MP3 files in one")
         return Mp3(data)
-    return _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else str(audio))
+    return _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
 
 
 def _read_head(path: Path) -> bytes:

@@ -10,11 +10,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 from ruamel.yaml import YAML
 
 from danish_asr.errors import DanishAsrError
+
+_LONG: Final = 100
+"""Bytes; a longer name is replaced in that of its temporary file, as 255 are possible."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -63,7 +66,9 @@ def _partial(path: Path) -> Iterator[Path]:
     # The name contains host and process: a worker that outlives its killed parent for a moment must
     # not write into the file of the process that continues the work.
     mark = f"{os.uname().nodename}-{os.getpid()}"
-    partial = path.with_name(f".{path.name}.{mark}.partial")
+    name = os.fsencode(path.name)
+    short = path.name if len(name) < _LONG else hashlib.sha256(name).hexdigest()[:32]
+    partial = path.with_name(f".{short}.{mark}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial

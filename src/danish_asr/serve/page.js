@@ -65,7 +65,7 @@ function addDownloads(files, name) {
 }
 
 function show(message, name) {
-  if (message.error) throw new Error(message.error.replace(/^the bytes/, name));
+  if (message.error) throw new Error(message.error.replace(/^the audio/, name));
   if (message.waiting) say("Waiting: the model is busy with another recording");
   if (message.segment) addSegment(message.segment);
   if ("done" in message) {

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from jinja2 import Template
 
 from danish_asr.errors import DanishAsrError
+from danish_asr.transcription.formats import rounded
 
 Send = Callable[[dict[str, Any]], None]
 """Sends a message to the page (`page.js`); raises ConnectionError if nobody is there any more."""
@@ -112,6 +113,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN, f"Only the page at {server.url} can send audio.")
         elif self.path != "/transcribe":
             self._refuse(HTTPStatus.NOT_FOUND, "There is no such page.")
+        elif self.headers.get_content_maintype() == "multipart":
+            self._refuse(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "The request is a form. Send the file itself, as curl --data-binary @FILE does.",
+            )
         elif not (size.isascii() and size.isdigit()):
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "The request does not state its length.")
         elif int(size) > server.max_mb * 1_000_000:
@@ -172,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, message: dict[str, Any]) -> None:
         if self.server.closing:
             raise ConnectionAbortedError
-        self.wfile.write(json.dumps(message).encode() + b"\n")
+        self.wfile.write(json.dumps(rounded(message)).encode() + b"\n")
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -20,6 +20,7 @@ from danish_asr.files import publish_text
 from danish_asr.text.numerals import spell_numerals
 from danish_asr.text.profiles import normalize
 from danish_asr.transcript import Segment, Transcript, Word
+from danish_asr.transcription.display import counted
 from danish_asr.transcription.formats import FORMATS, SUFFIXES, parse_formats
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def align(
     with open_sound(audio) as sound:
         found = read_regions(model, sound, progress)
         regions = [(start, log_probs[:, symbols]) for start, log_probs in found]
-        duration = sound.seconds
+        duration, file = sound.seconds, sound.file
     if not regions:
         raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
     # On a common time axis. Where nobody speaks, words may end, and nothing else is there.
@@ -155,7 +156,7 @@ def align(
     for words in segments:
         aligned = [_joined(word, islice(timed, len(word.spoken.split()))) for word in words]
         result.append(Segment(aligned[0].start, aligned[-1].end, aligned))
-    return Transcript(duration, result, str(audio), {"model": model.name, "aligned": True})
+    return Transcript(duration, result, file, {"model": model.name, "aligned": True})
 
 
 @dataclass(frozen=True)
@@ -224,12 +225,14 @@ def _joined(written: _Written, timed: Iterable[Word]) -> Word:
 def _report(transcript: Transcript, lines: int, console: Console) -> None:
     words = transcript.words
     doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
-    console.print(f"aligned {len(words):,} words in {len(transcript.segments):,} segments")
+    console.print(
+        f"aligned {counted(len(words), 'word')} in {counted(len(transcript.segments), 'segment')}"
+    )
     if missing := lines - len(transcript.segments):
-        console.print(f"left out {missing:,} lines without a word that the model writes")
+        console.print(f"left out {counted(missing, 'line')} without a word that the model writes")
     if doubtful:
         first = doubtful[0]
         console.print(
-            f"{len(doubtful):,} words have a confidence below {_DOUBTFUL}, the first is "
+            f"{counted(len(doubtful), 'word')} with a confidence below {_DOUBTFUL}, the first is "
             f"'{first.text}' at {first.start:.1f} s: the text may differ from the audio there"
         )

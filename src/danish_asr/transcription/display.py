@@ -54,9 +54,9 @@ class Display:
                 f"skipped, already transcribed: {names}" + (f" and {more:,} more" * (more > 0))
             )
         if self._finished:
-            files = "1 file" if self._finished == 1 else f"{self._finished:,} files"
             self.say(
-                f"transcribed {files}: {clock(self._audio)} of audio in {clock(self._elapsed)}, "
+                f"transcribed {counted(self._finished, 'file')}: {clock(self._audio)} of audio in "
+                f"{clock(self._elapsed)}, "
                 f"real-time factor {self._elapsed / max(self._audio, 1e-3):.3f}"
             )
         if self.failed:
@@ -110,6 +110,11 @@ class Display:
         if not self._console.is_terminal and time.monotonic() - self._printed >= _INTERVAL:
             self._printed = time.monotonic()
             self.say(status)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as 1 file or 1,000 files."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def clock(seconds: float) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from danish_asr.errors import DanishAsrError
 from danish_asr.transcript import Transcript
-from danish_asr.transcription.display import Display
+from danish_asr.transcription.display import Display, counted
 from danish_asr.transcription.formats import FORMATS, parse_formats, to_txt
 from danish_asr.transcription.record import Record, Source, source_of, writing_below
 from danish_asr.transcription.recordings import Recording, find_recordings
@@ -65,7 +65,11 @@ def transcribe_files(
 
     with Display() as display:
         if found.others:
-            display.say(f"{found.others:,} files in the folders are not audio, by their suffix")
+            display.say(f"not audio, by their suffix: {counted(found.others, 'file')}")
+        if found.links:
+            display.say(
+                f"left out, as they lead to another recording: {counted(found.links, 'link')}"
+            )
         record = Record(fingerprint(model, settings))
         tasks = _plan(found.recordings, formats, record, display, overwrite=output.overwrite)
         if tasks:
@@ -105,10 +109,10 @@ def _plan(
         outputs = {name: recording.output(name) for name in formats}
         try:
             source = source_of(recording.path)
-        except OSError as error:
+            kept = [path for path in outputs.values() if record.foreign(path)]
+        except OSError as error:  # it was removed, or a name is too long
             display.failed.append(f"{recording.path}: {error.strerror}")
             continue
-        kept = [path for path in outputs.values() if record.foreign(path)]
         if not overwrite and all(record.finished(source, path) for path in outputs.values()):
             display.skip(recording.path)
         elif not overwrite and kept:

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from danish_asr.errors import DanishAsrError
 from danish_asr.transcript import Segment, Transcript
@@ -45,9 +45,14 @@ def to_vtt(transcript: Transcript) -> str:
 
 def to_json(transcript: Transcript) -> str:
     """Return all that a transcript contains, numbers with at most 6 decimals."""
-    exact = json.dumps(transcript.to_dict())
-    rounded = json.loads(exact, parse_float=lambda number: round(float(number), 6))
-    return json.dumps(rounded, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(rounded(transcript.to_dict()), ensure_ascii=False, indent=1) + "\n"
+
+
+def rounded(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return what JSON makes of it, numbers with at most 6 decimals."""
+    exact = json.dumps(tree)
+    found: dict[str, Any] = json.loads(exact, parse_float=lambda number: round(float(number), 6))
+    return found
 
 
 def to_csv(transcript: Transcript) -> str:
@@ -81,7 +86,7 @@ def to_textgrid(transcript: Transcript) -> str:
         tiers.append((f"{name}segments", [(s.start, s.end, s.text) for s in segments]))
         tiers.append((f"{name}words", [(w.start, w.end, w.text) for w in words]))
     ends = [end for _, intervals in tiers for _, end, _ in intervals]
-    duration = round(max([transcript.duration, *ends]), 3)
+    duration = round(max([transcript.duration, *ends, 0.001]), 3)  # Praat refuses an empty one
     lines = [
         'File type = "ooTextFile"',
         'Object class = "TextGrid"',

@@ -15,14 +15,14 @@ from torch.nn.functional import layer_norm, log_softmax
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import GREEDY, Decoder, make_decoder
-from danish_asr.errors import RunError
+from danish_asr.errors import RunError, TranscriptionError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.diagnostics import explained
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcript import Segment, Transcript
 from danish_asr.transcription.selection import select_model
-from danish_asr.transcription.sound import Audio, Channels, Sound, open_sound
+from danish_asr.transcription.sound import Audio, Channels, Sound, is_array, open_sound
 from danish_asr.transcription.streaming import Progress, Recogniser
 from danish_asr.transcription.windows import Cutting
 
@@ -31,6 +31,9 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
+
+_QUIET: Final = 0.01
+"""Root mean square; `layer_norm` adds 1e-5 to the variance, which matters below."""
 
 BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
 """Audio in one forward pass, padding included."""
@@ -78,7 +81,7 @@ def _device(name: str) -> torch.device:
 class Options(TypedDict, total=False):
     """How recordings are transcribed."""
 
-    rate: int | None
+    rate: float | None
     """Samples per second of an array."""
 
     channels: Channels
@@ -149,8 +152,13 @@ class Model:
                 One too short for a frame is padded with zeros; an empty one gives no frames.
             batch_seconds: Audio in a forward pass, padding included; a longer waveform is alone.
                 It changes speed and memory, not the result.
+
+        Raises:
+            TranscriptionError: An element is not (samples,), or ``batch_seconds`` is not positive.
         """
-        limit = (batch_seconds or self.batch_seconds) * SAMPLE_RATE
+        if any(np.ndim(each) != 1 for each in waveforms):
+            raise TranscriptionError("log_probs takes a list of arrays (samples,): [waveform]")
+        limit = self._batch_seconds(batch_seconds) * SAMPLE_RATE
         results = [torch.empty(0, self._vocabulary)] * len(waveforms)
         for batch in _batches([len(each) for each in waveforms], limit):
             found = self._forward([waveforms[number] for number in batch])
@@ -170,12 +178,14 @@ class Model:
         """Return the transcript of a recording, or a list of them for a list.
 
         Args:
-            audio: A file, its bytes, or an array, (samples,) or (samples, channels), of any length.
-                Several recordings share forward passes, which saves time if they are short.
+            audio: The path of a file, its bytes, an open file, or an array, (samples,) or
+                (samples, channels), of any length. Several recordings share forward passes, which
+                saves time if they are short.
             options: See `Options`.
 
         Raises:
-            TranscriptionError: A recording is not audio, is damaged or has no samples.
+            TranscriptionError: A recording is not audio, is damaged or has no samples, or an option
+                does not fit.
             ConfigError: There is no such decoder, or ``decoder_config`` does not fit it.
         """
         audios = audio if isinstance(audio, list) else [audio]
@@ -195,7 +205,7 @@ class Model:
     def stream(self, audio: Audio, **options: Unpack[Options]) -> Iterator[Segment]:
         """Yield the segments of a recording as they are found, in the order of their starts.
 
-        Memory does not grow with the recording. Arguments and errors are those of `transcribe`.
+        Audio and results are not kept. Arguments and errors are those of `transcribe`.
         """
         return (segment for _, segment in self._recognise([audio], [], **options))
 
@@ -218,6 +228,9 @@ class Model:
         config = options.get("decoder_config") or {}
         decoder = self.decoder(options.get("decoder", GREEDY), config)
         rate, channels = options.get("rate"), options.get("channels", "mix")
+        seconds = self._batch_seconds(options.get("batch_seconds"))
+        if rate is not None and not any(map(is_array, audios)):
+            raise TranscriptionError(f"rate={rate} is for arrays; a file says its rate itself")
 
         def opened() -> Iterator[Sound]:
             for audio in audios:
@@ -225,9 +238,13 @@ class Model:
                     sounds.append(sound)
                     yield sound
 
-        seconds = options.get("batch_seconds") or self.batch_seconds
         recogniser = Recogniser(self, decoder, seconds, self.cutting)
         yield from recogniser(opened(), options.get("progress"))
+
+    def _batch_seconds(self, wanted: float | None) -> float:
+        if wanted is not None and not wanted > 0:
+            raise TranscriptionError(f"batch_seconds must be positive, but is {wanted}")
+        return wanted or self.batch_seconds
 
     @torch.inference_mode()
     def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> Iterator[Tensor]:
@@ -236,6 +253,8 @@ class Model:
         for row, waveform in zip(seqs, waveforms, strict=True):
             samples = torch.from_numpy(np.ascontiguousarray(waveform, np.float32))
             if self.normalizes:
+                if 0 < (level := float(samples.square().mean().sqrt())) < _QUIET:
+                    samples = samples * (_QUIET / level)
                 samples = layer_norm(samples, samples.shape)
             row[: len(samples)] = samples
         seqs = seqs.to(self.device)

@@ -79,7 +79,7 @@ class Record:
         with writing_below(output.parent):
             # The line first: a file without one counts as another program's.
             with (output.parent / RECORD).open("a", encoding="utf-8") as stream:
-                stream.write("\n" + json.dumps(entry, ensure_ascii=False))
+                stream.write("\n" + json.dumps(entry))
             output.unlink(missing_ok=True)
         publish_text(output, text)
 

@@ -39,20 +39,23 @@ class Found:
     recordings: Sequence[Recording]
     others: int
     """Files in the folders that are neither audio nor transcripts, by their suffix."""
+    links: int
+    """Links that are left out, because they lead to another recording here."""
 
 
 def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Found:
     """Find audio files, in folders by their suffix and recursively; hidden ones are left out.
 
-    Transcripts are written beside the audio, or below ``out`` with the tree of their folder. Where
-    two recordings differ only in their suffix, their transcripts keep it: ``a.wav.txt``.
+    A file that links lead to as well is one recording, with its own name. Transcripts are written
+    beside the audio, or below ``out`` with the tree of their folder. Where two recordings differ
+    only in their suffix, their transcripts keep it: ``a.wav.txt``.
 
     Raises:
         DanishAsrError: A path is missing, a folder has no audio, or two recordings would have the
             same transcript.
     """
     found: dict[Path, Recording] = {}
-    others = 0
+    others = links = 0
     for path in paths:
         if path.is_dir():
             files = list(_walk(path))
@@ -70,8 +73,12 @@ def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Found:
         for file in audio:
             relative = file.relative_to(path) if path.is_dir() else Path(file.name)
             target = (file if out is None else out / relative).with_suffix("")
-            found.setdefault(file.resolve(), Recording(file, target))
-    return Found(_distinct(list(found.values())), others)
+            real = file.resolve()
+            if real in found:
+                links += file.is_symlink() or found[real].path.is_symlink()
+            if real not in found or (found[real].path.is_symlink() and not file.is_symlink()):
+                found[real] = Recording(file, target)
+    return Found(_distinct(list(found.values())), others, links)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

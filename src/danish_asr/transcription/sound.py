@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import IO, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import soxr
@@ -15,9 +16,10 @@ from soundfile import LibsndfileError
 from danish_asr.audio import RESAMPLING_QUALITY, UNKNOWN_LENGTH, AudioError, Decoder, open_audio
 from danish_asr.errors import TranscriptionError
 from danish_asr.schema import SAMPLE_RATE
+from danish_asr.transcription.wav import promised
 
 Samples: TypeAlias = NDArray[np.float32]
-Audio: TypeAlias = str | Path | bytes | NDArray[np.generic]
+Audio: TypeAlias = str | Path | bytes | bytearray | IO[bytes] | NDArray[np.generic]
 Channels = Literal["mix", "split"]
 
 BLOCK_SECONDS: Final = 10
@@ -69,7 +71,7 @@ class Sound:
                 )
             self.seconds += len(block) / self._rate
             if block.shape[1] > self.channels:
-                block = block.mean(axis=1, keepdims=True)  # noqa: PLW2901
+                block = _mixed(block)  # noqa: PLW2901
             yield block if self._rate == SAMPLE_RATE else resampler.resample_chunk(block)
         if self._rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
@@ -82,14 +84,20 @@ class Sound:
             )
 
 
+def is_array(audio: Audio) -> bool:
+    """Whether it holds samples, not a file."""
+    return not (isinstance(audio, str | Path | bytes | bytearray) or hasattr(audio, "read"))
+
+
 @contextmanager
 def open_sound(
-    audio: Audio, *, rate: int | None = None, channels: Channels = "mix"
+    audio: Audio, *, rate: float | None = None, channels: Channels = "mix"
 ) -> Iterator[Sound]:
     """Open a file, an encoded file in memory, or an array with its ``rate``.
 
     An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
-    ``mix`` gives the mean of all channels, ``split`` each of them.
+    ``mix`` gives the mean of all channels (where they cancel each other the loudest), ``split``
+    each of them.
 
     Raises:
         TranscriptionError: It is missing or not audio, or an argument does not fit.
@@ -98,25 +106,33 @@ def open_sound(
     if channels not in {"mix", "split"}:
         raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
     split = channels == "split"
-    if not isinstance(audio, str | Path | bytes):
-        array = _checked(np.asarray(audio), rate)
-        rate = rate or SAMPLE_RATE  # it was checked
+    if is_array(audio):
+        array, rate = _checked(np.asarray(audio), rate)
         size, total, count = BLOCK_SECONDS * rate, len(array) / rate, array.shape[1]
-        blocks = (_as_float(array[at : at + size]) for at in range(0, len(array), size))
+        scale = _full_scale(array)
+        blocks = (
+            (array[at : at + size] / scale).astype(np.float32) for at in range(0, len(array), size)
+        )
         yield Sound(blocks, rate=rate, total=total, channels=count, split=split, name="the array")
         return
-    path = None if isinstance(audio, bytes) else str(audio)
-    name = path or "the bytes"
-    source = audio if isinstance(audio, bytes) else Path(audio).expanduser()
-    if source == b"" or (
-        isinstance(source, Path) and source.is_file() and not source.stat().st_size
-    ):
+    if isinstance(audio, str | Path):
+        source: Path | bytes = Path(audio).expanduser()
+        # A name that is not UTF-8 could not be printed or written.
+        path = os.fsencode(audio).decode(errors="replace")
+    else:
+        source, path = _bytes(audio), None
+    name = path or "the audio"
+    if isinstance(source, Path) and source.exists() and not source.is_file():
+        raise TranscriptionError(f"{name}: not a regular file; name an audio file")
+    if not (source.stat().st_size if isinstance(source, Path) and source.is_file() else source):
         raise TranscriptionError(f"{name}: the file is empty")
     with ExitStack() as stack:
         with _explained(name):
             file = stack.enter_context(open_audio(source))
         rate, count = int(file.samplerate), int(file.channels)
         length = file.frames / rate if file.frames < UNKNOWN_LENGTH else None
+        if length is not None:
+            length *= promised(source)
         parts = _decoded(file, name)
         yield Sound(
             parts, rate=rate, total=length, channels=count, split=split, name=name, file=path
@@ -152,19 +168,46 @@ def _explained(name: str) -> Iterator[None]:
         ) from error
 
 
-def _checked(samples: NDArray[np.generic], rate: int | None) -> NDArray[np.generic]:
-    """Return an array as (samples, channels)."""
-    if rate is None or rate <= 0:
-        raise TranscriptionError(f"an array needs rate=, its samples per second; it is {rate}")
+def _bytes(audio: Any) -> bytes:
+    data = audio.read() if hasattr(audio, "read") else audio
+    if not isinstance(data, bytes | bytearray):
+        raise TranscriptionError("the open file gives text; open it with mode 'rb'")
+    return bytes(data)
+
+
+def _mixed(block: Samples) -> Samples:
+    """Return the mean of the channels, or the loudest of them where they cancel each other.
+
+    Independent channels have a mean with the power of one of them over their number.
+    """
+    mean: Samples = block.mean(axis=1, keepdims=True)
+    power = np.square(block).mean(axis=0)
+    if np.square(mean).mean() < 0.1 * power.mean() / len(power):
+        return block[:, [power.argmax()]]
+    return mean
+
+
+def _checked(samples: NDArray[Any], rate: float | None) -> tuple[NDArray[Any], int]:
+    """Return an array as (samples, channels), and its rate."""
+    if rate is None or rate <= 0 or rate != int(rate):
+        raise TranscriptionError(
+            f"an array needs rate=, its samples per second, a whole number; it is {rate}"
+        )
     two = samples[:, None] if samples.ndim == 1 else samples
     if two.ndim != 2 or two.dtype.kind not in "fi" or two.shape[1] > max(len(two), 1):
         raise TranscriptionError(
             "an array must have the shape (samples,) or (samples, channels) and hold floats or "
             f"signed integers, but is {samples.shape} of {samples.dtype}"
         )
-    return two
+    return two, int(rate)
 
 
-def _as_float(samples: NDArray[np.generic]) -> Samples:
-    scale = 1 << (8 * samples.itemsize - 1) if samples.dtype.kind == "i" else 1
-    return samples.astype(np.float32) / np.float32(scale)
+def _full_scale(samples: NDArray[Any]) -> np.float32:
+    """Return what stands for 1; samples of 16 bits may be in wider integers."""
+    if samples.dtype.kind == "f":
+        return np.float32(1)
+    bits = 8 * samples.itemsize
+    if bits > 16 and len(samples):
+        most = max(int(samples.max()), -int(samples.min()))
+        bits = next(size for size in (16, 32, 64) if most <= 1 << (size - 1))
+    return np.float32(1 << (bits - 1))

@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.nn import LSTM
 from torch.nn.functional import conv1d, pad
 
+from danish_asr.schema import SAMPLE_RATE
+
 CHUNK: Final = 512
 """Samples at 16 kHz that a probability stands for."""
 
@@ -27,6 +29,16 @@ _CONTEXT: Final = 64
 """Samples before a chunk that the network sees too."""
 
 _FFT: Final = 256
+
+_QUIET: Final = 0.03
+"""Root mean square of a stream's loudest chunks; a quieter stream is amplified, because the network
+finds less speech in it."""
+
+_GAIN: Final = 100.0
+"""By how much at most."""
+
+_HALVED: Final = 10 * SAMPLE_RATE
+"""Samples after which a loud chunk counts half."""
 
 
 class VoiceActivity:
@@ -36,6 +48,7 @@ class VoiceActivity:
         self._weights, self._lstm = _network()
         self._left = torch.zeros(_CONTEXT)
         self._state: tuple[Tensor, Tensor] | None = None
+        self._level = 0.0
 
     @torch.inference_mode()
     def __call__(self, samples: NDArray[np.float32], last: bool = False) -> NDArray[np.float32]:
@@ -44,7 +57,7 @@ class VoiceActivity:
         ``samples`` continue the stream, at 16 kHz. Those of an incomplete chunk wait for more, or
         are padded with zeros if they are the ``last``.
         """
-        audio = torch.cat([self._left, torch.from_numpy(np.ascontiguousarray(samples))])
+        audio = torch.cat([self._left, torch.from_numpy(samples * self._gain(samples))])
         if last:
             audio = pad(audio, (0, -(len(audio) - _CONTEXT) % CHUNK))
         chunks = (len(audio) - _CONTEXT) // CHUNK
@@ -56,6 +69,12 @@ class VoiceActivity:
         weight, bias = (self._weights[f"decoder.decoder.2.{name}"] for name in ("weight", "bias"))
         speech: Tensor = (features.relu() @ weight[0, :, 0] + bias).sigmoid()
         return speech.numpy()
+
+    def _gain(self, samples: NDArray[np.float32]) -> np.float32:
+        chunks = samples[: len(samples) // CHUNK * CHUNK].reshape(-1, CHUNK)
+        loudest = float(np.sqrt(np.square(chunks).mean(axis=1).max(initial=0)))
+        self._level = max(self._level * 0.5 ** (len(samples) / _HALVED), loudest)
+        return np.float32(min(max(_QUIET / max(self._level, 1e-9), 1), _GAIN))
 
     def _encode(self, windows: Tensor) -> Tensor:
         """Windows, (chunks, samples), to features, (chunks, 128)."""

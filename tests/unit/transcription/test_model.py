@@ -150,7 +150,7 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         (tmp_path / "empty.mp3", None, "empty.mp3: the file is empty"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
         (truncated, None, "half.flac"),
-        (b"no audio", None, "the bytes: cannot be decoded"),
+        (b"no audio", None, "the audio: cannot be decoded"),
         (tone(0), None, "no samples"),
         (np.zeros(0), RATE, "the array: the audio has no samples"),
         (np.zeros(100), None, "rate"),
