@@ -110,7 +110,7 @@ def test_an_error_is_a_message_and_a_status(
     assert not (folder / "scores.json").exists()
 
 
-def test_an_interrupted_command_names_the_way_to_continue(
+def test_an_interrupted_command_says_what_is_kept(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupted() -> None:
@@ -119,4 +119,4 @@ def test_an_interrupted_command_names_the_way_to_continue(
     with pytest.raises(SystemExit) as stop:
         main(interrupted)
     assert stop.value.code == INTERRUPTED == 130
-    assert "run the same command again" in capsys.readouterr().err
+    assert "finished files are kept" in capsys.readouterr().err

@@ -76,10 +76,10 @@ class Sound:
         if self._rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
         if not self.seconds:
-            raise TranscriptionError(f"{self._name}: the audio has no samples")
+            raise TranscriptionError(f"{self._name}: no samples")
         if self.total is not None and self.seconds < self.total - _SLACK:
             raise TranscriptionError(
-                f"{self._name}: the audio ends at {self.seconds:.1f} s, but its header says "
+                f"{self._name}: ends at {self.seconds:.1f} s, but its header says "
                 f"{self.total:.1f} s; the file is truncated: copy or convert it again"
             )
 

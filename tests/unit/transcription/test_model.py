@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import os
 import re
 import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from danish_asr.errors import ConfigError, RunError, TranscriptionError
 from danish_asr.sources.voices import Espeak, draw_speaker
 from danish_asr.transcript import Transcript
 from danish_asr.transcription.model import Model, load_model
-from danish_asr.transcription.sound import Audio, Sound
+from danish_asr.transcription.sound import Sound
 from danish_asr.transcription.streaming import Recogniser
 from tests.builders import encode, tone
 
@@ -145,23 +148,32 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
     truncated = tmp_path / "half.flac"
     truncated.write_bytes(tone(20, rate=RATE, format="FLAC")[:40_000])
     (tmp_path / "empty.mp3").touch()
-    cases: list[tuple[Audio, int | None, str]] = [
+    cases: list[tuple[Any, float | None, str]] = [
         (text, None, "notes.wav: cannot be decoded"),
         (tmp_path / "empty.mp3", None, "empty.mp3: the file is empty"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
         (truncated, None, "half.flac"),
         (b"no audio", None, "the audio: cannot be decoded"),
         (tone(0), None, "no samples"),
-        (np.zeros(0), RATE, "the array: the audio has no samples"),
+        (np.zeros(0), RATE, "the array: no samples"),
         (np.zeros(100), None, "rate"),
         (np.zeros((2, 100)), RATE, "(samples, channels)"),
         (np.array([0, np.nan]), RATE, "NaN"),
+        (np.zeros(100), 16_000.5, "whole number"),
+        (encode(np.zeros(100), RATE), RATE, "is for arrays"),
+        (tone(1, rate=RATE)[:20_000], None, "ends at 0.6 s, but its header says 1.0 s"),
+        (io.StringIO("text"), None, "'rb'"),
+        (tmp_path, None, "not a regular file"),
     ]
     for audio, rate, message in cases:
         with pytest.raises(TranscriptionError, match=re.escape(message)):
             model.transcribe(audio, rate=rate)
     with pytest.raises(TranscriptionError, match="mix or split"):
         model.transcribe(np.zeros(100), rate=RATE, channels="left")  # type: ignore[call-overload]
+    with pytest.raises(TranscriptionError, match="batch_seconds"):
+        model.transcribe(np.zeros(100), rate=RATE, batch_seconds=0)
+    with pytest.raises(TranscriptionError, match=r"\[waveform\]"):
+        model.log_probs(np.zeros(100, np.float32))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"decoder\.name"):
         model.transcribe(np.zeros(100), rate=RATE, decoder="greedi")
 
@@ -177,3 +189,54 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     tracemalloc.stop()
     assert len(peaks) == 80
     assert peaks[-1] < peaks[20] + speech.nbytes
+
+
+def texts(transcript: Transcript) -> list[str]:
+    return [segment.text for segment in transcript.segments]
+
+
+@pytest.mark.parametrize("level", [-40, -60])
+def test_quiet_speech_is_transcribed_like_loud_speech(
+    model: Model, speech: NDArray[np.float32], level: float
+) -> None:
+    quiet = model.transcribe(speech * 10 ** (level / 20), rate=RATE)
+    assert np.allclose(bounds(quiet), bounds(model.transcribe(speech, rate=RATE)), atol=0.1)
+    waveform = (speech[RATE : 2 * RATE] / speech.std() / 200).astype(np.float32)
+    one, two = model.log_probs([waveform, waveform / 1000])
+    assert torch.allclose(one, two, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["noise", "tone", "dither"])
+def test_faint_noise_is_not_speech(model: Model, kind: str) -> None:
+    rng, time = np.random.default_rng(0), np.arange(20 * RATE) / RATE
+    samples = {
+        "noise": rng.normal(size=len(time)) * 1e-4,
+        "tone": np.sin(2 * np.pi * 440 * time) * np.exp(-3 * (time % 0.5)) * 1e-4,
+        "dither": np.rint(rng.uniform(-1, 1, len(time))) / 32768,
+    }[kind]
+    assert not model.transcribe(samples, rate=RATE).segments
+
+
+def test_channels_in_opposite_phase_are_not_mixed_to_silence(
+    model: Model, speech: NDArray[np.float32]
+) -> None:
+    expected = model.transcribe(speech, rate=RATE)
+    opposite = model.transcribe(np.stack([speech, -0.9 * speech], axis=1), rate=RATE)
+    assert texts(opposite) == texts(expected)
+
+
+def test_all_forms_of_a_recording_give_the_same(
+    model: Model, speech: NDArray[np.float32], tmp_path: Path
+) -> None:
+    samples = np.rint(speech * 20_000).astype(np.int16)
+    encoded = encode(samples, RATE)
+    named = tmp_path / os.fsdecode(b"latin\xe6.wav")
+    named.write_bytes(encoded)
+    streamed = encoded[:40] + b"\xff" * 4 + encoded[44:]
+    expected = texts(model.transcribe(samples, rate=RATE))
+    arrays = [samples.astype(np.int32), samples.astype(np.int64), samples.astype(np.int32) << 16]
+    found = model.transcribe(
+        [*arrays, bytearray(encoded), io.BytesIO(encoded), named, streamed], rate=16_000.0
+    )
+    assert [texts(transcript) for transcript in found] == [expected] * len(found)
+    assert str(found[5].file).encode().endswith("latin\ufffd.wav".encode())

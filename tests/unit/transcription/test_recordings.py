@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,19 @@ def test_an_unfinished_line_does_not_matter() -> None:
     assert record.finished(source, Path("a.txt"))
     record.write(source, Path("b.txt"), "hej\n")
     assert Record({}).finished(source, Path("b.txt"))
+
+
+def test_links_to_a_recording_are_left_out_and_its_own_name_stays() -> None:
+    tree(Path("in"), "real.wav", "elsewhere.wav")
+    for name, real in (("alias.wav", "real.wav"), ("z.wav", "real.wav")):
+        Path("in", name).symlink_to(real)
+    found = find_recordings([Path("in")])
+    assert {recording.path.name for recording in found.recordings} == {"real.wav", "elsewhere.wav"}
+    assert found.links == 2
+
+
+def test_a_name_that_is_not_utf8_is_remembered() -> None:
+    audio, output = (Path(os.fsdecode(b"latin\xe6" + end)) for end in (b".wav", b".txt"))
+    tree(Path(), str(audio))
+    Record({}).write(source_of(audio), output, "hej\n")
+    assert Record({}).finished(source_of(audio), output)
