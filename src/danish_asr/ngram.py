@@ -7,6 +7,7 @@ start fast.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,14 @@ from danish_asr.errors import LanguageModelError, MissingExtraError
 from danish_asr.files import AnyPath
 
 SETTINGS_FILE: Final = "lm.json"
+HELD_OUT: Final = "held_out_sentences"
+"""In ``lm.json``: the number of dev and test sentences that its text was searched for."""
+
+NOTHING_HELD_OUT: Final = (
+    "the language model was built without --dataset, so its text may have sentences of this split; "
+    "the error rates are then too low"
+)
+
 UNIGRAMS_FILE: Final = "unigrams.txt"
 _HUGGING_FACE: Final = "attrs.json", "language_model"
 _SUFFIXES: Final = (".arpa", ".bin", ".binary", ".klm", ".kenlm")
@@ -66,8 +75,10 @@ class LanguageModelFiles:
         try:
             model = kenlm.Model(str(self.file), config)
         except (OSError, RuntimeError) as error:
+            # Without the place in KenLM's source code.
+            reason = re.sub(r"\S+\.cc:\d+ in .* threw \w+( because `.*?')?\. ?", "", str(error))
             raise LanguageModelError(
-                f"{self.file}: is no ARPA file or KenLM binary, or is damaged: {error}"
+                f"{self.file}: is no ARPA file or KenLM binary, or is damaged: {reason}"
             ) from error
         if self.settings.get("order", model.order) != model.order:
             raise LanguageModelError(

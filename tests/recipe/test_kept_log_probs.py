@@ -139,6 +139,7 @@ def test_another_decoder_reads_what_is_kept_and_gives_what_the_model_would(
     about = json.loads((run / OWN_DIR / "evaluation.json").read_text())
     assert about["decoder"]["settings"] == {"times": 2}
     assert about["rows_in_split"] == {"test": 16}
+    assert (run / OWN_DIR / about["log_probs"]).is_file()
 
 
 def test_decoding_over_processes_stops_and_continues_with_each_row_once(

@@ -16,6 +16,7 @@ from danish_asr.language_model import search
 from danish_asr.language_model.dev_log_probs import find_dev_log_probs
 from danish_asr.language_model.search import Decoded, Point, Trials, search_weights
 from danish_asr.language_model.tune import tune_language_model
+from danish_asr.lease import take
 from danish_asr.metrics import Counts, ErrorCounts
 from danish_asr.recipe.kept import LOG_PROBS
 from danish_asr.text.profiles import normalize
@@ -86,6 +87,7 @@ def test_the_chosen_values_are_kept_and_used(
     settings = json.loads((lm / "lm.json").read_text())
     assert settings["order"] == 2
     assert settings["tuned"]["split"] == "dev"
+    assert settings["tuned"]["run"] == str(run.resolve())
     assert settings["tuned"]["wer"] == tuning.chosen.errors.wer()
     decoder = BeamDecoder(find_dev_log_probs(run).tokenizer, lm)
     used = tuning.chosen.point._asdict()
@@ -102,7 +104,7 @@ def test_an_interrupted_search_continues_over_processes(
     whole = tune_language_model(run, lm, workers=1, json_path=lm / "whole.json")
     saved: list[Decoded] = []
 
-    def interrupt(_file: Path, _settings: Any, _text: Any) -> None:
+    def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -172,6 +174,17 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
     (tmp_path / "run" / "checkpoints" / "scores" / "step_2.txt").write_text("0")
     (tmp_path / "run" / "checkpoints" / "scores" / "step_4.txt").write_text("-1")
     assert "the best checkpoint is now step 2" in refused(tmp_path / "run")
+
+
+def test_two_searches_of_a_language_model_do_not_run_at_once(run: Path, lm: Path) -> None:
+    before = (lm / "lm.json").read_bytes()
+    other = take(lm, error=DanishAsrError, advice="", work="tuning")
+    try:
+        with pytest.raises(LanguageModelError, match="wait for its end"):
+            tune_language_model(run, lm, workers=1)
+    finally:
+        other.release()
+    assert (lm / "lm.json").read_bytes() == before
 
 
 def test_a_broken_language_model_or_earlier_tuning_is_refused(run: Path, lm: Path) -> None:

@@ -18,7 +18,7 @@ app.add_typer(lm, name="lm")
 @lm.command()
 def build(
     texts: Annotated[
-        list[Path] | None, Argument(help="Text, JSON lines (both also .gz) or Parquet.")
+        list[Path] | None, Argument(help="Text, JSON lines, CSV, TSV or Parquet.")
     ] = None,
     *,
     out: Annotated[Path, Option(help="The new directory.")],
@@ -33,7 +33,7 @@ def build(
     prune: Annotated[
         str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
     ] = "0",
-    column: Annotated[str, Option(help="Of JSON lines and Parquet, with the text.")] = "text",
+    column: Annotated[str, Option(help="Of tables and JSON lines, with the text.")] = "text",
 ) -> None:
     """Build a language model from text files and the training transcripts of a dataset."""
     from danish_asr.language_model.build import build_language_model

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from danish_asr.decoding.beam import BeamDecoder
+from danish_asr.decoding.beam import BeamDecoder, check_settings
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.errors import ConfigError, ExtensionError
 from danish_asr.extending import find_named, user_code
@@ -23,7 +23,10 @@ and with the keys of ``decoder.config``."""
 
 
 def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]:
-    """Return what creates a decoder; raises ConfigError if it does not take ``config``."""
+    """Return what creates a decoder; raises ConfigError if it does not take ``config``.
+
+    Of the decoder ``beam`` it also raises what `check_settings` does.
+    """
     found: Any = find_named(name, DECODERS, "decoder.name")
     try:
         with suppress(ValueError):  # some callables have no signature
@@ -31,6 +34,8 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
     except TypeError as error:
         fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"
         raise ConfigError([fault]) from error
+    if found is BeamDecoder:
+        check_settings(config)
     return found  # type: ignore[no-any-return]
 
 

@@ -2,9 +2,10 @@
 
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
+from functools import cached_property, partial
+from math import inf
 from multiprocessing import parent_process
 from os import PathLike
 from pathlib import Path
@@ -17,8 +18,8 @@ from torch import Tensor
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.decoding.greedy import BLANK
 from danish_asr.errors import ConfigError, LanguageModelError, MissingExtraError
-from danish_asr.files import AnyPath
-from danish_asr.ngram import find_language_model
+from danish_asr.files import AnyPath, sha256_of
+from danish_asr.ngram import HELD_OUT, find_language_model
 from danish_asr.text.profiles import normalize
 from danish_asr.workers import WorkerPool
 
@@ -26,6 +27,21 @@ ALPHA: Final = 0.5
 BETA: Final = 1.5
 BEAM: Final = 100
 """Used where neither the configuration nor the language model's ``lm.json`` says otherwise."""
+
+_LIMITS: Final = {
+    "alpha": (0, inf),
+    "beta": (-inf, inf),
+    "unknown": (-inf, 0),
+    "beam": (1, inf),
+    "hotword_weight": (-inf, inf),
+    "beam_prune": (-inf, 0),
+    "symbol_prune": (-inf, 0),
+    "workers": (1, inf),
+}
+_WHOLE: Final = {"beam", "workers"}
+
+_MOST_HASHED: Final = 2**30
+"""Bytes of the language models of which `BeamDecoder.settings` has the sha256."""
 
 _SECONDS_ALONE: Final = 5.0
 """Decoding time of this process before it starts others, which takes them some seconds."""
@@ -82,7 +98,10 @@ class BeamDecoder:
             from danish_asr import beam_search  # noqa: PLC0415 - pyctcdecode is an extra
         except ImportError:
             raise MissingExtraError("the decoder 'beam'", "lm") from None
-        saved = find_language_model(lm).settings if lm else {}
+        values = {"alpha": alpha, "beta": beta, "unknown": unknown, "beam": beam}
+        prunes = {"beam_prune": beam_prune, "symbol_prune": symbol_prune}
+        more = {"lm": lm, "hotword_weight": hotword_weight, "workers": workers}
+        self._saved = saved = check_settings({**values, **prunes, **more})
         self._labels = symbols(tokenizer)
         profile = text_profile or saved.get("text_profile", "raw")
         self.search_settings = beam_search.SearchSettings(
@@ -96,8 +115,6 @@ class BeamDecoder:
             beam_prune=beam_prune,
             symbol_prune=symbol_prune,
         )
-        if self.search_settings.beam < 1:
-            raise ConfigError([f"decoder.config.beam: expected at least 1, found {beam}"])
         if self.search_settings.language_model:  # a broken one is reported before any audio is read
             self._check_words(beam_search.load(self.search_settings.language_model)[1])
         self._usable = torch.tensor([label is not None for label in self._labels])
@@ -123,10 +140,21 @@ class BeamDecoder:
         with self._pool.killed_on_error():
             return [each.result() for each in [self._pool.submit(self._search, t) for t in tasks]]
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, object]:
         """What it uses, with the values of ``lm.json``, as JSON has it."""
-        return asdict(self.search_settings)
+        found = asdict(self.search_settings)
+        if self.search_settings.language_model:
+            file = find_language_model(self.search_settings.language_model).file
+            status = file.stat()
+            if status.st_size <= _MOST_HASHED:
+                found["language_model_sha256"] = sha256_of(file)
+            else:
+                found["language_model_size"] = status.st_size
+                found["language_model_mtime"] = status.st_mtime
+            if HELD_OUT in self._saved:
+                found[HELD_OUT] = self._saved[HELD_OUT]
+        return found
 
     def columns(self, logits: Tensor, lengths: Sequence[int]) -> list[Any]:
         """Return what `beam_search.search` takes of each row of ``logits``, (N, S, V)."""
@@ -171,6 +199,31 @@ class BeamDecoder:
                 f"its {len(words):,} words, such as {', '.join(bad[:3])}; it must be built from "
                 "text in the form of the training text, which `danish-asr lm build` does"
             )
+
+
+def check_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the arguments of `BeamDecoder`, and return what is saved beside the language model.
+
+    Raises:
+        ConfigError: A value is impossible.
+        LanguageModelError: The language model is missing, or its ``lm.json`` cannot be read.
+    """
+    lm = config.get("lm")
+    if not isinstance(lm, str | PathLike | None):
+        raise ConfigError([f"decoder.config.lm: expected a path, found {lm!r}"])
+    saved = find_language_model(lm).settings if lm else {}
+    values = {**saved, **{name: value for name, value in config.items() if value is not None}}
+    faults = []
+    for name, (low, high) in _LIMITS.items():
+        value, kinds = values.get(name, max(low, 0)), (int,) if name in _WHOLE else (int, float)
+        if not isinstance(value, kinds) or not low <= value <= high or abs(value) == inf:
+            expected = "a whole number" if name in _WHOLE else "a finite number"
+            limits = f" of at least {low}" if low > -inf else f" of at most {high}"
+            limits = limits if (low, high) != (-inf, inf) else ""
+            faults.append(f"decoder.config.{name}: expected {expected}{limits}, found {value!r}")
+    if faults:
+        raise ConfigError(faults)
+    return saved
 
 
 def symbols(tokenizer: Tokenizer) -> list[str | None]:

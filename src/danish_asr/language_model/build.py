@@ -20,7 +20,7 @@ from danish_asr.language_model.estimate import BEGIN, END, SPECIAL, Order, estim
 from danish_asr.language_model.text import HeldOut, Sentences, read_lines
 from danish_asr.ngram import SETTINGS_FILE, UNIGRAMS_FILE, find_language_model
 from danish_asr.scoring.references import read_references
-from danish_asr.text.profiles import normalize
+from danish_asr.text.profiles import normalize, normalizer
 
 ORDERS: Final = range(2, 7)
 """KenLM, as its wheels are built, reads n-grams of up to 6 words."""
@@ -51,7 +51,7 @@ def build_language_model(
         profile: Text profile of the model's training texts, which its words must equal.
         prune: For each order, n-grams that occur so often or less are left out, as KenLM's
             ``lmplz --prune`` has it; the last value holds for higher orders.
-        column: Of Parquet and JSON lines.
+        column: Of Parquet, JSON lines, CSV and TSV.
         console: For progress and the result; default: standard error.
 
     Returns:
@@ -64,6 +64,9 @@ def build_language_model(
     """
     console = console or Console(stderr=True, highlight=False, soft_wrap=True)
     prune = _checked(order, prune)
+    normalizer(profile)  # an unknown one is refused before anything is read
+    if not texts and not dataset:
+        raise LanguageModelError("no text: give files with text, --dataset, or both")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise LanguageModelError(f"{out}: exists; delete it or choose another --out")
     splits = _transcripts(dataset) if dataset else {}
@@ -77,14 +80,17 @@ def build_language_model(
         sources = [(str(dataset), splits.get("train", []))] if dataset else []
         for name, lines in [*sources, *((str(file), read_lines(file, column)) for file in texts)]:
             progress.update(bar, description=f"reading {Path(name).name}")
-            for words in sentences.of(lines, lambda: progress.advance(bar)):
+            running = name != str(dataset)  # transcripts are in no order
+            for words in sentences.of(lines, lambda: progress.advance(bar), running=running):
                 tokens.append(BEGIN)
                 tokens.extend(numbers.setdefault(word, len(numbers)) for word in words)
                 tokens.append(END)
         if not sentences.counts.kept:
+            counts = sentences.counts
             raise LanguageModelError(
-                f"no text: {sentences.counts.sentences:,} sentences were read and none is left; "
-                "give files with sentences that are not in dev or test"
+                f"no text: {counts.sentences:,} sentences were read and none is left; "
+                f"{counts.held_out:,} are in dev or test, {counts.empty:,} have no letter that the "
+                f"text profile '{profile}' keeps"
             )
         bar = progress.add_task("estimating", total=3 * order - 1)
 
@@ -166,7 +172,10 @@ def _report(console: Console, out: Path, settings: dict[str, Any], dev: Sequence
         f"{counts['held_out']:,} held out (in dev or test), {counts['empty']:,} empty"
     )
     if not settings["held_out_sentences"]:
-        console.print("no --dataset with dev and test: their sentences may be in the text")
+        console.print(
+            "warning: no --dataset with dev and test, so their sentences may be in the text and "
+            "error rates with this language model too low"
+        )
     ngrams = ", ".join(f"{count:,} {n}-grams" for n, count in enumerate(settings["ngrams"], 1))
     console.print(f"{ngrams} in {out}")
     if not dev:

@@ -20,7 +20,7 @@ class DevLogProbs(NamedTuple):
     """The kept log-probabilities of a split for tuning."""
 
     file: LogProbsFile
-    run: str
+    run: Path
     model: str
     split: str
     tokenizer: Tokenizer
@@ -44,7 +44,7 @@ def find_dev_log_probs(where: Path) -> DevLogProbs:
     run = folder.resolve().parents[2]
     model = str(file.about["model"]["name"])
     _check_checkpoint(folder, run, str(file.about["evaluator"]["checkpoint"]), model)
-    return DevLogProbs(file, run.name, model, split, _tokenizer(folder, run, file.about))
+    return DevLogProbs(file, run, model, split, _tokenizer(folder, run, file.about))
 
 
 def _in_run(run: Path) -> Path:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from danish_asr.decoding.beam import BeamDecoder
-from danish_asr.errors import DanishAsrError
+from danish_asr.errors import DanishAsrError, LanguageModelError
 from danish_asr.files import publish_text
 from danish_asr.language_model.dev_log_probs import DevLogProbs, find_dev_log_probs, rows_of
 from danish_asr.language_model.search import (
@@ -27,13 +27,17 @@ from danish_asr.language_model.search import (
     search_weights,
 )
 from danish_asr.language_model.tuning_report import print_tuning, save_plot
+from danish_asr.lease import take
 from danish_asr.metrics import ErrorCounts, count_errors
-from danish_asr.ngram import SETTINGS_FILE, find_language_model
+from danish_asr.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, find_language_model
 from danish_asr.text.profiles import normalize
 from danish_asr.workers import WorkerPool
 
 TUNING: Final = "tuning.json"
 PLOT: Final = "tuning.png"
+
+_FEW: Final = 100
+"""Utterances below which the choice is uncertain."""
 
 _FRAMES_PER_CHUNK: Final = 3_000
 """A minute of audio: so much of a point is decoded by one process at a time."""
@@ -64,58 +68,69 @@ def tune_language_model(
     """Search the values with the lowest WER on dev, print them, and write them to ``lm.json``.
 
     ``where`` is a run or the results of an evaluation of dev. About ``rows`` of its utterances are
-    decoded, at even distances.
+    decoded, at even distances. One search of a language model runs at a time.
 
     Raises:
         LogProbsError: No log-probabilities were kept there, or they are not for tuning.
-        LanguageModelError: The language model is broken or does not fit the model.
+        LanguageModelError: The language model is broken, does not fit the model or is being tuned.
     """
     console = console or Console()
     files, dev = find_language_model(lm), find_dev_log_probs(where)
-    decoder = BeamDecoder(dev.tokenizer, lm, workers=1)
-    json_path = json_path or files.file.with_name(TUNING)
-    utterances = _read(dev, decoder, profile, rows)
-    chunks = [*_chunks([utterance for utterance, _ in utterances])]
-    greedy = sum((count for _, count in utterances), ErrorCounts())
-    frames = sum(len(each.columns.values) for each, _ in utterances)
-    status = files.file.stat()
-    about = {
-        "run": dev.run,
-        "model": dev.model,
-        "split": dev.split,
-        "rows": len(utterances),
-        "rows_in_split": sum(len(dev.file.rows(n)) for n in range(len(dev.file))),
-        "profile": profile,
-        "language_model": files.file.name,
-        "language_model_size": status.st_size,
-        "log_probs": dict(dev.file.about),
-    }
-    pool = WorkerPool(workers)
-    trials = Trials(
-        partial(decode_chunk, decoder.search_settings, profile),
-        chunks,
-        pool,
-        done=_earlier(json_path, about),
-        save=lambda: _save(json_path, about, trials.found.values()),
-    )
-    if trials.found:
-        console.print(f"{len(trials.found)} points were tried before ({json_path})")
-    with _progress(console) as progress:
-        bar = progress.add_task("", total=None, values="")
-        trials.progress = lambda what, done, total: progress.update(
-            bar, description=what, completed=done, total=total, values=_best(trials)
+    advice = "Another search of this language model runs; wait for its end."
+    lease = take(files.file.parent, error=LanguageModelError, advice=advice, work="tuning")
+    try:
+        decoder = BeamDecoder(dev.tokenizer, lm, workers=1)
+        json_path = json_path or files.file.with_name(TUNING)
+        utterances = _read(dev, decoder, profile, rows)
+        chunks = [*_chunks([utterance for utterance, _ in utterances])]
+        greedy = sum((count for _, count in utterances), ErrorCounts())
+        frames = sum(len(each.columns.values) for each, _ in utterances)
+        status = files.file.stat()
+        about = {
+            "run": dev.run.name,
+            "model": dev.model,
+            "split": dev.split,
+            "rows": len(utterances),
+            "rows_in_split": sum(len(dev.file.rows(n)) for n in range(len(dev.file))),
+            "profile": profile,
+            "language_model": files.file.name,
+            "language_model_size": status.st_size,
+            "log_probs": dict(dev.file.about),
+        }
+        pool = WorkerPool(workers)
+        trials = Trials(
+            partial(decode_chunk, decoder.search_settings, profile),
+            chunks,
+            pool,
+            done=_earlier(json_path, about),
+            save=lambda: _save(json_path, about, trials.found.values()),
         )
-        chosen = search_weights(trials)
-    pool.close()
-    tuning = Tuning(about, greedy, [*trials.found.values()], chosen, frames / 50)
-    _save(json_path, about, tuning.trials, chosen=chosen.to_row(), greedy_wer=greedy.wer())
-    _keep(files.file.with_name(SETTINGS_FILE), files.settings, tuning)
-    print_tuning(tuning, console)
-    plot_path = plot_path or files.file.with_name(PLOT)
-    save_plot(tuning, plot_path)
-    for file in (files.file.with_name(SETTINGS_FILE), json_path, plot_path):
-        console.print(f"wrote {file}", soft_wrap=True, highlight=False)
-    return tuning
+        if trials.found:
+            console.print(f"{len(trials.found)} points were tried before ({json_path})")
+        with _progress(console) as progress:
+            bar = progress.add_task("", total=None, values="")
+            trials.progress = lambda what, done, total: progress.update(
+                bar, description=what, completed=done, total=total, values=_best(trials)
+            )
+            chosen = search_weights(trials)
+        pool.close()
+        tuning = Tuning(about, greedy, [*trials.found.values()], chosen, frames / 50)
+        _save(json_path, about, tuning.trials, chosen=chosen.to_row(), greedy_wer=greedy.wer())
+        _keep(files.file.with_name(SETTINGS_FILE), files.settings, tuning, dev.run)
+        print_tuning(tuning, console)
+        if len(utterances) < _FEW:
+            console.print(
+                f"warning: {len(utterances)} utterances are few; the chosen values are uncertain"
+            )
+        if files.settings.get(HELD_OUT) == 0:
+            console.print(f"warning: {NOTHING_HELD_OUT}", soft_wrap=True)
+        plot_path = plot_path or files.file.with_name(PLOT)
+        save_plot(tuning, plot_path)
+        for file in (files.file.with_name(SETTINGS_FILE), json_path, plot_path):
+            console.print(f"wrote {file}", soft_wrap=True, highlight=False)
+        return tuning
+    finally:
+        lease.release()
 
 
 def _read(
@@ -168,10 +183,10 @@ def _save(file: Path, about: Mapping[str, Any], trials: Any, **more: Any) -> Non
     publish_text(file, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
 
 
-def _keep(file: Path, settings: Mapping[str, Any], tuning: Tuning) -> None:
+def _keep(file: Path, settings: Mapping[str, Any], tuning: Tuning, run: Path) -> None:
     """Write the chosen values into ``lm.json``, from where `BeamDecoder` takes them."""
-    names = ("run", "model", "split", "rows", "profile")
-    tuned = {name: tuning.about[name] for name in names}
+    names = ("model", "split", "rows", "profile")
+    tuned = {"run": str(run)} | {name: tuning.about[name] for name in names}
     tuned |= {"wer": tuning.chosen.errors.wer(), "cer": tuning.chosen.errors.cer()}
     found = {**settings, **tuning.chosen.point._asdict(), "tuned": tuned}
     publish_text(file, json.dumps(found, ensure_ascii=False, indent=2) + "\n")

@@ -16,6 +16,7 @@ from typing_extensions import override
 from danish_asr.decoding import Decoder
 from danish_asr.errors import RunFailedError
 from danish_asr.files import publish_text
+from danish_asr.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
@@ -149,3 +150,5 @@ def publish_predictions(
     text = json.dumps(about, ensure_ascii=False, indent=2) + "\n"
     publish_text(directory / EVALUATION, text)
     log.info("{} predictions written to {}.", rows, file)
+    if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
+        log.warning("{}", NOTHING_HELD_OUT)

@@ -1,6 +1,7 @@
 """An evaluation that reads the log-probabilities which an earlier one kept, and runs no model."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -97,7 +98,7 @@ def decode_kept(
     _decode_rest(kept, spec, scored, sum(counts.values()), config.trainer.max_wall_minutes)
     predictions = scored.collect()
     _report(predictions, config.regime.score_profile, list(counts))
-    about = {**selection.about(decoder, counts), "log_probs": kept.path.name}
+    about = {**selection.about(decoder, counts), "log_probs": os.path.relpath(kept.path, directory)}
     publish_predictions(directory, predictions, about)
     scored.delete()
 

@@ -13,7 +13,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.data.settings import check_settings
 from danish_asr.decoding import GREEDY, find_decoder
-from danish_asr.errors import ConfigError
+from danish_asr.errors import ConfigError, LanguageModelError
 from danish_asr.recipe.run_directory import SCORE_TITLES
 from danish_asr.text.profiles import PROFILES
 
@@ -263,11 +263,13 @@ class DecoderSection:
     """Its keyword arguments."""
 
     def validate(self) -> ValidationResult:
-        """Check that the decoder can be imported."""
+        """Check that the decoder can be imported and takes its configuration."""
         try:
             find_decoder(self.name, self.config)
         except ConfigError as error:
             return with_broken(dict.fromkeys(error.faults, False), ValidationResult())
+        except LanguageModelError as error:
+            return with_broken({f"decoder.config.lm: {error}": False}, ValidationResult())
         return ValidationResult()
 
 

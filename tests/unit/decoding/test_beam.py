@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from danish_asr.decoding import decode, make_decoder
+from danish_asr.decoding import decode, find_decoder, make_decoder
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.errors import ConfigError, LanguageModelError
 
@@ -213,6 +213,29 @@ def test_a_directory_must_hold_one_language_model_of_its_order(
         BeamDecoder(tokenizer, arpa.parent)
 
 
-def test_impossible_settings_are_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(ConfigError, match=r"beam: expected at least 1, found 0"):
-        BeamDecoder(tokenizer, beam=0)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("beam", 0),
+        ("beam", 2.5),
+        ("alpha", -1),
+        ("alpha", "abc"),
+        ("beta", math.nan),
+        ("unknown", 5),
+    ],
+)
+def test_impossible_settings_are_refused_before_the_decoder_is_created(
+    tokenizer: Tokenizer, name: str, value: Any
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}: expected a .* number.*, found"):
+        find_decoder("beam", {name: value})
+    with pytest.raises(ConfigError, match=name):
+        BeamDecoder(tokenizer, **{name: value})
+
+
+def test_the_settings_identify_the_language_model(tokenizer: Tokenizer, arpa: Path) -> None:
+    arpa.with_name("lm.json").write_text('{"held_out_sentences": 0}')
+    before = BeamDecoder(tokenizer, arpa).settings
+    assert before["held_out_sentences"] == 0
+    arpa.write_text(ARPA.replace("-2.0", "-3.0"), encoding="utf-8")
+    assert BeamDecoder(tokenizer, arpa).settings != before

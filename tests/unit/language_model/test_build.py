@@ -45,6 +45,8 @@ def dataset(tmp_path: Path) -> Path:
         ("hun sagde prisen er for eksempel tyve kroner i ribe mindst", 0),
         ("ja", 0),
         ("Ja, det er det.", 1),
+        ("jeg bor i\nRibe ved åen", 0),
+        ("Ko.\n" * 2_000 + "Det er prisen\n\ner f.eks. 20\nkroner i Ribe\nKo.\n" * 2_000, 1),
         ("jeg bor i Ribe", 1),
     ],
 )
@@ -55,10 +57,20 @@ def test_no_sentence_of_dev_and_test_is_left_whatever_its_form(
     (tmp_path / "web.txt").write_text(line, encoding="utf-8")
     saved = build([tmp_path / "web.txt"], tmp_path / "lm", dataset=dataset, profile=profile)
     assert saved["sentences"]["kept"] == 2 + kept
-    assert saved["sentences"]["held_out"] == saved["sentences"]["sentences"] - 2 - kept
+    counts = saved["sentences"]
+    assert counts["held_out"] == counts["sentences"] - counts["duplicates"] - 2 - kept
     model = find_language_model(tmp_path / "lm").load()
     assert "tur" in model or "tur." in model
     assert not {"åen", "åen.", "kroner"} & set(find_language_model(tmp_path / "lm").words())
+
+
+def test_only_the_text_column_of_a_table_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id;sentence\na1;"en ko; ko"\n', encoding="utf-8")
+    (tmp_path / "b.tsv").write_text("id\tbody\tn\nb1\tet får\t7\n", encoding="utf-8")
+    build([tmp_path / "a.csv"], tmp_path / "one")
+    build([tmp_path / "b.tsv"], tmp_path / "other", column="body")
+    assert find_language_model(tmp_path / "one").words() == ["en", "ko"]
+    assert find_language_model(tmp_path / "other").words() == ["et", "får"]
 
 
 def test_text_comes_from_every_kind_of_file_once(tmp_path: Path) -> None:
@@ -86,12 +98,15 @@ def test_text_comes_from_every_kind_of_file_once(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("empty.txt", b"", "no text: 0 sentences"),
-        ("marks.txt", b"...\n!\n", "none is left"),
+        ("marks.txt", b"...\n!\n", "0 are in dev or test, 2 have no letter"),
         ("latin.txt", "blåbær".encode("latin-1"), r"latin\.txt: cannot be read as UTF-8"),
         ("bad.jsonl", b'{"text": "a"}\n{', r"bad\.jsonl: .*line 2"),
         ("other.jsonl", b'{"body": "a"}\n', "no column 'text'; --column"),
         ("bad.parquet", b"hello", r"bad\.parquet: cannot be read"),
         ("bad.txt.gz", b"hello", r"bad\.txt\.gz: cannot be read"),
+        ("list.json", b'["en ko"]', r"list\.json: .*\.jsonl"),
+        ("no_header.csv", b"a1,en ko\na2,et f\n", r"no column 'text'; --column"),
+        ("ragged.tsv", b"id\ttext\na1\ten ko\tx\n", r"ragged\.tsv: row 1 "),
     ],
 )
 def test_text_that_cannot_be_read_is_refused(
@@ -135,3 +150,10 @@ def test_an_existing_language_model_is_kept(tmp_path: Path) -> None:
     with pytest.raises(DanishAsrError, match="exists"):
         build([tmp_path / "a.txt"], tmp_path / "lm", order=4)
     assert (tmp_path / "lm" / "3gram.arpa").read_bytes() == before
+
+
+def test_a_missing_file_is_named_and_no_text_refused(tmp_path: Path) -> None:
+    with pytest.raises(LanguageModelError, match=r"gone\.txt: no such file"):
+        build([tmp_path / "gone.txt"], tmp_path / "lm")
+    with pytest.raises(LanguageModelError, match="give files with text"):
+        build([], tmp_path / "lm")
