@@ -76,7 +76,7 @@ class LanguageModelFiles:
             model = kenlm.Model(str(self.file), config)
         except (OSError, RuntimeError) as error:
             # Without the place in KenLM's source code.
-            reason = re.sub(r"\S+\.cc:\d+ in .* threw \w+( because `.*?')?\. ?", "", str(error))
+            reason = re.sub(r"[^\s(]+\.cc:\d+ in .* threw \w+( because `.*?')?\. ?", "", str(error))
             raise LanguageModelError(
                 f"{self.file}: is no ARPA file or KenLM binary, or is damaged: {reason}"
             ) from error
