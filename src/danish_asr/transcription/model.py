@@ -35,6 +35,9 @@ from fairseq2.nn import BatchLayout
 _QUIET: Final = 0.01
 """Root mean square; `layer_norm` adds 1e-5 to the variance, which matters below."""
 
+_STEP: Final = SAMPLE_RATE // 2
+"""Samples; batches are padded to a multiple, as oneDNN keeps memory for each shape that it sees."""
+
 BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
 """Audio in one forward pass, padding included."""
 
@@ -249,7 +252,7 @@ class Model:
     @torch.inference_mode()
     def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> Iterator[Tensor]:
         lengths = [max(len(each), self._shortest) for each in waveforms]
-        seqs = torch.zeros(len(lengths), max(lengths))
+        seqs = torch.zeros(len(lengths), -(-max(lengths) // _STEP) * _STEP)
         for row, waveform in zip(seqs, waveforms, strict=True):
             samples = torch.from_numpy(np.ascontiguousarray(waveform, np.float32))
             if self.normalizes:
