@@ -32,9 +32,6 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
 
-_QUIET: Final = 0.01
-"""Root mean square; `layer_norm` adds 1e-5 to the variance, which matters below."""
-
 _STEP: Final = SAMPLE_RATE // 2
 """Samples; batches are padded to a multiple, as oneDNN keeps memory for each shape that it sees."""
 
@@ -256,8 +253,6 @@ class Model:
         for row, waveform in zip(seqs, waveforms, strict=True):
             samples = torch.from_numpy(np.ascontiguousarray(waveform, np.float32))
             if self.normalizes:
-                if 0 < (level := float(samples.square().mean().sqrt())) < _QUIET:
-                    samples = samples * (_QUIET / level)
                 samples = layer_norm(samples, samples.shape)
             row[: len(samples)] = samples
         seqs = seqs.to(self.device)

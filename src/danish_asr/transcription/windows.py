@@ -20,6 +20,10 @@ from danish_asr.transcription.voice_activity import CHUNK
 Activity = Callable[[NDArray[np.float32], bool], NDArray[np.float32]]
 """Takes the next samples of a stream, and whether they are the last; see `VoiceActivity`."""
 
+_QUIET: Final = 0.01
+"""Root mean square of a window that is amplified to it: a model's normalisation adds 1e-5 to the
+variance, which matters below."""
+
 FRAME: Final = 320
 """Samples from a frame of the model to the next."""
 
@@ -61,7 +65,7 @@ class Window:
     """Audio for one pass of the model, and what of it counts."""
 
     samples: NDArray[np.float32]
-    """Mono, 16 kHz."""
+    """Mono, 16 kHz; amplified if they are quiet."""
 
     region: int
     """The sample of the stream at which its region begins."""
@@ -154,4 +158,6 @@ class Cutter:
     def _window(self, end: int, cut: int, *, last: bool) -> Window:
         assert self._region is not None
         samples = self._samples[self._start - self._base : end - self._base].copy()
+        if 0 < (level := float(np.sqrt(np.square(samples).mean()))) < _QUIET:
+            samples *= np.float32(_QUIET / level)
         return Window(samples, self._region, self._start, cut, last)

@@ -201,9 +201,6 @@ def test_quiet_speech_is_transcribed_like_loud_speech(
 ) -> None:
     quiet = model.transcribe(speech * 10 ** (level / 20), rate=RATE)
     assert np.allclose(bounds(quiet), bounds(model.transcribe(speech, rate=RATE)), atol=0.1)
-    waveform = (speech[RATE : 2 * RATE] / speech.std() / 200).astype(np.float32)
-    one, two = model.log_probs([waveform, waveform / 1000])
-    assert torch.allclose(one, two, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["noise", "tone", "dither"])
