@@ -136,3 +136,11 @@ def test_code_in_pytorch_model_bin_is_not_run(tmp_path: Path) -> None:
     torch.save({"lm_head.weight": Path("code")}, folder / "pytorch_model.bin")
     with pytest.raises(RunFailedError, match="pathlib"):
         load_model(folder, device="cpu")
+
+
+def test_damaged_weights_are_named(tmp_path: Path) -> None:
+    file = save(tmp_path / "m", Wav2Vec2ForCTC, CAPITALS) / "model.safetensors"
+    for content in (file.read_bytes()[:5000], b"", b"<html>not found</html>"):
+        file.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"model\.safetensors is damaged"):
+            load_model(file.parent, device="cpu")

@@ -25,7 +25,9 @@ def average(
 
 @app.command()
 def export(
-    model: Annotated[str, Argument(help="A run, a checkpoint or a model's name.")],
+    model: Annotated[
+        str, Argument(help="A run, a checkpoint, an average, a Hugging Face directory or a name.")
+    ],
     dest: Annotated[Path, Argument(help="New directory.")],
     *,
     to: Annotated[str, Option(help="hf, onnx or sherpa-onnx.")],
@@ -35,7 +37,9 @@ def export(
         list[Path] | None,
         Option(help="Compare on this file or folder; text in .txt files. Repeatable."),
     ] = None,
-    push: Annotated[str | None, Option(help="Upload to OWNER/NAME on Hugging Face.")] = None,
+    push: Annotated[
+        str | None, Option(help="Upload to OWNER/NAME on Hugging Face, private if new.")
+    ] = None,
 ) -> None:
     """Write a model for transformers, onnxruntime or sherpa-onnx, compared with fairseq2."""
     from danish_asr.export import export_model

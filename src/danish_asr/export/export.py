@@ -1,6 +1,7 @@
 """``danish-asr export``: write a model for another program, compare it, give it its name."""
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -19,6 +20,8 @@ from danish_asr.files import publish_text
 from danish_asr.transcription.model import load_model
 
 FORMATS: Final = ("hf", "onnx", "sherpa-onnx")
+
+_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 def export_model(
@@ -50,12 +53,15 @@ def export_model(
         RunError: The model cannot be exported, or the export differs from it.
     """
     console = console or Console()
-    _check(to, dest, lm=lm, int8=int8)
-    utterances = read_utterances(audio)
-    loaded = load_model(model, device="cpu")
+    _check(to, dest, lm=lm, int8=int8, push=push)
     partial = dest.with_name(f".{dest.name}.{os.getpid()}.partial")
     try:
         partial.mkdir(parents=True)
+    except OSError as error:
+        raise RunError(f"{dest} cannot be written: {error.strerror}; name another") from error
+    try:
+        utterances = read_utterances(audio)
+        loaded = load_model(model, device="cpu")
         with console.status(f"exporting {model}"):
             if to == "hf":
                 write_hugging_face(loaded, partial, lm)
@@ -71,13 +77,18 @@ def export_model(
         raise RunError(f"{dest}: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    if not audio:
+        lines.append(
+            "these were synthetic sounds, one of them very quiet: the comparison that counts is on "
+            "recordings of speech, with --audio"
+        )
     for line in [*lines, f"wrote {dest}"]:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     if push:
         console.print(f"pushed to {push_folder(dest, push)}", soft_wrap=True, highlight=False)
 
 
-def _check(to: str, dest: Path, *, lm: Path | None, int8: bool) -> None:
+def _check(to: str, dest: Path, *, lm: Path | None, int8: bool, push: str | None) -> None:
     faults = []
     if to not in FORMATS:
         faults.append(f"--to must be one of {', '.join(FORMATS)}, but is '{to}'")
@@ -85,6 +96,8 @@ def _check(to: str, dest: Path, *, lm: Path | None, int8: bool) -> None:
         faults.append("--lm goes along into --to hf only")
     if int8 and to == "hf":
         faults.append("--int8 needs --to onnx or sherpa-onnx")
+    if push is not None and not _REPOSITORY.fullmatch(push):
+        faults.append(f"--push must be OWNER/NAME, in letters, digits, '-', '_', '.', not '{push}'")
     if dest.exists():
         faults.append(f"{dest} exists; name a new directory, or remove it")
     if faults:

@@ -122,10 +122,17 @@ def _training(origin: _Origin, base: str) -> str:
     dataset = _get(origin.config, "dataset.name") or _get(origin.config, "dataset.family")
     lines = [f"- start: {base or _get(origin.config, 'model.arch')}", f"- dataset: {dataset}"]
     if origin.step is not None:
-        lines.append(f"- checkpoint: step {origin.step}")
+        lines.append(f"- checkpoint: step {origin.step}{_of_average(origin)}")
     values = ((key, _get(origin.config, key)) for key in _TRAINING)
     lines += [f"- `{key}`: {value}" for key, value in values if value is not None]
     return "\n".join(["## Training", "", *lines])
+
+
+def _of_average(origin: _Origin) -> str:
+    run = origin.run.resolve() if origin.run else Path()
+    if name := _average(run):
+        return f", an average of weights up to it: {run.parents[1].name}/{AVERAGES}/{name}"
+    return ""
 
 
 def _scores(origin: _Origin) -> Scores | None:
@@ -142,18 +149,20 @@ def _scores(origin: _Origin) -> Scores | None:
 
 def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
     assert origin.run is not None
-    run = origin.run.resolve()
-    outdir = run.parents[1] if run.parent.name == AVERAGES else run
+    average = _average(origin.run.resolve())
+    outdir = origin.run.resolve().parents[1] if average else origin.run
     for file in sorted((outdir / "eval").rglob("evaluation.json")):
         about, predictions = json.loads(file.read_text("utf-8")), file.parent / "predictions.jsonl"
-        # The run may have been moved since.
-        same = (Path(about.get("run", "")).parent.name, about.get("step")) == (
-            run.name,
-            origin.step,
-        )
-        if same and "decoder" not in about and predictions.is_file():
+        # The run may have been moved or renamed since.
+        scored = _average(Path(about.get("run", "")).parent), about.get("step")
+        if scored == (average, origin.step) and "decoder" not in about and predictions.is_file():
             rows = about["rows_in_split"]
             yield ",".join(rows), (predictions, sum(rows.values()))
+
+
+def _average(run: Path) -> str | None:
+    """Return the name of an average by its directory, ``OUTDIR/averages/<name>``."""
+    return run.name if run.parent.name == AVERAGES else None
 
 
 def _licence(base: str, *, of_coral: bool) -> str:

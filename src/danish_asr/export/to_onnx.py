@@ -26,12 +26,14 @@ _LARGE: Final = 1_800_000_000
 class _PaddedBatch(nn.Module):
     """From waveforms, (N, samples) with any padding, and lengths, (N), to logits and frames."""
 
-    def __init__(self, model: Any, *, normalizes: bool) -> None:
+    def __init__(self, model: Any, shortest: int, *, normalizes: bool) -> None:
         super().__init__()
-        self.model, self.normalizes = model, normalizes
+        self.model, self.shortest, self.normalizes = model, shortest, normalizes
 
     def forward(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        valid = torch.arange(waveforms.shape[1])[None] < lengths[:, None]
+        positions = torch.arange(waveforms.shape[1])[None]
+        valid = positions < lengths[:, None]
+        lengths = valid.sum(1)  # not below 0, nor beyond the row
         if self.normalizes:
             samples = lengths[:, None].to(waveforms.dtype)
             mean = torch.where(valid, waveforms, 0.0).sum(1, keepdim=True) / samples
@@ -39,8 +41,10 @@ class _PaddedBatch(nn.Module):
             variance = torch.where(valid, waveforms, 0.0).square().sum(1, keepdim=True) / samples
             waveforms = waveforms / torch.sqrt(variance + _EPS)
         waveforms = torch.where(valid, waveforms, 0.0)
-        logits = self.model(waveforms, attention_mask=valid.long()).logits
-        return logits, self.model._get_feat_extract_output_lengths(lengths)  # noqa: SLF001
+        mask = positions < lengths.clamp(min=self.shortest)[:, None]  # without a frame it fails
+        logits = self.model(waveforms, attention_mask=mask.long()).logits
+        frames = self.model._get_feat_extract_output_lengths(lengths)  # noqa: SLF001
+        return logits, frames.clamp(min=0)
 
 
 class _Alone(nn.Module):
@@ -64,7 +68,8 @@ def write_onnx(model: Model, folder: Path, *, int8: bool) -> None:
     Raises:
         RunError: The architecture has no counterpart in transformers, which ONNX goes through.
     """
-    module = _PaddedBatch(hugging_face_model(model), normalizes=model.normalizes)
+    shortest = model.frames.shortest_input()
+    module = _PaddedBatch(hugging_face_model(model), shortest, normalizes=model.normalizes)
     inputs = torch.randn(2, SAMPLE_RATE), torch.tensor([SAMPLE_RATE, SAMPLE_RATE // 2])
     axes = {"waveforms": {0: "batch", 1: "samples"}, "lengths": {0: "batch"}}
     axes |= {"logits": {0: "batch", 1: "max_frames"}, "frames": {0: "batch"}}

@@ -39,6 +39,21 @@ tokenizer = AutoTokenizer.from_pretrained("OWNER/NAME")
 inputs = torch.nn.functional.layer_norm(torch.from_numpy(samples), samples.shape)[None]
 text = tokenizer.decode(model(inputs).logits[0].argmax(-1))
 ```
+
+In a padded batch, what the model writes in the padding is garbage, so cut each row to its own
+frames before it is decoded. The pipeline does not: leave its `batch_size` at 1. For two recordings,
+`samples` and `more`:
+
+```py
+from transformers import AutoFeatureExtractor
+
+extractor = AutoFeatureExtractor.from_pretrained("OWNER/NAME")
+
+batch = extractor([samples, more], sampling_rate=16_000, padding=True, return_tensors="pt")
+frames = model._get_feat_extract_output_lengths(batch.attention_mask.sum(-1))
+best = model(**batch).logits.argmax(-1)
+texts = [tokenizer.decode(row[:count]) for row, count in zip(best, frames)]
+```
 """,
     "onnx": f"""\
 ## Use
@@ -57,7 +72,7 @@ text = "".join(names[symbol] for symbol in best).replace("▁", " ").strip()
 ```
 
 The model normalises each row itself, as in training. Rows of a batch are padded at the right, with
-anything; `frames` has the number of valid frames of each.
+anything; `frames` has the number of valid frames of each, 0 for a row that is too short for one.
 
 {_INT8}""",
     "sherpa-onnx": f"""\

@@ -44,13 +44,17 @@ def read_utterances(files: Sequence[Path]) -> list[Utterance]:
     Without files: five sounds of seconds with the rhythm of syllables, one of them quiet.
 
     Raises:
-        DanishAsrError: A file cannot be decoded.
+        DanishAsrError: A file cannot be decoded, or a folder has none.
     """
     if not files:
         return [Utterance(sound) for sound in _sounds()]
-    found = []
-    folders = (sorted(file.iterdir()) if file.is_dir() else [file] for file in files)
-    for file in (file for folder in folders for file in folder if file.suffix != ".txt"):
+    found, audio = [], []
+    for given in files:
+        inside = sorted(given.iterdir()) if given.is_dir() else [given]
+        audio += (here := [file for file in inside if file.suffix != ".txt"])
+        if not here:
+            raise DanishAsrError(f"--audio {given}: there is no audio; name a file or folder of it")
+    for file in audio:
         text = file.with_suffix(".txt")
         reference = text.read_text(encoding="utf-8") if text.is_file() else None
         try:

@@ -7,7 +7,7 @@ symbols get fairseq2's order, with the blank first, and the rows of the head fol
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -107,6 +107,7 @@ def import_model(path: Path) -> tuple[Path, str]:
     weights = path if [*path.glob("*.safetensors")] else path / "pytorch_model.bin"
     if not weights.exists():
         faults.append("there is neither model.safetensors nor pytorch_model.bin")
+    faults += _damaged(path)
     if faults:
         raise ConfigError([f"{where}: {fault}" for fault in faults])
     card: dict[str, Any] = {
@@ -128,6 +129,17 @@ def import_model(path: Path) -> tuple[Path, str]:
             stream.write(tokenizer)
     publish_text(folder / f"{card['name']}.yaml", to_yaml(card))
     return folder, str(card["name"])
+
+
+def _damaged(path: Path) -> Iterator[str]:
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - only here
+
+    for file in sorted(path.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="pt"):  # it compares the header with the file's size
+                pass
+        except (SafetensorError, OSError) as error:
+            yield f"{file.name} is damaged ({error}); download or copy it again"
 
 
 def _symbols(path: Path, config: Mapping[str, Any], where: str) -> tuple[bytes, list[int]]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,7 +21,7 @@ import torch
 from rich.console import Console
 
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.errors import ConfigError, RunError
+from danish_asr.errors import ConfigError, DanishAsrError, RunError
 from danish_asr.export import export_model, to_onnx, verify
 from danish_asr.export.export import FORMATS
 from danish_asr.metrics import compute_cer
@@ -94,6 +95,7 @@ def test_each_export_is_compared_and_int8_measured(exports: tuple[Path, dict[str
         assert "0 texts differ" in printed
         if to == "hf":
             assert "feature extractor of transformers itself" in printed
+            assert "synthetic sounds" in printed
         else:
             assert re.search(r"int8: .* % of \d+ frames changed.*WER .* in int8", printed)
 
@@ -112,6 +114,35 @@ def test_padding_and_other_rows_of_a_batch_change_nothing_in_onnx(
     for row, count, alone in zip(logits, frames, expected, strict=True):
         found = torch.from_numpy(row[:count]).log_softmax(-1)
         torch.testing.assert_close(found, alone, atol=1e-4, rtol=0)
+
+
+def test_frames_in_onnx_stay_within_the_row(
+    exports: tuple[Path, dict[str, str]], model: Path
+) -> None:
+    shortest = load_model(model, device="cpu").frames.shortest_input()
+    session = onnxruntime.InferenceSession(exports[0] / "onnx" / "model.onnx")
+    for samples in (shortest, 16_000):
+        lengths = np.array([-5, 0, 1, shortest - 1, shortest, samples, 10 * samples])
+        batch = np.full((len(lengths), samples), 0.3, np.float32)
+        logits, frames = session.run(None, {"waveforms": batch, "lengths": lengths})
+        assert frames.tolist() == [0, 0, 0, 0, 1, *[logits.shape[1]] * 2]
+
+
+def test_rows_of_a_padded_batch_in_transformers_are_cut_as_the_card_says(
+    exports: tuple[Path, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(exports[0])
+    readme = (exports[0] / "hf" / "README.md").read_text()
+    alone, exact, batch = re.findall(r"```py(?:thon)?\n(.*?)```", readme, re.DOTALL)
+    sounds = [sound.waveform for sound in verify.read_utterances([])]
+    names: dict[str, Any] = {"samples": sounds[0], "more": sounds[-1]}
+    exec(exact + batch, names)  # noqa: S102
+    found = names["texts"]
+    for samples, text in zip((sounds[0], sounds[-1]), found, strict=True):
+        names["samples"] = samples
+        exec(alone, names)  # noqa: S102
+        assert names["text"] == text
+    assert min(map(len, found)) > 3
 
 
 def test_sherpa_onnx_finds_a_static_vocabulary_and_the_kind_of_model(
@@ -154,3 +185,12 @@ def test_options_that_do_not_fit_are_refused_at_once(model: Path, tmp_path: Path
         export_model(str(model), "onnx", model, lm=tmp_path)
     assert "--lm" in str(error.value)
     assert f"{model} exists" in str(error.value)
+    for name in ("danish", "me/", "me/a/b", "me/dansk model", ""):
+        with pytest.raises(ConfigError, match="--push must be OWNER/NAME"):
+            export_model("no such model", "onnx", tmp_path / "out", push=name)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=f"^{tmp_path}/file/out cannot be written"):
+        export_model("no such model", "onnx", tmp_path / "file" / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DanishAsrError, match=f"--audio {tmp_path}/empty: there is no audio"):
+        export_model("no such model", "onnx", tmp_path / "out", audio=[tmp_path / "empty"])

@@ -28,7 +28,11 @@ def run(tmp_path: Path) -> Path:
         folder.mkdir(parents=True)
         row = prediction("1", "det er her", hypothesis, corpus="coral_v2_read", dialect="Fynsk")
         write_predictions(folder / "predictions.jsonl", [row])
-        about = {"step": step, "run": "/elsewhere/run/checkpoints", "rows_in_split": {"test": 1}}
+        about = {
+            "step": step,
+            "run": "/elsewhere/old name/checkpoints",
+            "rows_in_split": {"test": 1},
+        }
         (folder / "evaluation.json").write_text(json.dumps(about))
     return run
 
@@ -54,3 +58,18 @@ def test_the_card_has_the_scores_of_this_checkpoint_and_the_terms_of_base_and_da
         "## Limits",
     ):
         assert text in card.text
+
+
+def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model: Path) -> None:
+    average = run / "averages" / "best_2"
+    (average / "checkpoints" / "step_4").mkdir(parents=True)
+    (average / "config.yaml").write_text((run / "config.yaml").read_text())
+    loaded = load_model(model, device="cpu")
+    card = model_card(loaded, str(average), "onnx", "me/danish")
+    assert "an average of weights up to it: run/averages/best_2" in card
+    assert "model-index" not in card
+    file = run / "eval" / "step_4" / "test" / "evaluation.json"
+    about = json.loads(file.read_text()) | {"run": "/elsewhere/x/averages/best_2/checkpoints"}
+    file.write_text(json.dumps(about))
+    assert "model-index" in model_card(loaded, str(average), "onnx", "me/danish")
+    assert "model-index" not in model_card(loaded, str(run), "onnx", "me/danish")
