@@ -185,7 +185,7 @@ def test_an_interrupted_command_continues(
     transcribe: Run, here: Path, speech: NDArray[np.float32], finished_run: Path
 ) -> None:
     for number in range(12):  # too long to share a batch, so written at once
-        soundfile.write(here / "in" / f"{number:02}.wav", np.tile(speech, 8), 16_000)
+        soundfile.write(here / "in" / f"{number:02}.wav", np.tile(speech, 24), 16_000)
     (here / "in" / "broken.mp3").unlink()
     command = ("in", "--out", "out", *FIXED)
     process = subprocess.Popen(
@@ -198,7 +198,7 @@ def test_an_interrupted_command_continues(
     process.send_signal(signal.SIGINT)
     _, report = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "run the same command again to continue" in report
+    assert "interrupted; finished files are kept" in report
     done = len(list(Path("out").glob("*.txt")))
     assert done < 12
     status, _, report = transcribe(*command)

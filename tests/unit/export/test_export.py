@@ -89,6 +89,7 @@ def test_programs_without_this_project_write_the_same_texts(
 
 
 def test_each_export_is_compared_and_int8_measured(exports: tuple[Path, dict[str, str]]) -> None:
+    """TRAPS, validation and scoring: transformers normalises audio with another constant."""
     for to, printed in exports[1].items():
         largest = float(re.findall(r"largest difference of a log-probability (\S+),", printed)[0])
         assert largest < 1e-4
