@@ -135,6 +135,6 @@ def _words_of_arpa(file: Path) -> list[str]:
 
 
 def _words_of_binary(file: Path) -> list[str]:
-    # KenLM appends its words, each ended by a zero byte, "<unk>" first, unless it is told not to.
+    # KenLM appends its words, each ended by a zero byte, "<unk>" first, unless asked not to.
     _, mark, words = file.read_bytes().rpartition(b"<unk>\0")
     return words.decode().split("\0") if mark else []

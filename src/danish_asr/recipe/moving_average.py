@@ -28,7 +28,7 @@ class MovingAverage:
     def __init__(self, optimizer: Optimizer, model: Module, decay: float) -> None:
         self._optimizer, self._decay = optimizer, decay
         names = {parameter: name for name, parameter in model.named_parameters()}
-        for group in optimizer.param_groups:  # they say in checkpoints what belongs to whom
+        for group in optimizer.param_groups:  # in checkpoints they name each average
             group[NAMES] = [names[parameter] for parameter in group["params"]]
         optimizer.register_step_post_hook(lambda *_: self._update())
 
