@@ -6,8 +6,6 @@
     python benchmarks/score.py --many 100000     # instead of a million rows
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import resource
@@ -26,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.metrics import count_errors
-from danish_asr.report import compare_files, score_file
+from danish_asr.report import compare_files, parse_runs, score_file
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.intervals import resample_sums
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
@@ -150,7 +148,7 @@ def report(path: Path) -> None:
 
 def compare(a: Path, b: Path) -> None:
     """Run what ``danish-asr compare`` runs."""
-    compare_files(a, b, console=Console(file=StringIO()))
+    compare_files(parse_runs([str(a), str(b)]), console=Console(file=StringIO()))
 
 
 def rows(count: int, *, seed: int = 0) -> Iterator[Prediction]:

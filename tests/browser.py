@@ -1,7 +1,5 @@
 """A page in headless Chromium: what a script finds in it, and what the console says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

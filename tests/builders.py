@@ -3,8 +3,6 @@
 Everything is made fast (tones, no speech) and is the same on every call.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Parquet files as the library writes them that CoRal was made with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

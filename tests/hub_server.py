@@ -1,7 +1,5 @@
 """A hub on this machine with the part of the Hugging Face hub's API that this project needs."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Predictions for tests: a small file made by hand, and a large one with random errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from random import Random
 

@@ -1,7 +1,5 @@
 """Shards whose rows a test chooses: real FLAC of exact lengths in the dataset contract's layout."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

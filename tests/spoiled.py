@@ -1,7 +1,5 @@
 """A built dataset in order, and the ways in which tests spoil it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

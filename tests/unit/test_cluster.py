@@ -1,7 +1,5 @@
 """Rank, CPUs, launcher and trace of the processes of a job."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A source that changes during a conversion, between two runs, and after the last one."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Conversions that end as conversions end in real life: killed, on a full disk, interrupted."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -1,7 +1,5 @@
 """What a worker needs at most, whatever the size of the corpus."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

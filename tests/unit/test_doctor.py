@@ -1,7 +1,5 @@
 """What the doctor finds, and its fixes."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

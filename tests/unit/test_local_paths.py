@@ -1,7 +1,5 @@
 """Assets are found wherever they lie."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Error counts, rates and alignments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Predictions files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

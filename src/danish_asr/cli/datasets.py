@@ -49,7 +49,9 @@ def convert(
     split: Annotated[str | None, Option(help="Split; default: inferred from file names.")] = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
-    shard_rows: Annotated[int, Option(help="Most source rows per shard.")] = _CONVERT.shard_rows,
+    shard_rows: Annotated[
+        int, Option(min=1, help="Most source rows per shard.")
+    ] = _CONVERT.shard_rows,
     workers: _Workers = None,
     engine: Annotated[str, Option(help="processes or ray.")] = "processes",
     address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
@@ -72,9 +74,13 @@ def convert(
         name=name,
         out=out,
         source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
-        options=ConvertOptions(max_seconds=max_seconds, shard_rows=shard_rows, max_drop=max_drop),
-        split_by_speaker=split_by_speaker,
-        drop_shared_sentences=drop_shared,
+        options=ConvertOptions(
+            max_seconds=max_seconds,
+            shard_rows=shard_rows,
+            max_drop=max_drop,
+            split_by_speaker=split_by_speaker,
+            drop_shared_sentences=drop_shared,
+        ),
         workers=workers,
         engine=engine,
         address=address,
@@ -86,7 +92,9 @@ def convert(
 @app.command()
 def verify(
     root: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
-    sample: Annotated[int | None, Option(help="Rows to decode, spread; default: all.")] = None,
+    sample: Annotated[
+        int | None, Option(min=0, help="Rows to decode, spread; default: all.")
+    ] = None,
     allow_shared: Annotated[list[str] | None, Option(help="speakers, sentences or audio.")] = None,
     workers: _Workers = None,
 ) -> None:

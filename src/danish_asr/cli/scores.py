@@ -117,7 +117,7 @@ def compare(
     html: Annotated[Path | None, Option(help="Write a page.")] = None,
 ) -> None:
     """Compare runs on the same rows: differences, intervals and a test over speakers."""
-    from danish_asr.report import compare_run_files, parse_runs
+    from danish_asr.report import compare_files, parse_runs
 
     settings = Settings(
         profile=profile,
@@ -125,7 +125,7 @@ def compare(
         row_filter=row_filter,
         denominator=denominator,  # type: ignore[arg-type] # it is checked there
     )
-    compare_run_files(
+    compare_files(
         parse_runs(runs),
         by=by,
         settings=settings,

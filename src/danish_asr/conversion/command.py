@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -53,8 +52,6 @@ def convert_command(
     out: Path,
     source_options: SourceOptions,
     options: ConvertOptions,
-    split_by_speaker: str | None,
-    drop_shared_sentences: bool,
     workers: int | None,
     engine: str,
     address: str | None,
@@ -82,24 +79,17 @@ def convert_command(
             not 0 <= options.max_drop <= 1,
             f"--max-drop: a share from 0 to 1; found {options.max_drop:g}",
         ),
-        (workers is not None and workers < 1, f"--workers: at least 1; found {workers}"),
         (not options.max_seconds > 0, f"--max-seconds: above 0; found {options.max_seconds:g}"),
         (
-            split_by_speaker is not None and not shares_of(split_by_speaker)[0],
+            options.split_by_speaker is not None and not shares_of(options.split_by_speaker)[0],
             (
                 "--split-by-speaker: expected per cent of train, dev and test that add up to 100, "
-                f"such as 80/10/10 or 80/10/10:SEED; found {split_by_speaker}"
+                f"such as 80/10/10 or 80/10/10:SEED; found {options.split_by_speaker}"
             ),
         ),
-        (options.shard_rows < 1, f"--shard-rows: at least 1; found {options.shard_rows}"),
         (not 1 <= index <= count, f"--part: expected I/N with I from 1 to N; found {part}"),
     ]
     _refuse(checks)
-    options = replace(
-        options,
-        split_by_speaker=split_by_speaker,
-        drop_shared_sentences=drop_shared_sentences,
-    )
     kind, where = resolve_source(source or "")
     console = Console(highlight=False, soft_wrap=True)
     if where == source:
@@ -140,10 +130,6 @@ def verify_command(
     checks = [
         (kind not in LEAKS, f"--allow-shared: expected one of {', '.join(LEAKS)}; found {kind}")
         for kind in allow_shared
-    ]
-    checks += [
-        (sample is not None and sample < 0, f"--sample: at least 0 rows; found {sample}"),
-        (workers is not None and workers < 1, f"--workers: at least 1; found {workers}"),
     ]
     _refuse(checks)
     result = verify(

@@ -211,7 +211,7 @@ def _column(findings: Iterable[ShardFindings], name: str) -> pa.ChunkedArray:
 
 def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
     path = root / LEDGER_FILE
-    if inventory.ledger_sha256 not in {None, sha256_of(path)}:
+    if sha256_of(path) != inventory.ledger_sha256:
         yield f"{LEDGER_FILE}: its sha256 differs from manifest.json"
         return
     with pq.ParquetFile(path) as ledger:
@@ -224,8 +224,7 @@ def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
 
 
 def _suspects_faults(root: Path, inventory: Inventory) -> Iterator[str]:
-    expected = inventory.suspects_sha256
-    if expected is not None and sha256_of(root / SUSPECTS_FILE) != expected:
+    if sha256_of(root / SUSPECTS_FILE) != inventory.suspects_sha256:
         yield f"{SUSPECTS_FILE}: its sha256 differs from manifest.json"
 
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from os.path import realpath
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,22 +14,19 @@ from rich.markup import escape
 from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.files import AnyPath, publish_text
 from danish_asr.report.exports import Exports
-from danish_asr.report.runs import Run, print_runs, runs_markdown, runs_page
+from danish_asr.report.runs import print_comparison, runs_markdown, runs_page
 from danish_asr.report.tables import (
-    frame_csv,
-    print_comparison,
     print_scores,
     say,
     to_csv,
     to_markdown,
 )
-from danish_asr.scoring.comparison import Comparison, compare_predictions
+from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.predictions import PredictionsFile, read_predictions
 from danish_asr.scoring.references import read_references
 from danish_asr.scoring.row_files import Row, read_rows
-from danish_asr.scoring.runs import compare_runs
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
@@ -81,7 +79,7 @@ def score_file(
         if json_path:
             texts[json_path] = _json(scores.to_dict())
         if csv_path:
-            texts[csv_path] = to_csv(scores)
+            texts[csv_path] = to_csv(scores.to_pandas())
         if markdown_path:
             texts[markdown_path] = to_markdown(requested)
         analysis = None
@@ -107,46 +105,7 @@ def score_file(
 
 
 def compare_files(
-    a: AnyPath,
-    b: AnyPath,
-    *,
-    by: Sequence[str] = DEFAULT_BY,
-    settings: Settings | None = None,
-    dataset: AnyPath | None = None,
-    split: str | None = None,
-    json_path: AnyPath | None = None,
-    console: Console | None = None,
-) -> Comparison:
-    """Compare two files, print the table, and write JSON if a path is given.
-
-    Files take what they lack from ``split`` of the dataset, as in `score_file`.
-    """
-    console = console or Console()
-    a, b = Path(a), Path(b)
-    if realpath(a) == realpath(b):
-        raise PredictionsError(f"{a} and {b} are the same file; compare the files of two runs")
-    _check_outputs([json_path], [a, b])
-    of_a, of_b = (_open(x, dataset, split) for x in (a, b))
-    comparison = compare_predictions(
-        of_a.rows,
-        of_b.rows,
-        by=by,
-        settings=settings,
-        names=(str(a), str(b)),
-        rows_in_split=(of_a.in_split, of_b.in_split),
-    )
-    for file, rows in zip((a, b), comparison.rows.values(), strict=True):
-        _check_rows(file, rows)
-    say(f"A: {a}\nB: {b}", console)
-    print_comparison(comparison, console)
-    if json_path:
-        document = comparison.to_dict() | {"files": {"a": str(a), "b": str(b)}}
-        _write({json_path: _json(document)}, console)
-    return comparison
-
-
-def compare_run_files(
-    runs: Sequence[Run],
+    runs: Mapping[str, Sequence[Path]],
     *,
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
@@ -157,53 +116,34 @@ def compare_run_files(
     markdown_path: AnyPath | None = None,
     html_path: AnyPath | None = None,
     console: Console | None = None,
-) -> None:
-    """Compare runs with the first of them, print the table and write what has a path.
+) -> Comparison:
+    """Compare runs, each with a file per seed, with the first of them; print and write the tables.
 
-    The table and the JSON of two files without names are those of `compare_files`.
+    Files take what they lack from ``split`` of the dataset, as in `score_file`.
     """
     console = console or Console()
-    files = [file for run in runs for file in run.files]
+    files = list(chain(*runs.values()))
     _check_outputs([json_path, csv_path, markdown_path, html_path], files)
-    pair = len(runs) == 2 and not any(run.named for run in runs)
-    if pair:
-        compare_files(
-            *files,
-            by=by,
-            settings=settings,
-            dataset=dataset,
-            split=split,
-            json_path=json_path,
-            console=console,
-        )
-        if not (csv_path or markdown_path or html_path):
-            return
     opened = {str(file): _open(file, dataset, split) for file in files}
-    sizes = {name: each.in_split for name, each in opened.items()}
-    if len(known := {size for size in sizes.values() if size is not None}) > 1:
-        raise PredictionsError(
-            f"the runs are of splits of {', '.join(map(str, sorted(known)))} rows; evaluate all of "
-            "them on one split"
-        )
     comparison = compare_runs(
-        {run.name: {name: opened[name].rows for name in map(str, run.files)} for run in runs},
+        {run: {str(file): opened[str(file)].rows for file in own} for run, own in runs.items()},
         by=by,
         settings=settings,
-        rows_in_split=sizes,
+        rows_in_split={name: each.in_split for name, each in opened.items()},
     )
-    for file in files:
-        _check_rows(file, comparison.rows[str(file)])
-    if not pair:
-        for run in runs:
-            say(f"{run.name}: {', '.join(map(str, run.files))}", console)
-        print_runs(comparison, console)
+    for name, rows in comparison.rows.items():
+        _check_rows(name, rows)
+    for run, names in comparison.runs.items():
+        say(f"{run}: {', '.join(names)}", console)
+    print_comparison(comparison, console)
     makers: dict[AnyPath | None, Callable[[], str]] = {
-        None if pair else json_path: lambda: _json(comparison.to_dict()),
-        csv_path: lambda: frame_csv(comparison.to_pandas()),
+        json_path: lambda: _json(comparison.to_dict()),
+        csv_path: lambda: to_csv(comparison.to_pandas()),
         markdown_path: lambda: runs_markdown(comparison),
         html_path: lambda: runs_page(comparison),
     }
     _write({path: make() for path, make in makers.items() if path}, console)
+    return comparison
 
 
 class _Opened(NamedTuple):

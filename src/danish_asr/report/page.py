@@ -26,6 +26,9 @@ from danish_asr.scoring.error_analysis import WORST_WORDS, ErrorAnalysis
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.scores import GroupScore, Scores
 
+FREQUENT: Final = 30
+"""The most frequent errors of each kind are listed."""
+
 MAX_CLIP_BYTES: Final = 1_000_000
 """About a minute of speech; longer clips are left out to keep the page small."""
 
@@ -76,7 +79,13 @@ def render_page(
         },
         bands=MEASURES,
         axis=RateAxis(scores),
-        analysis=analysis.most_frequent(),
+        analysis=analysis,
+        frequent={
+            "substitutions": analysis.substitutions[:FREQUENT],
+            "insertions": analysis.insertions[:FREQUENT],
+            "deletions": analysis.deletions[:FREQUENT],
+            "characters": analysis.character_confusions[:FREQUENT],
+        },
         categories={
             line.category: [other for other in analysis.categories if other[0] == line.category]
             for line in analysis.categories

@@ -1,8 +1,7 @@
-"""``danish-asr compare`` of several runs: a table of runs and groups, for each kind of output."""
+"""``danish-asr compare``: a table of runs and groups, for each kind of output."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, compress
 from os.path import realpath
 from pathlib import Path
@@ -14,7 +13,7 @@ from danish_asr import __version__
 from danish_asr.errors import ConfigError
 from danish_asr.report import wording
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
-from danish_asr.scoring.runs import RunsComparison, RunScore, RunsGroup
+from danish_asr.scoring.comparison import ComparedGroup, Comparison, RunScore
 
 HEADINGS: Final = (
     *("group", "run", "WER %", "diff.", "95 % interval", "p (Holm)"),
@@ -23,44 +22,44 @@ HEADINGS: Final = (
 _NARROW: Final = 7  # columns of a terminal that has no place for all
 _WIDE_ENOUGH: Final = 140
 
+_PAIR: Final = (
+    *("\ngroup", "WER %\nA", "WER %\nB", "\nB - A", "95 %\ninterval", "p\n(Holm)"),
+    *("\nrows", "\nspeakers", "CER %\nA", "CER %\nB", "\nB - A", "p\n(Holm)"),
+    "MAPSSWE\np (Holm)",
+)
+"""In two lines, so that the first columns fit into 80 columns of a terminal."""
+_PAIR_NARROW: Final = 8
+_PAIR_WIDE_ENOUGH: Final = 125
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run to compare: one predictions file per seed."""
 
-    name: str
-    files: tuple[Path, ...]
-    named: bool = True  # by the user
-
-
-def parse_runs(arguments: Sequence[str]) -> list[Run]:
+def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
     """Parse ``FILE`` or ``NAME=FILE,FILE``; a run without a name gets a letter, A for the first."""
-    runs: list[Run] = []
+    runs: list[tuple[str, list[Path]]] = []
     for number, argument in enumerate(arguments):
         name, equals, files = argument.partition("=")
         if not equals or Path(argument).exists():
             letter = chr(ord("A") + number) if number < 26 else str(number)
-            runs.append(Run(letter, (Path(argument),), named=False))
+            runs.append((letter, [Path(argument)]))
         else:
-            paths = tuple(Path(file.strip()) for file in files.split(",") if file.strip())
-            runs.append(Run(name.strip(), paths))
+            paths = [Path(file.strip()) for file in files.split(",") if file.strip()]
+            runs.append((name.strip(), paths))
     faults = [
-        f"run '{run.name}': expected NAME=FILE[,FILE...]"
-        for run in runs
-        if not (run.name and run.files)
+        f"run '{name}': expected NAME=FILE[,FILE...]"
+        for name, files in runs
+        if not (name and files)
     ]
     if len(runs) < 2:
         faults.append("expected two or more runs; the first is the baseline")
-    names = Counter(run.name for run in runs)
-    files_of = Counter(realpath(file) for run in runs for file in run.files)
+    names = Counter(name for name, _ in runs)
+    files_of = Counter(realpath(file) for _, files in runs for file in files)
     faults += [f"two runs have the name '{name}'" for name, count in names.items() if count > 1]
     faults += [f"{file} is given twice" for file, count in files_of.items() if count > 1]
     if faults:
         raise ConfigError(faults, where="the runs to compare")
-    return runs
+    return dict(runs)
 
 
-def run_cells(group: RunsGroup, run: RunScore) -> list[str]:
+def run_cells(group: ComparedGroup, run: RunScore) -> list[str]:
     """Return the cells of `HEADINGS`; the baseline has no differences."""
     wer, cer = run.wer_paired, run.cer_paired
     return [
@@ -83,18 +82,19 @@ def _with_deviation(rate: float, deviation: float | None) -> str:
     return wording.percent(rate) + ("" if deviation is None else f" ±{100 * deviation:.2f}")
 
 
-def print_runs(comparison: RunsComparison, console: Console) -> None:
+def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print the table, and for each run whether it differs from the baseline."""
     for name, rows in comparison.rows.items():
         if rows.partial:
-            warn(wording.partial_warning(rows, what=name), console)
+            warn(wording.partial_warning(rows, what=f"{name} is"), console)
     for line in wording.split_warnings(comparison.rows):
         warn(line, console)
-    say(wording.runs_summary(comparison), console)
-    columns = len(HEADINGS)
-    if console.is_terminal and console.width < _WIDE_ENOUGH:
-        columns = _NARROW
-    headings, tables = _tables(comparison, columns)
+    say(wording.comparison_summary(comparison), console)
+    if {run: len(files) for run, files in comparison.runs.items()} == {"A": 1, "B": 1}:
+        _print_pair(comparison, console)
+        return
+    narrow = console.is_terminal and console.width < _WIDE_ENOUGH
+    headings, tables = _tables(comparison, _NARROW if narrow else len(HEADINGS))
     for rows_of in tables.values():
         for at, cells in enumerate(rows_of):
             cells[0] = "" if at % len(comparison.runs) else cells[0]
@@ -102,8 +102,32 @@ def print_runs(comparison: RunsComparison, console: Console) -> None:
     print_table(table, tables, ["", *wording.runs_verdicts(comparison)], console)
 
 
+def _print_pair(comparison: Comparison, console: Console) -> None:
+    """Print a line per group with the rates of both runs."""
+    narrow = console.is_terminal and console.width < _PAIR_WIDE_ENOUGH
+    columns = _PAIR_NARROW if narrow else len(_PAIR)
+    tables = {
+        name: [_pair_cells(group)[:columns] for group in groups]
+        for name, groups in {"": [comparison.overall], **comparison.groupings}.items()
+    }
+    notes = ["", *wording.pair_verdicts(comparison)]
+    print_table(light_table(_PAIR[:columns]), tables, notes, console)
+
+
+def _pair_cells(group: ComparedGroup) -> list[str]:
+    a, b = group.runs
+    label, _, wer, *difference, cer, cer_difference, cer_p, test, rows, speakers = run_cells(
+        group, b
+    )
+    wer_a, cer_a = wording.percent(a.wer), wording.percent(a.cer)
+    return [
+        *(label, wer_a, wer, *difference, rows, speakers),
+        *(cer_a, cer, cer_difference, cer_p, test),
+    ]
+
+
 def _tables(
-    comparison: RunsComparison, columns: int = len(HEADINGS)
+    comparison: Comparison, columns: int = len(HEADINGS)
 ) -> tuple[list[str], dict[str, list[list[str]]]]:
     """Return headings and the rows of each grouping, without the columns that are empty."""
     tables = {
@@ -121,9 +145,9 @@ def _note(tables: Mapping[str, Sequence[Sequence[str]]]) -> str:
     return wording.sentence(wording.INTERVAL_NOTE) + "." if wording.NOT_RESOLVABLE in cells else ""
 
 
-def runs_markdown(comparison: RunsComparison) -> str:
+def runs_markdown(comparison: Comparison) -> str:
     """Return a section with one table per grouping."""
-    parts = ["## Comparison", f"Scored with danish-asr: {wording.runs_summary(comparison)}."]
+    parts = ["## Comparison", f"Scored with danish-asr: {wording.comparison_summary(comparison)}."]
     parts.append(
         "\n".join(
             f"- {plain(name)}: {plain(', '.join(files))}" for name, files in comparison.runs.items()
@@ -138,7 +162,7 @@ def runs_markdown(comparison: RunsComparison) -> str:
     return "\n\n".join(filter(None, [*parts, _note(tables)])) + "\n"
 
 
-def runs_page(comparison: RunsComparison) -> str:
+def runs_page(comparison: Comparison) -> str:
     """Return the comparison as one HTML file without script."""
     from danish_asr.report.page import environment  # noqa: PLC0415 - slow: matplotlib, pandas
 
@@ -147,7 +171,7 @@ def runs_page(comparison: RunsComparison) -> str:
         environment()
         .get_template("runs.html")
         .render(
-            summary=wording.sentence(wording.runs_summary(comparison)),
+            summary=wording.sentence(wording.comparison_summary(comparison)),
             runs=comparison.runs,
             verdicts=wording.runs_verdicts(comparison),
             headings=headings,

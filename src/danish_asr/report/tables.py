@@ -1,8 +1,9 @@
-"""Scores and comparisons as tables: in the terminal, as CSV and as Markdown for a model card."""
+"""Scores as tables: in the terminal, as CSV and as Markdown for a model card."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -10,23 +11,15 @@ from rich.table import Table
 
 from danish_asr.report import wording
 from danish_asr.report.exports import guarded
-from danish_asr.report.fairness import HEADINGS as FAIRNESS
-from danish_asr.report.fairness import NOTE as FAIRNESS_NOTE
-from danish_asr.report.fairness import fairness_rows
-from danish_asr.scoring.comparison import ComparedGroup, Comparison
+from danish_asr.scoring.intervals import Estimate
 from danish_asr.scoring.scores import GroupScore, Scores
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
-_COMPARED: Final = (
-    *("\ngroup", "WER %\nA", "WER %\nB", "\nB - A", "95 %\ninterval", "p\n(Holm)"),
-    *("\nrows", "\nspeakers"),
+_GAPS: Final = ("gap", "worst group, WER %", "above the best, points", "ratio")
+_GAPS_NOTE: Final = (
+    "gap: of the named groups that have an interval; the intervals of a gap are adjusted for the "
+    "choice of its groups"
 )
-"""In two lines, so that the table fits into 80 columns."""
-_WIDE: Final = ("CER %\nA", "CER %\nB", "\nB - A", "p\n(Holm)", "MAPSSWE\np (Holm)")
-_WIDE_ENOUGH: Final = 125  # columns of a terminal
 
 
 def print_scores(scores: Scores, console: Console) -> None:
@@ -38,30 +31,9 @@ def print_scores(scores: Scores, console: Console) -> None:
     for name, grouping in scores.groupings.items():
         lines[name] = [*map(_cells, grouping.groups)]
     print_table(Table(*_HEADINGS), lines, [], console)
-    if rows := fairness_rows(scores):
+    if rows := _gap_cells(scores):
         say("", console)
-        print_table(light_table(FAIRNESS), {"": rows}, ["", FAIRNESS_NOTE], console)
-
-
-def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Print one table of all groups, and what the overall difference means."""
-    for run, rows in comparison.rows.items():
-        if rows.partial:
-            warn(wording.partial_warning(rows, what=f"the predictions of {run.upper()}"), console)
-    for line in wording.split_warnings({run.upper(): r for run, r in comparison.rows.items()}):
-        warn(line, console)
-    say(wording.comparison_summary(comparison), console)
-    all_groups = {"": [comparison.overall], **comparison.groupings}
-    columns = len(_COMPARED)
-    if not console.is_terminal or console.width >= _WIDE_ENOUGH:
-        columns += len(_WIDE)
-    lines = {
-        name: [_compared_cells(group)[:columns] for group in groups]
-        for name, groups in all_groups.items()
-    }
-    headings = (*_COMPARED, *_WIDE)[:columns]
-    notes = ["", wording.verdict(comparison), *wording.given_these_speakers(comparison)]
-    print_table(light_table(headings), lines, notes, console)
+        print_table(light_table(_GAPS), {"": rows}, ["", _GAPS_NOTE], console)
 
 
 def light_table(headings: Iterable[str]) -> Table:
@@ -103,12 +75,7 @@ def print_table(
         say(wording.INTERVAL_NOTE, console)
 
 
-def to_csv(scores: Scores) -> str:
-    """Return one line per group; rates are fractions."""
-    return frame_csv(scores.to_pandas())
-
-
-def frame_csv(table: "pd.DataFrame") -> str:
+def to_csv(table: pd.DataFrame) -> str:
     """Return a table as CSV; what a spreadsheet would run as a formula gets an apostrophe."""
     for name in {"group", "run", "files"} & {*table.columns}:
         table[name] = table[name].map(guarded)
@@ -124,9 +91,9 @@ def to_markdown(scores: Scores) -> str:
     for name, grouping in scores.groupings.items():
         title = wording.sentence(wording.grouping_title(name))
         parts += [f"### {plain(title)}", _groups_table(grouping.groups)]
-    if rows := fairness_rows(scores):
-        table = markdown_table(FAIRNESS, rows)
-        parts += ["### Gaps between groups", table, f"{wording.sentence(FAIRNESS_NOTE)}."]
+    if rows := _gap_cells(scores):
+        table = markdown_table(_GAPS, rows)
+        parts += ["### Gaps between groups", table, f"{wording.sentence(_GAPS_NOTE)}."]
     units = "words (WER) or characters (CER)"
     if scores.settings.denominator == "coral":
         units += " of the reference and inserted ones"
@@ -167,20 +134,23 @@ def _cells(group: GroupScore) -> list[str]:
     ]
 
 
-def _compared_cells(group: ComparedGroup) -> list[str]:
-    wer, cer = group.wer, group.cer
+def _gap_cells(scores: Scores) -> list[list[str]]:
+    """How far the worst group is from the best, for groupings in which two have an interval.
+
+    The name of a group and its number are in two lines of a cell.
+    """
+
+    def with_interval(estimate: Estimate, unit: int) -> str:
+        low, high = estimate.interval or (float("nan"), float("nan"))
+        return f"{unit * estimate.value:.2f} ({unit * low:.2f} to {unit * high:.2f})"
+
     return [
-        group.label,
-        wording.percent(wer.a),
-        wording.percent(wer.b),
-        wording.percent(wer.difference.value, "+"),
-        wording.bounds(wer.difference.interval, "+"),
-        wording.p_value(wer.p_adjusted),
-        wording.count(group.rows),
-        wording.count(group.speakers),
-        wording.percent(cer.a),
-        wording.percent(cer.b),
-        wording.percent(cer.difference.value, "+"),
-        wording.p_value(cer.p_adjusted),
-        wording.p_value(group.mapsswe.p_adjusted),
+        [
+            f"{wording.grouping_title(name)}\n({gap.groups} groups)",
+            f"{wording.short(gap.worst, 22)}\n{with_interval(gap.wer, 100)}",
+            f"{wording.short(gap.best, 22)}\n{with_interval(gap.difference, 100)}",
+            f"\n{with_interval(gap.ratio, 1)}",
+        ]
+        for name, part in scores.groupings.items()
+        if (gap := part.gap)
     ]

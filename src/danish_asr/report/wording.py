@@ -6,8 +6,14 @@ from typing import Final
 
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.groupings import MEASURES, columns_of, name_of
-from danish_asr.scoring.intervals import ALPHA, MAX_SHARE, MIN_SPEAKERS, MIN_WORDS, Interval
-from danish_asr.scoring.runs import RunsComparison
+from danish_asr.scoring.intervals import (
+    ALPHA,
+    MAX_SHARE,
+    MIN_SPEAKERS,
+    MIN_WORDS,
+    Estimate,
+    Interval,
+)
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
@@ -68,18 +74,10 @@ def summary(scores: Scores) -> str:
     return f"{_settings(scores.settings)}, {count(rows.scored)} rows scored{_of_split(rows)}"
 
 
-def comparison_summary(comparison: Comparison) -> str:
-    """What the differences are based on."""
-    a, b = map(_of_split, comparison.rows.values())
-    used = a if a == b else f"; A{a or ': all rows'}; B{b or ': all rows'}"
-    rows = count(comparison.overall.rows)
-    return f"{_settings(comparison.settings)}, {rows} rows paired by id{used}"
-
-
-def partial_warning(rows: RowsUsed, *, what: str = "the predictions") -> str:
+def partial_warning(rows: RowsUsed, *, what: str = "the predictions are") -> str:
     """A warning that a file lacks rows of its split."""
     found = f"{count(rows.in_file)} of {count(rows.in_split or 0)} rows"
-    return f"{what} are partial: {found} of the split; these scores are not the split's scores"
+    return f"{what} partial: {found} of the split; these scores are not the split's scores"
 
 
 def split_warnings(rows: Mapping[str, RowsUsed]) -> list[str]:
@@ -138,9 +136,27 @@ def gap_verdict(scores: Scores) -> str:
     return sentence("; ".join(parts) + ".")
 
 
-def verdict(comparison: Comparison) -> str:
-    """What the overall difference in WER means."""
-    difference = comparison.overall.wer.difference
+def pair_verdicts(comparison: Comparison) -> list[str]:
+    """What the overall difference of B from A means, also for the utterances of these speakers."""
+    b = comparison.overall.runs[1]
+    assert b.wer_paired
+    assert b.cer_paired
+    assert b.mapsswe
+    lines = [_verdict(b.wer_paired.difference)]
+    for name, rate in (("WER", b.wer_paired), ("CER", b.cer_paired)):
+        difference = rate.difference
+        lines.append(
+            f"{name}: A {percent(rate.a)}, B {percent(rate.b)}, "
+            f"B - A {percent(difference.value, '+')}; over speakers "
+            f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; given these speakers "
+            f"{bounds(difference.utterances, '+')}"
+        )
+    p = p_value(b.mapsswe.p) or NOT_RESOLVABLE
+    lines[1] += f" (MAPSSWE: p {p}, {b.mapsswe.segments} segments)"
+    return lines
+
+
+def _verdict(difference: Estimate) -> str:
     if difference.interval is None:
         return f"the difference is {NOT_RESOLVABLE}: {difference.not_resolvable}"
     if difference.interval.low <= 0 <= difference.interval.high:
@@ -148,33 +164,15 @@ def verdict(comparison: Comparison) -> str:
     return f"{'B' if difference.value < 0 else 'A'} is better (the 95 % interval excludes 0)"
 
 
-def given_these_speakers(comparison: Comparison) -> list[str]:
-    """What the utterances say, which differ less than speakers do; and the same of CER."""
-    overall = comparison.overall
-    lines = []
-    for name, rate in (("WER", overall.wer), ("CER", overall.cer)):
-        difference = rate.difference
-        text = (
-            f"{name}: A {percent(rate.a)}, B {percent(rate.b)}, "
-            f"B - A {percent(difference.value, '+')}; over speakers "
-            f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; given these speakers "
-            f"{bounds(difference.utterances, '+')}"
-        )
-        lines.append(text)
-    test = overall.mapsswe
-    lines[0] += f" (MAPSSWE: p {p_value(test.p) or NOT_RESOLVABLE}, {test.segments} segments)"
-    return lines
-
-
-def runs_summary(comparison: RunsComparison) -> str:
-    """What the differences between several runs are based on."""
+def comparison_summary(comparison: Comparison) -> str:
+    """What the differences between runs are based on."""
     rows = next(iter(comparison.rows.values()))
     return (
         f"{_settings(comparison.settings)}, {count(rows.scored)} rows paired by id{_of_split(rows)}"
     )
 
 
-def runs_verdicts(comparison: RunsComparison) -> list[str]:
+def runs_verdicts(comparison: Comparison) -> list[str]:
     """What the overall difference of each run from the baseline means, and what "±" is."""
     baseline, *others = comparison.overall.runs
     lines = []

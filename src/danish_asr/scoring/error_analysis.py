@@ -9,7 +9,7 @@ import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
@@ -18,10 +18,9 @@ from text_to_num import alpha2digit
 
 from danish_asr.metrics import AlignedWord, align_counts, align_words, split_words
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.settings import ROW_FILTERS, Settings
+from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import is_mark
 
-FREQUENT: Final = 30
 WORST: Final = 50
 WORST_WORDS: Final = 5
 """Words of a reference below which an utterance is not ranked by its WER."""
@@ -81,34 +80,19 @@ class ErrorAnalysis:
     worst: list[WorstUtterance]
     worst_by_wer: list[WorstUtterance]  # of at least WORST_WORDS words
 
-    def most_frequent(self, most: int = FREQUENT) -> "ErrorAnalysis":
-        """Return the same analysis with only the most frequent errors."""
-        return replace(
-            self,
-            substitutions=self.substitutions[:most],
-            insertions=self.insertions[:most],
-            deletions=self.deletions[:most],
-            character_confusions=self.character_confusions[:most],
-        )
-
 
 def analyse_errors(
     predictions: Iterable[Prediction], *, settings: Settings | None = None
 ) -> ErrorAnalysis:
     """Analyse the errors of all rows that the settings score; all confusions are listed."""
     settings = settings or Settings()
-    reason_of = ROW_FILTERS[settings.row_filter]
-    normalize = settings.normalizer()
     rows = rows_with_errors = 0
     pairs: Counter[Pair] = Counter()
     errors: Counter[str] = Counter()
     errors_without: Counter[tuple[str, str]] = Counter()
     worst: list[_Ranked] = []
     worst_by_wer: list[_Ranked] = []
-    for row in predictions:
-        reference, hypothesis = normalize(row.reference), normalize(row.hypothesis)
-        if reason_of(row, reference):
-            continue
+    for row, reference, hypothesis in settings.scored(predictions):
         rows += 1
         texts = {"raw": (row.reference, row.hypothesis), settings.profile: (reference, hypothesis)}
         for profile, both in texts.items():

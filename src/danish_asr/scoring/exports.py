@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import quote
 
-from danish_asr.metrics import AlignedWord, align_words, count_errors, split_words
+from danish_asr.metrics import align_words, count_errors, split_words
 from danish_asr.scoring.error_analysis import ErrorAnalysis
 from danish_asr.scoring.predictions import Prediction, to_row
-from danish_asr.scoring.settings import ROW_FILTERS, Settings
+from danish_asr.scoring.settings import Settings
 
 _WDIFF: Final = {
     "hit": "{0}",
@@ -16,17 +17,6 @@ _WDIFF: Final = {
     "deletion": "[-{0}-]",
     "insertion": "{{+{1}+}}",
 }
-
-
-def scored_texts(
-    predictions: Iterable[Prediction], settings: Settings
-) -> Iterator[tuple[Prediction, str, str]]:
-    """Yield the rows that the settings score, each with its normalised reference and hypothesis."""
-    normalize, reason_of = settings.normalizer(), ROW_FILTERS[settings.row_filter]
-    for row in predictions:
-        reference = normalize(row.reference)
-        if not reason_of(row, reference):
-            yield row, reference, normalize(row.hypothesis)
 
 
 def utterance_rows(
@@ -40,28 +30,21 @@ def utterance_rows(
     a substitution, a deletion and an insertion.
     """
     settings = settings or Settings()
-    for row, reference, hypothesis in scored_texts(predictions, settings):
+    for row, reference, hypothesis in settings.scored(predictions):
         errors = count_errors(reference, hypothesis)
-        found = to_row(row) | {
+        words = align_words(split_words(reference), split_words(hypothesis))
+        yield {
+            **to_row(row),
             "reference_normalised": reference,
             "hypothesis_normalised": hypothesis,
             "wer": errors.wer(settings.denominator) if reference else None,
             "cer": errors.cer(settings.denominator) if reference else None,
+            **{f"word_{kind}": count for kind, count in asdict(errors.words).items()},
+            **{f"character_{kind}": count for kind, count in asdict(errors.characters).items()},
+            "alignment": " ".join(
+                _WDIFF[word.tag].format(word.reference, word.hypothesis) for word in words
+            ),
         }
-        for unit, counts in (("word", errors.words), ("character", errors.characters)):
-            found |= {
-                f"{unit}_hits": counts.hits,
-                f"{unit}_substitutions": counts.substitutions,
-                f"{unit}_deletions": counts.deletions,
-                f"{unit}_insertions": counts.insertions,
-            }
-        words = align_words(split_words(reference), split_words(hypothesis))
-        yield found | {"alignment": readable(words)}
-
-
-def readable(alignment: Iterable[AlignedWord]) -> str:
-    """Return an alignment as one line, in the notation of GNU wdiff."""
-    return " ".join(_WDIFF[word.tag].format(word.reference, word.hypothesis) for word in alignment)
 
 
 def error_rows(analysis: ErrorAnalysis) -> Iterator[dict[str, Any]]:
@@ -111,7 +94,7 @@ def trn_lines(
     A line is ``text (speaker-utterance)``. Both parts of the id are percent-encoded, so that ids
     stay unique and `urllib.parse.unquote` gives them back.
     """
-    for row, *texts in scored_texts(predictions, settings or Settings()):
+    for row, *texts in (settings or Settings()).scored(predictions):
         name = f"({_encoded(row.speaker_id or 'unknown')}-{_encoded(row.id)})"
         reference, hypothesis = (
             f"{' '.join(map(_trn_word, split_words(text)))} {name}" for text in texts

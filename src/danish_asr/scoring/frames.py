@@ -1,15 +1,12 @@
 """Tables of scores as HTML, for notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
-    from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.settings import Settings
 
 
 def as_html(table: pd.DataFrame, columns: Mapping[str, str], settings: Settings) -> str:
@@ -18,18 +15,16 @@ def as_html(table: pd.DataFrame, columns: Mapping[str, str], settings: Settings)
     for name in set(shown.select_dtypes("object")) - {"grouping", "group", "run"}:
         shown[name] = shown[name].astype(float)  # None becomes an empty cell
     p_values: dict[Hashable, Callable[[Any], str]] = {
-        name: _p_value for name in columns.values() if name.startswith("p ")
+        name: lambda p: "" if isnan(p) else f"{p:.4f}"
+        for name in columns.values()
+        if name.startswith("p ")
     }
     cells = shown.to_html(
-        index=False, border=0, na_rep="", float_format=_percent, formatters=p_values
+        index=False,
+        border=0,
+        na_rep="",
+        float_format=lambda rate: f"{100 * rate:.2f}",
+        formatters=p_values,
     )
     about = ", ".join(f"{name} {value}" for name, value in settings.to_dict().items())
     return f"<p>{about}</p>\n{cells}"
-
-
-def _percent(rate: float) -> str:
-    return f"{100 * rate:.2f}"
-
-
-def _p_value(p: float) -> str:
-    return "" if isnan(p) else f"{p:.4f}"

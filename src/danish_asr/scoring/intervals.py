@@ -142,9 +142,12 @@ def estimate_rates(group: GroupSums, settings: Settings) -> list[Estimate]:
     """Return WER and CER of a group."""
     utterances = _utterance_intervals(group, settings)
     return [
-        Estimate(spread.value, None, spread.not_resolvable, utterance)
-        if spread.not_resolvable
-        else Estimate(spread.value, spread.limits(), None, utterance)
+        Estimate(
+            spread.value,
+            None if spread.not_resolvable else spread.limits(),
+            spread.not_resolvable,
+            utterance,
+        )
         for spread, utterance in zip(spreads(group, settings), utterances, strict=True)
     ]
 

@@ -83,8 +83,7 @@ class PredictionsFile:
                     texts = f"{reference!r:.80}, in the dataset {known['reference']!r:.80}"
                     different.append(f"{where}: id {row['id']!r:.80}: {texts}")
                     continue
-                lacking = {key for key in known if row.get(key) in (None, "")}
-                row |= {key: known[key] for key in lacking}
+                row |= {key: text for key, text in known.items() if row.get(key) in (None, "")}
             prediction = from_row(row, where)
             if not prediction.id.strip():
                 raise PredictionsError(f"{where}: the id is empty")

@@ -1,10 +1,10 @@
 """Scores of one predictions file: overall and per group, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
@@ -13,9 +13,6 @@ from danish_asr.scoring.intervals import Estimate, Gap, estimate_gap, estimate_r
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +46,7 @@ class Scores:
     overall: GroupScore
     groupings: Mapping[str, Grouping]
 
-    def only(self, names: Iterable[str]) -> Scores:
+    def only(self, names: Iterable[str]) -> "Scores":
         """Return the same scores with the named groupings only."""
         return replace(self, groupings={name: self.groupings[name] for name in names})
 
@@ -59,8 +56,6 @@ class Scores:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one line per group, each with all settings; the first is all rows."""
-        import pandas as pd  # noqa: PLC0415 - keeps the import of this module light
-
         named = [("all", self.overall)]
         named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
         about = self.settings.to_dict() | {

@@ -1,6 +1,6 @@
 """Scoring settings, and the row filters that select the rows of a split that are scored."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -78,6 +78,14 @@ class Settings:
     def normalizer(self) -> Normalizer:
         """Return the text normalisation."""
         return normalizer(self.profile, remove_fillers=self.remove_fillers)
+
+    def scored(self, predictions: Iterable[Prediction]) -> Iterator[tuple[Prediction, str, str]]:
+        """Yield the rows that are scored, each with its normalised reference and hypothesis."""
+        normalize, reason_of = self.normalizer(), ROW_FILTERS[self.row_filter]
+        for row in predictions:
+            reference = normalize(row.reference)
+            if not reason_of(row, reference):
+                yield row, reference, normalize(row.hypothesis)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with the profile's version."""

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from danish_asr.schema import SPLITS
 from danish_asr.sources.base import SourceOptions
-from danish_asr.sources.listed import ListedSource, Row, open_lists
-from danish_asr.sources.manifest import read_rows
+from danish_asr.sources.listed import ListedSource, Row, open_lists, read_table
 
 _AGE_GROUPS: Final = {
     "teens": "0-24",
@@ -25,7 +24,7 @@ def open_common_voice(where: str, options: SourceOptions) -> ListedSource:
     options = replace(options, corpus=options.corpus or "common_voice_da")
     folder = Path(where, "da") if Path(where, "da", "clips").is_dir() else Path(where)
     what = "train.tsv, dev.tsv or test.tsv of Common Voice (validated.tsv needs --split)"
-    return open_lists(str(folder), options, _lists, _rows, _values, what=what)
+    return open_lists(str(folder), options, _lists, read_table, _values, what=what)
 
 
 def _lists(folder: Path) -> Iterator[Path]:
@@ -33,10 +32,6 @@ def _lists(folder: Path) -> Iterator[Path]:
     for name in names or ["validated"]:
         if (folder / f"{name}.tsv").is_file():
             yield folder / f"{name}.tsv"
-
-
-def _rows(path: Path, start: int) -> Iterator[dict[str, Any] | None]:
-    return (values for _, values in read_rows(path, start))
 
 
 def _values(root: Path, name: str, row: dict[str, Any] | None) -> Row:

@@ -12,21 +12,20 @@ from pathlib import Path
 from typing import Final
 
 from danish_asr.schema import SPLITS
-from danish_asr.sources import base
+from danish_asr.sources.base import SourceOptions
 from danish_asr.sources.listed import ListedSource, Row, open_lists
 
 _FIELDS: Final = (
     *("sentence_id", "file_name", "raw_transcription", "transcription", "symbols", "num_samples"),
     "gender",
 )
-_COLUMNS: Final = base.COLUMNS | {"text": "transcription"}
 
 
-def open_fleurs(where: str, options: base.SourceOptions) -> ListedSource:
+def open_fleurs(where: str, options: SourceOptions) -> ListedSource:
     """Open the folder of a language, such as ``data/da_dk``."""
     options = replace(options, corpus=options.corpus or "fleurs_da")
     what = "train.tsv, dev.tsv or test.tsv of FLEURS"
-    return open_lists(where, options, _lists, _rows, _values, what=what, columns=_COLUMNS)
+    return open_lists(where, options, _lists, _rows, _values, what=what)
 
 
 def is_fleurs(folder: Path) -> bool:
@@ -57,6 +56,7 @@ def _values(root: Path, name: str, row: list[str]) -> Row:
     audio = [folder / values["file_name"] for folder in folders]
     return values | {
         "id": Path(values["file_name"]).stem,
+        "text": values["transcription"],
         "audio": next((path for path in audio if path.is_file()), audio[0]),
         "gender": values.get("gender", "").lower(),
     }

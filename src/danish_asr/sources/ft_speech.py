@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.sources.base import SourceOptions
-from danish_asr.sources.listed import ListedSource, Row, open_lists
-from danish_asr.sources.manifest import read_rows
+from danish_asr.sources.listed import ListedSource, Row, open_lists, read_table
 
 _PREFIX: Final = "ft-speech_"
 
@@ -25,7 +24,7 @@ def open_ft_speech(where: str, options: SourceOptions) -> ListedSource:
         where,
         options,
         _lists,
-        _rows,
+        read_table,
         _values,
         what=f"{_PREFIX}*.tsv",
         corpus_of=lambda name, corpus: f"{corpus}_other" if "-other" in name else corpus,
@@ -36,10 +35,6 @@ def open_ft_speech(where: str, options: SourceOptions) -> ListedSource:
 def _lists(folder: Path) -> Iterator[Path]:
     yield from folder.glob(f"{_PREFIX}*.tsv")
     yield from (folder / "text").glob(f"{_PREFIX}*.tsv")
-
-
-def _rows(path: Path, start: int) -> Iterator[dict[str, Any] | None]:
-    return (values for _, values in read_rows(path, start))
 
 
 def _values(root: Path, name: str, row: dict[str, Any] | None) -> Row:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from danish_asr.errors import SourceError
 from danish_asr.sources.base import SourceOptions
-from danish_asr.sources.listed import ListedSource, Row, open_lists, resolve_audio
+from danish_asr.sources.listed import ListedSource, Row, open_lists, read_lines, resolve_audio
 
 
 class _Folder(NamedTuple):
@@ -35,8 +35,7 @@ def _lists(folder: Path) -> list[Path]:
 
 def _rows(path: Path, start: int) -> list[str]:
     _read_folder(path.parent)  # refuse what cannot be read before the first row
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
-    return [line for line in lines if line.strip()][start:]
+    return read_lines(path, start)
 
 
 def _values(root: Path, name: str, line: str) -> Row:

@@ -6,18 +6,13 @@ A line of a text is the id of an utterance, which is also the name of its audio,
 from pathlib import Path
 
 from danish_asr.sources.base import SourceOptions
-from danish_asr.sources.listed import ListedSource, Row, find_audio, open_lists
+from danish_asr.sources.listed import ListedSource, Row, find_audio, open_lists, read_lines
 
 
 def open_librispeech(where: str, options: SourceOptions) -> ListedSource:
     """Open a folder above speakers and chapters."""
     lists, what = (lambda folder: folder.rglob("*.trans.txt")), "*.trans.txt"
-    return open_lists(where, options, lists, _rows, _values, what=what)
-
-
-def _rows(path: Path, start: int) -> list[str]:
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
-    return [line for line in lines if line.strip()][start:]
+    return open_lists(where, options, lists, read_lines, _values, what=what)
 
 
 def _values(root: Path, name: str, line: str) -> Row:

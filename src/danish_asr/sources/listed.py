@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from danish_asr.errors import SourceError
 from danish_asr.sources import base
+from danish_asr.sources.manifest import read_rows
 
 Row = Mapping[str, Any] | None  # None for a row that cannot be read
 Rows = Callable[[Path, int], Iterable[Any]]
@@ -72,11 +73,10 @@ def open_lists(
     *,
     what: str,
     corpus_of: Callable[[str, str], str] = lambda _, corpus: corpus,
-    columns: base.Columns = _COLUMNS,
     split_of: Callable[[PurePosixPath], str] | None = None,
 ) -> ListedSource:
     """Open the lists of a folder; ``corpus_of`` takes the name of a list, and ``--corpus``."""
-    corpus, columns = options.checked_corpus(), options.checked_columns(columns)
+    corpus, columns = options.checked_corpus(), options.checked_columns(_COLUMNS)
     folder = Path(where).resolve()
     if not folder.is_dir():
         raise SourceError(f"{where}: not a folder")
@@ -108,6 +108,17 @@ def open_lists(
     return ListedSource(
         name=where, files=files, root=root, rows=rows, values=values, columns=columns
     )
+
+
+def read_lines(path: Path, start: int) -> list[str]:
+    """The lines of a text file that are not blank."""
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return [line for line in lines if line.strip()][start:]
+
+
+def read_table(path: Path, start: int) -> Iterator[dict[str, Any] | None]:
+    """The rows of a table with a header."""
+    return (values for _, values in read_rows(path, start))
 
 
 def find_audio(stem: Path) -> Path:

@@ -59,22 +59,22 @@ class ParquetSource(base.Source):
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
-        columns = self.columns[file.corpus]
-        wanted = {*columns.values(), *columns["id"].split(",")}
-        with self._open(file) as parquet:
-            names = [name for name in parquet.schema_arrow.names if name in wanted]
-            for row, values in _read_rows(parquet, start, stop, names):
-                if values is not None:
-                    values[columns["audio"]] = self._audio(file, values[columns["audio"]])
-                yield base.utterance(values, columns, file, row, country_codes=self.country_codes)
+        return self._read(file, start, stop, self.columns[file.corpus]["audio"])
 
     def without_audio(self, file: base.SourceFile) -> Iterator[base.Utterance]:
         """See `Source.without_audio`. Reads the other columns only."""
+        return self._read(file, 0, file.rows, None)
+
+    def _read(
+        self, file: base.SourceFile, start: int, stop: int, audio: str | None
+    ) -> Iterator[base.Utterance]:
         columns = self.columns[file.corpus]
-        wanted = {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
+        wanted = _wanted(columns) | ({audio} if audio else set())
         with self._open(file) as parquet:
             names = [name for name in parquet.schema_arrow.names if name in wanted]
-            for row, values in _read_rows(parquet, 0, file.rows, names):
+            for row, values in _read_rows(parquet, start, stop, names):
+                if audio and values is not None:
+                    values[audio] = self._audio(file, values[audio])
                 yield base.utterance(values, columns, file, row, country_codes=self.country_codes)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
@@ -200,6 +200,11 @@ def open_parquet_files(
     return ParquetSource(name=where, files=files, location=location, columns=columns)
 
 
+def _wanted(columns: base.Columns) -> set[str]:
+    """The columns but that of the audio."""
+    return {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
+
+
 def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
     """Raise `SourceError` if a column holds lists or structures, or the audio holds samples."""
     audio = schema.field(columns["audio"]).type if columns["audio"] in schema.names else pa.null()
@@ -209,7 +214,7 @@ def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
             f"{path}: expected encoded audio files, or their paths, in {columns['audio']}; found "
             f"{audio}. Write the files' bytes, such as `datasets` does with Audio(decode=False)"
         )
-    wanted = {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
+    wanted = _wanted(columns)
     nested = [
         f"{field.name} ({field.type})"
         for field in schema

@@ -1,7 +1,5 @@
 """The tokenizer as fairseq2 itself loads it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

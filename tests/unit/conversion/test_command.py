@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -73,7 +71,7 @@ def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> 
         ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
         ("x --name y --address auto", ["--address: .*--engine ray"]),
         ("x --shard 3/2 --finish", ["--part: .*--finish", "--part: .*3/2"]),
-        ("x --name y --max-seconds 0 --shard-rows 0", ["--max-seconds: .*0", "--shard-rows: "]),
+        ("x --name y --max-seconds 0", ["--max-seconds: .*0"]),
         ("x --name y --max-seconds nan --max-drop nan", ["--max-drop: .*nan", "--max-sec.*nan"]),
         *((f"x --name {name}", ["--name: "]) for name in ("../y", "a:b", "-", "å", "y" * 101)),
     ],

@@ -1,7 +1,5 @@
 """Charts as inline SVG, and the axis of the groups."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace

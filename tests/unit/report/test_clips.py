@@ -1,7 +1,5 @@
 """Audio on the page."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

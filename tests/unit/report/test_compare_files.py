@@ -1,7 +1,5 @@
 """``danish-asr compare``, from two files to a table."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -10,20 +8,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from danish_asr.errors import ConfigError, PredictionsError
-from danish_asr.report import compare_files, compare_run_files, parse_runs
+from danish_asr.report import compare_files, parse_runs
+from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.references import read_references
-from danish_asr.scoring.settings import Settings
 from tests.builders import build_dataset
 from tests.score_rows import four_rows, random_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-QUICK = Settings()
+
+
+def _compare_files(*paths: Path, **options: Any) -> Comparison:
+    return compare_files(parse_runs(list(map(str, paths))), **options)
 
 
 def _write(path: Path, rows: list[Prediction]) -> Path:
@@ -34,11 +36,10 @@ def _write(path: Path, rows: list[Prediction]) -> Path:
 
 def _compare(folder: Path, a: list[Prediction], b: list[Prediction]) -> str:
     console = Console(record=True, width=100, file=io.StringIO())
-    compare_files(
+    _compare_files(
         _write(folder / "a.jsonl", a),
         _write(folder / "b.jsonl", b),
         by=["dialect"],
-        settings=QUICK,
         json_path=folder / "comparison.json",
         console=console,
     )
@@ -52,8 +53,8 @@ def test_the_table_names_the_better_run(tmp_path: Path) -> None:
     assert "B is better" in _compare(tmp_path, a, b)
     assert "A is better" in _compare(tmp_path, b, a)
     document = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
-    assert document["overall"]["wer"]["difference"]["low"] > 0
-    assert document["files"] == {"a": str(tmp_path / "a.jsonl"), "b": str(tmp_path / "b.jsonl")}
+    assert document["overall"]["runs"][1]["wer_paired"]["difference"]["low"] > 0
+    assert document["runs"] == {"A": [str(tmp_path / "a.jsonl")], "B": [str(tmp_path / "b.jsonl")]}
 
 
 def test_runs_that_differ_by_chance_have_no_significant_difference(tmp_path: Path) -> None:
@@ -74,9 +75,8 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     noisy = [[w if random.random() > 0.5 else "brus" for w in words] for words in words_of]
     b = [replace(row, hypothesis=" ".join(w)) for row, w in zip(a, noisy, strict=True)]
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    settings = Settings()
     files = _write(tmp_path / "a.jsonl", a), _write(tmp_path / "b.jsonl", b)
-    compare_files(*files, by=["dialect", "age_group,gender"], settings=settings, console=console)
+    _compare_files(*files, by=["dialect", "age_group,gender"], console=console)
     shown = console.export_text().replace(f"{tmp_path}/", "")
     table = shown[shown.index("group ") : shown.index("A is better")]
     assert max(map(len, table.splitlines())) <= 80
@@ -87,17 +87,17 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
 
 def test_a_partial_run_is_reported(tmp_path: Path) -> None:
     a, b = (_write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab")
-    console = Console(record=True, width=100, file=io.StringIO())
+    console = Console(record=True, width=200, file=io.StringIO())
     _evaluation(a, rows=4)
-    compare_files(a, b, settings=QUICK, console=console)
+    _compare_files(a, b, console=console)
     assert "warning" not in console.export_text(clear=False)
     _evaluation(a, rows=5)
-    comparison = compare_files(a, b, settings=QUICK, console=console)
-    assert console.export_text().count("the predictions of A are partial: 4 of 5 rows") == 1
-    assert comparison.to_dict()["rows"]["a"]["partial"]
+    comparison = _compare_files(a, b, console=console)
+    assert console.export_text().count(f"{a} is partial: 4 of 5 rows") == 1
+    assert comparison.to_dict()["rows"][str(a)]["partial"]
 
 
-@pytest.mark.parametrize(("rows", "message"), [(4, "of 4 rows.* of 3;"), (3, "has 4 rows, .* 3")])
+@pytest.mark.parametrize(("rows", "message"), [(4, "splits of 3, 4 rows"), (3, "has 4 rows, .* 3")])
 def test_runs_that_do_not_fit_their_splits_are_refused(
     tmp_path: Path, rows: int, message: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_runs_that_do_not_fit_their_splits_are_refused(
     _evaluation(a, rows=rows)
     _evaluation(b, rows=3)
     with pytest.raises(PredictionsError, match=message):
-        compare_files(a, b, settings=QUICK)
+        _compare_files(a, b)
 
 
 def _evaluation(predictions: Path, *, rows: int) -> None:
@@ -130,7 +130,7 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     hostile = "@<b>|"
     runs = parse_runs([str(a), f"{hostile}={b},{c}"])
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    compare_run_files(
+    compare_files(
         runs,
         by=["dialect"],
         json_path=tmp_path / "out.json",
@@ -168,7 +168,7 @@ def test_reports_of_runs_name_the_files_and_show_what_there_is(
     outputs = markdown, html = tmp_path / "out.markdown", tmp_path / "out.html"
 
     def reports(*runs: str) -> Iterator[str]:
-        compare_run_files(parse_runs(runs), by=[], markdown_path=markdown, html_path=html)
+        compare_files(parse_runs(runs), by=[], markdown_path=markdown, html_path=html)
         return (file.read_text(encoding="utf-8").replace("\\_", "_") for file in outputs)
 
     for text in reports(f"base={a}", f"new={b},{c}"):
@@ -186,10 +186,8 @@ def test_splits_of_different_names_are_reported(tmp_path: Path) -> None:
         for split in ("test", "dev")
     ]
     console = Console(record=True, width=100, file=io.StringIO())
-    compare_files(*paths, console=console)
-    assert "warning: A is of split test, B of split dev;" in console.export_text()
-    compare_run_files(parse_runs([f"new={paths[0]}", f"old={paths[1]}"]), console=console)
-    assert "test.jsonl is of split test" in console.export_text()
+    _compare_files(*paths, console=console)
+    assert "test.jsonl is of split test, " in console.export_text()
 
 
 def test_faults_of_the_runs_are_reported_at_once(tmp_path: Path) -> None:
@@ -200,13 +198,9 @@ def test_faults_of_the_runs_are_reported_at_once(tmp_path: Path) -> None:
         assert fault in str(error.value)
     with pytest.raises(ConfigError, match="expected two or more runs"):
         parse_runs([str(a)])
-
-
-def test_a_file_is_not_compared_with_itself(tmp_path: Path) -> None:
-    a = _write(tmp_path / "a.jsonl", four_rows())
     (tmp_path / "b.jsonl").symlink_to(a)
-    with pytest.raises(PredictionsError, match=r"a.jsonl and \S+b.jsonl are the same file"):
-        compare_files(a, tmp_path / "b.jsonl", settings=QUICK)
+    with pytest.raises(ConfigError, match=r"a=1.jsonl is given twice"):
+        parse_runs([str(a), str(tmp_path / "b.jsonl")])
 
 
 def test_references_of_a_dataset_are_for_files_without(tmp_path: Path) -> None:
@@ -216,10 +210,6 @@ def test_references_of_a_dataset_are_for_files_without(tmp_path: Path) -> None:
         lines = "".join(f"{key},{name}\n" for key in ids)
         (tmp_path / f"{name}.csv").write_text(f"id,pred\n{lines}", encoding="utf-8")
     console = Console(record=True, width=100, file=io.StringIO())
-    compare_files(
-        *(f"{tmp_path}/{name}.csv" for name in "ab"), dataset=f"{tmp_path}/data", console=console
-    )
-    assert "12 rows paired by id of 12 in the split" in console.export_text(clear=True)
-    runs = parse_runs([f"{name}={tmp_path}/{name}.csv" for name in "ab"])
-    compare_run_files(runs, dataset=f"{tmp_path}/data", console=console)
-    assert "12 rows" in console.export_text()
+    files = (tmp_path / f"{name}.csv" for name in "ab")
+    _compare_files(*files, dataset=tmp_path / "data", console=console)
+    assert "12 rows paired by id of 12 in the split" in console.export_text()

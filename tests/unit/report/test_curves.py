@@ -1,7 +1,5 @@
 """Curves of a run's metrics and of what its jobs used."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

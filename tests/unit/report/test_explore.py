@@ -1,7 +1,5 @@
 """The page about a dataset: its numbers, and the page in a real browser."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

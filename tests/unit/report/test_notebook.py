@@ -4,8 +4,7 @@ import pytest
 
 from danish_asr.errors import ConfigError
 from danish_asr.report.figures import plot_groups
-from danish_asr.scoring.comparison import compare_predictions
-from danish_asr.scoring.runs import compare_runs
+from danish_asr.scoring.comparison import compare_runs
 from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import prediction, random_rows
 
@@ -16,7 +15,6 @@ def test_results_are_tables_in_per_cent_without_markup_of_the_data() -> None:
     rows = [*random_rows(300), prediction("x", "ja", "nej", dialect=HOSTILE)]
     for found in (
         score_predictions(rows, by=["dialect"]),
-        compare_predictions(rows, rows, by=["dialect"]),
         compare_runs({HOSTILE: {"a": rows}, "b": {"b": rows}}, by=["dialect"]),
     ):
         html = found._repr_html_()

@@ -1,7 +1,5 @@
 """The page, opened in a real browser."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace

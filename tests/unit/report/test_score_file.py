@@ -1,7 +1,5 @@
 """``score_file``: from a predictions file to the table and the reports."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Analysis of errors, and what remains of them without a category."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Scored rows, and their sums per group."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Scores per group, with intervals and gaps, and their settings and row filters."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

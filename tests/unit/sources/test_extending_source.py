@@ -1,7 +1,5 @@
 """The example of docs/extending.md, run as the page says."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Corpora in the folders in which they are published."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

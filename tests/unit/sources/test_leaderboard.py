@@ -1,7 +1,5 @@
 """The five test sets of RyeAI's Danish leaderboard."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

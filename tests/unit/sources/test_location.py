@@ -1,7 +1,5 @@
 """The hub's cache without a network, and a hub over HTTP on this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """CoRal's files, and others, as the `datasets` library writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

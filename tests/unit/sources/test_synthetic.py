@@ -1,7 +1,5 @@
 """The synthetic corpus, made by the real synthesiser once for all tests, and its parts."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import sys
