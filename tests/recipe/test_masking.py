@@ -110,14 +110,19 @@ def test_what_cannot_be_masked_is_refused_with_the_key_to_use(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """TRAPS, names: use_masking fails for a checkpoint that has no mask embedding."""
+    alone = f"model={{path: {finished_run}}}", "masking.consistency_scale=0.2"
+    assert train(tmp_path / "run", dataset, "model.config_overrides=null", *alone) == 2
+    assert "consistency_scale must be null without masking" in capsys.readouterr().err
     named = f"model={{path: {finished_run}, config_overrides: {{use_masking: true}}}}"
     options = ("masking.time=2", "masking.time_span=0", "masking.channel=0.1")
-    assert train(tmp_path / "run", dataset, named, *options) == 2
+    scale = "masking.consistency_scale=0"
+    assert train(tmp_path / "run", dataset, named, *options, scale) == 2
     message = capsys.readouterr().err
     for found in (
         "model.config_overrides.use_masking must be left out",
         "masking.time must be 0 to 1",
         "masking.time_span must be above 0",
+        "masking.consistency_scale must be above 0",
         "masking.channel_span must be below the model's 32 channels, but is 64",
     ):
         assert found in message

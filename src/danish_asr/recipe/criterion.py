@@ -14,6 +14,7 @@ from fairseq2.recipe.model import RecipeModel
 from torch import Tensor
 
 from danish_asr.errors import RunFailedError
+from danish_asr.recipe.consistency import consistency_loss, two_views
 
 _SUMS: Final = (
     *("num_examples", "num_elements", "num_source_elements", "num_target_elements"),
@@ -26,10 +27,11 @@ class CtcCriterion:
     """The CTC loss of a model, summed over a batch, and its metrics.
 
     The loss is fairseq2's own: the model returns it. One that is NaN or infinite ends the run.
+    With a ``consistency_scale``, training adds the loss of :mod:`danish_asr.recipe.consistency`.
     """
 
-    def __init__(self, model: RecipeModel) -> None:
-        self.model = model
+    def __init__(self, model: RecipeModel, consistency_scale: float | None = None) -> None:
+        self.model, self._scale = model, consistency_scale
 
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         """Add the metrics that :meth:`__call__` updates."""
@@ -38,11 +40,32 @@ class CtcCriterion:
         for name in _SUMS:
             metric_bag.add(name, Sum())
 
+    def prepare_training_bag(self, metric_bag: MetricBag) -> None:
+        """Add also the metric that only training has."""
+        self.prepare_metric_bag(metric_bag)
+        if self._scale is not None:
+            metric_bag.add("consistency", Mean())
+
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
+        if self._scale is not None:
+            return self._of_two_views(self._scale, batch, metric_bag)
         loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
         self._record(loss, batch, metric_bag)
         return loss
+
+    def _of_two_views(self, scale: float, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
+        views = two_views(batch)
+        inputs = (*views.as_source_input(), *views.as_target_input())
+        ctc, logits, layout = self.model.module(*inputs, return_logits=True)
+        loss: Tensor = ctc / 2
+        # What is recorded is CTC's loss alone, to be compared with that of other runs.
+        self._record(loss, batch, metric_bag)
+        consistency = consistency_loss(logits, layout.seq_lens_pt)
+        characters = sum(batch.target_seq_lens)
+        each = consistency.detach() / characters
+        metric_bag.get("consistency", Mean).update(each, weight=characters)
+        return loss + scale * consistency
 
     def with_logits(
         self, batch: Seq2SeqBatch, metric_bag: MetricBag

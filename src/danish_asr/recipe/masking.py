@@ -42,11 +42,17 @@ class MaskingSection:
     channel_span: int | None = None
     """Channels in a span; 64 in wav2vec 2.0."""
 
+    consistency_scale: float | None = None
+    """CR-CTC: mask each utterance twice, and add this much of the difference of the two posteriors
+    to the loss; 0.2 in arXiv:2410.05101. A batch then needs twice the memory. Null: mask once."""
+
     def validate(self) -> ValidationResult:
         """Check shares and spans."""
         shares, spans = ("time", "channel"), ("time_span", "channel_span")
         rules = {f"`{n}` must be 0 to 1": 0 <= (getattr(self, n) or 0) <= 1 for n in shares}
         rules |= {f"`{n}` must be above 0": getattr(self, n) != 0 for n in spans}
+        scale = self.consistency_scale
+        rules["`consistency_scale` must be above 0, or null"] = scale is None or scale > 0
         return with_broken(rules, ValidationResult())
 
 
@@ -76,6 +82,11 @@ def masking_faults(
         faults.append(
             f"masking.channel_span must be below the model's {channels} channels, but is "
             f"{masking.channel_span}"
+        )
+    if masking.consistency_scale and not (masking.time or masking.channel):
+        faults.append(
+            "masking.consistency_scale must be null without masking, because the two views of an "
+            "utterance would differ by dropout alone; or set masking.time=0.5 masking.channel=0.25"
         )
     return faults
 

@@ -98,8 +98,10 @@ def register_common(container: DependencyContainer) -> None:
     for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
         descriptor = MetricDescriptor(name, title, priority, format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
-    chance = MetricDescriptor("chance", "Chance (nats per character)", 91, format_as_float)
-    container.collection.register_instance(MetricDescriptor, chance)
+    for priority, name in enumerate(("chance", "consistency"), start=91):
+        title = f"{name.title()} (nats per character)"
+        descriptor = MetricDescriptor(name, title, priority, format_as_float)
+        container.collection.register_instance(MetricDescriptor, descriptor)
 
 
 def format_score(value: object) -> str:
@@ -157,7 +159,8 @@ class AsrRecipe(TrainRecipe):
         # The text is checked first: the model takes longer to load.
         index = training_index(context, config)
         unwrap_names(context.model.module)
-        criterion, tokenizer = CtcCriterion(context.model), run_tokenizer(context)
+        criterion = CtcCriterion(context.model, config.masking.consistency_scale)
+        tokenizer = run_tokenizer(context)
         reader = training_reader(context, config, index)
         frames = model_frames(context)
         unit = AsrTrainUnit(criterion, Freezing(config), frames, tokenizer.vocab_info.size)
@@ -229,7 +232,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
-        self._criterion.prepare_metric_bag(metric_bag)
+        self._criterion.prepare_training_bag(metric_bag)
         metric_bag.add("chance", Mean())
 
     @override
