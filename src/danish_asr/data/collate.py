@@ -61,7 +61,7 @@ class Collate:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's,
                 or a transform returns another length than it may.
         """
-        example = self._metadata(rows)
+        example = self._metadata(rows.tolist(), epoch_lengths)
         sizes = epoch_lengths.lengths[rows]
         lengths = np.maximum(sizes, self.shortest)
         waveforms = np.empty((len(rows), lengths.max()), np.float32)
@@ -70,8 +70,9 @@ class Collate:
             try:
                 self._fill(waveforms[number, :size], row, epoch_lengths, [*seed, first + number])
             except ValueError as error:
+                where = self._describe(row, epoch_lengths)
                 raise DatasetError(
-                    f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
+                    f"{where}, id '{example['id'][number]}': {error}; "
                     "`danish-asr verify` lists every damaged row"
                 ) from error
         if self.truncate:
@@ -94,14 +95,14 @@ class Collate:
     def _fill(
         self, out: Waveform, row: int, epoch_lengths: EpochLengths, seed: Sequence[int]
     ) -> None:
-        """Decode and transform a row's waveform into its place in the batch."""
-        encoded, recorded = self.index.audio.read(row), int(self.index.lengths[row])
-        if epoch_lengths.draws:
-            waveform = np.empty(recorded, np.float32)
-            decode(encoded, waveform)
-            out[:] = epoch_lengths.change(waveform, row)
-        else:
-            decode(encoded, out)
+        """Decode and transform the waveform of a row or pair into its place in the batch."""
+        parts, pause = epoch_lengths.parts(row)
+        begin = 0
+        for part in parts:
+            end = begin + int(epoch_lengths.lengths[part])
+            self._decode(out[begin:end], part, epoch_lengths)
+            begin = end + pause
+            out[end:begin] = 0
         rng = np.random.default_rng(seed) if self.transforms else None
         for after in (False, True):
             if after and self.normalize:
@@ -111,26 +112,45 @@ class Collate:
                 out[:] = layer_norm(tensor, tensor.shape).numpy()
             for transform in self.transforms:
                 if rng is not None and transform.after_normalization == after:
-                    with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                    with user_code(transform, f"on {self._describe(row, epoch_lengths)}"):
                         changed = np.asarray(transform(out, rng), np.float32)
                         if changed.shape != out.shape:
                             raise ValueError(f"returned {changed.shape}, expected {out.shape}")
                     out[:] = changed
 
+    def _decode(self, out: Waveform, row: int, epoch_lengths: EpochLengths) -> None:
+        encoded = self.index.audio.read(row)
+        if epoch_lengths.draws:
+            waveform = np.empty(int(self.index.lengths[row]), np.float32)
+            decode(encoded, waveform)
+            out[:] = epoch_lengths.change(waveform, row)
+        else:
+            decode(encoded, out)
+
+    def _describe(self, row: int, epoch_lengths: EpochLengths) -> str:
+        return " and ".join(map(self.index.audio.describe, epoch_lengths.parts(row)[0]))
+
     def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(batch).to(dtype)
         return tensor.pin_memory() if self.pin_memory else tensor
 
-    def _metadata(self, rows: Rows) -> dict[str, list[Any]]:
-        numbers = rows.tolist()
+    def _metadata(self, rows: list[int], epoch_lengths: EpochLengths) -> dict[str, list[Any]]:
+        """The columns of ``example``; a pair has ids and texts of both, else those of its first."""
+        parts = [epoch_lengths.parts(row)[0] for row in rows]
+        numbers = [first for first, *_ in parts]
         columns = ("id", "text", *METADATA_COLUMNS)
-        partitions = [self.index.partitions[code] for code in self.index.partition_of[rows]]
-        return {name: self.index.values(name, numbers) for name in columns} | {
+        partitions = [self.index.partitions[code] for code in self.index.partition_of[numbers]]
+        metadata = {name: self.index.values(name, numbers) for name in columns} | {
             "corpus": [partition.corpus for partition in partitions],
             "language": [partition.language for partition in partitions],
             "split": [self.index.split] * len(partitions),
-            "audio_size": self.index.lengths[rows].tolist(),
+            "audio_size": [int(self.index.lengths[each].sum()) for each in parts],
         }
+        for place, (_, *others) in enumerate(parts):
+            for name, between in (("id", "+"), ("text", " ")):
+                for value in self.index.values(name, others):
+                    metadata[name][place] += f"{between}{value}"
+        return metadata
 
 
 _decode_other = AudioDecoder(dtype=torch.float32)

@@ -10,6 +10,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from danish_asr.data.collate import Collate
 from danish_asr.data.filters import TokenCounts, select_rows
 from danish_asr.data.index import Index
+from danish_asr.data.joining import Join
 from danish_asr.data.mixture import epoch_entries, make_mix
 from danish_asr.data.reader import BatchReader
 from danish_asr.data.sampler import (
@@ -80,15 +81,24 @@ def training_reader(
     mix = make_mix(index, kept, storage)
     trained = np.isin(np.arange(len(index)), kept)
 
+    room = min(task.max_audio_len, limits.max_samples or task.max_audio_len)
+
     def fits(lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
-        most = min(task.max_audio_len, limits.max_samples or task.max_audio_len)
-        rows = trained & (lengths >= task.min_audio_len) & (lengths <= most)
+        rows = trained & (lengths >= task.min_audio_len) & (lengths <= room)
         return counts.enough(frames(lengths), rows)
+
+    join = next((each for each in transforms if isinstance(each, Join)), None)
+    voices = index.voices() if join else None
 
     def make_epoch(epoch: int) -> tuple[Batches, EpochLengths]:
         lengths = EpochLengths.draw(transforms, index.lengths, fits, seed=seed, epoch=epoch)
         entries = epoch_entries(index, kept, mix, seed=seed, epoch=epoch)
-        rows = lengths.lengths, index.row_group_of, entries
+        groups = index.row_group_of
+        if join is not None and voices is not None:
+            rng = np.random.default_rng([seed, epoch, 4])
+            entries, pairs = join.draw(entries, voices, lengths.lengths, room, rng)
+            lengths, groups = lengths.joined(pairs), np.append(groups, groups[pairs.first])
+        rows = lengths.lengths, groups, entries
         return training_batches(*rows, task, quadratic, seed=seed, epoch=epoch), lengths
 
     windows = task.example_shuffle_window, task.batch_shuffle_window

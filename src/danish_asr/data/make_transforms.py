@@ -5,13 +5,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Final, cast
 
 from danish_asr.data.augmentations import BandPass, ColouredNoise, Noise, Reverb, Telephone
-from danish_asr.data.transforms import (
-    AnyTransform,
-    LengthTransform,
-    SpecAugment,
-    Speed,
-    Transform,
-)
+from danish_asr.data.joining import Join
+from danish_asr.data.transforms import AnyTransform, SpecAugment, Speed
 from danish_asr.errors import ConfigError
 from danish_asr.extending import find_named
 
@@ -21,6 +16,7 @@ from fairseq2.utils.structured import StandardValueConverter, StructureError
 TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {
     "band_pass": BandPass,
     "coloured_noise": ColouredNoise,
+    "join": Join,
     "noise": Noise,
     "reverb": Reverb,
     "spec_augment": SpecAugment,
@@ -49,6 +45,8 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
             faults.append(f"dataset.transforms[{number}] ({name}): {' '.join(causes[1:])}")
         except ValueError as error:
             faults.append(f"dataset.transforms[{number}] ({name}): {error}")
+    if sum(isinstance(each, Join) for each in made) > 1:
+        faults.append("dataset.transforms: expected `join` once, found it several times")
     if faults:
         raise ConfigError(faults)
     return made
@@ -68,7 +66,7 @@ def _transform_class(name: object) -> type[AnyTransform]:
         found: Any = find_named(str(name), TRANSFORMS, "name")
     except ConfigError as error:
         raise ValueError(error.faults[0]) from error
-    derived = isinstance(found, type) and issubclass(found, Transform | LengthTransform)
+    derived = isinstance(found, type) and issubclass(found, AnyTransform)
     if not (derived and is_dataclass(found)):
         raise ValueError("expected a dataclass that derives from Transform or LengthTransform")
     return cast(type[AnyTransform], found)

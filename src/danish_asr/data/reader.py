@@ -130,10 +130,11 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             self._begin_epoch(0, 0, [])
             return
         carried = self._sharding.remainder(self._batches, self._position)
-        if self._lengths.draws:
+        if self._lengths.draws or self._lengths.pairs is not None:
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
-            # might not fit a batch together.
-            carried = [row for batch in carried for row in np.split(batch, len(batch))]
+            # might not fit a batch together, and other pairs.
+            rows = [row for batch in carried for row in batch.tolist()]
+            carried = [np.array([r], np.int32) for row in rows for r in self._lengths.parts(row)[0]]
         self._begin_epoch(self.epoch + 1, 0, carried)
 
     def position_after(self, ids: Container[str]) -> tuple[int, list[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.audio import RESAMPLING_QUALITY
+from danish_asr.data.joining import Join, Pairs
 from danish_asr.extending import user_code
 from danish_asr.schema import SAMPLE_RATE
 
@@ -72,7 +73,7 @@ class LengthTransform(ABC):
         """Return a waveform with exactly the samples that :meth:`lengths` states for the value."""
 
 
-AnyTransform: TypeAlias = Transform | LengthTransform
+AnyTransform: TypeAlias = Transform | LengthTransform | Join
 
 
 @dataclass(frozen=True)
@@ -167,12 +168,14 @@ class EpochLengths:
     """The lengths of all rows in one epoch, and the draws that they follow from.
 
     Attributes:
-        lengths: Samples of every row of the index, ``(rows,)``.
+        lengths: Samples of every row of the index, and then of every pair, ``(rows + pairs,)``.
         draws: For each length transform its value for every row, and whether it acts on the row.
+        pairs: Rows that are joined in this epoch.
     """
 
     lengths: NDArray[np.int32]
     draws: tuple[tuple[LengthTransform, NDArray[Any], NDArray[np.bool_]], ...] = ()
+    pairs: Pairs | None = None
 
     @classmethod
     def draw(
@@ -199,8 +202,21 @@ class EpochLengths:
                 draws.append((transform, values, acts))
         return cls(lengths, tuple(draws))
 
+    def joined(self, pairs: Pairs) -> EpochLengths:
+        """These lengths, and those of the pairs."""
+        return replace(
+            self, lengths=np.append(self.lengths, pairs.lengths(self.lengths)), pairs=pairs
+        )
+
+    def parts(self, row: int) -> tuple[list[int], int]:
+        """The rows of the index that a row or pair is made of, and the samples between two."""
+        if self.pairs is None or (number := row - len(self.lengths) + len(self.pairs.first)) < 0:
+            return [row], 0
+        pairs = self.pairs
+        return [int(pairs.first[number]), int(pairs.second[number])], int(pairs.pauses[number])
+
     def change(self, waveform: Waveform, row: int) -> Waveform:
-        """Apply the length transforms that act on a row."""
+        """Apply the length transforms that act on a row of the index."""
         for transform, values, acts in self.draws:
             if acts[row]:
                 with user_code(transform, "changing a waveform"):
