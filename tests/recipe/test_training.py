@@ -98,8 +98,9 @@ def test_a_finished_run_stays_as_it_is_and_refuses_another_configuration(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
-    assert train(run, dataset) == 0
+    assert train(run, dataset, "regime.publish_metrics_every_n_steps=2") == 0
     assert metrics(run, "train") == metrics(finished_run, "train")
+    assert read_yaml(run / "config.yaml") == read_yaml(finished_run / "config.yaml")
     assert train(run, dataset, "optimizer.config.lr=1.0", "dataset.text_profile=raw") == 2
     message = capsys.readouterr().err
     assert "holds a run at step 4" in message

@@ -2,7 +2,7 @@
 
 ::
 
-    danish-asr doctor --config configs/ctc-finetune-danish.yaml --run /work3/me/runs/one
+    danish-asr doctor --config configs/standard.yaml --run /work3/me/runs/one
 """
 
 import json

@@ -43,6 +43,12 @@ from danish_asr.recipe.trust import card_fault
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
 
+DOWNLOAD_HINT: Final = (
+    "for a node without internet access, first run the same command in another OUTDIR with "
+    "--config regime.num_steps=1 dataset.valid_subset=1 on one that has it; downloads stay in "
+    "$FAIRSEQ2_CACHE_DIR"
+)
+
 _PLACEHOLDER: Final = "example_dataset"
 """The dataset of upstream's configurations, for users to replace; its card has no real path."""
 
@@ -160,11 +166,8 @@ class Assets:
         try:
             return family.load_tokenizer(card, config, progress=False)
         except AssetDownloadError as error:
-            fault = (
-                f"tokenizer.name: '{card.name}' cannot be downloaded: {error.__cause__ or error}. "
-                "For a node without internet access, first run the same command with --config "
-                "regime.num_steps=1 on one that has it; downloads stay in $FAIRSEQ2_CACHE_DIR."
-            )
+            what = f"tokenizer.name: '{card.name}' cannot be downloaded"
+            fault = f"{what}: {error.__cause__ or error}; {DOWNLOAD_HINT}"
             raise ConfigError([fault]) from None
         except AssetCardError as error:
             raise ConfigError([f"tokenizer.name: {error.__cause__ or error}"]) from None

@@ -66,17 +66,20 @@ def parse(
 
 def where(args: Namespace) -> str:
     """Return what the configuration came from, for messages."""
-    return " with ".join(map(str, args.config_files)) or "the configuration"
+    sources = [*map(str, args.config_files), *["--config"] * bool(args.overrides)]
+    return " with ".join(sources) or "the configuration"
 
 
 def read_configuration(args: Namespace) -> Tree:
-    """Merge the files and overrides; name, once, the keys that have no effect here."""
+    """Merge the files and overrides; name, once, the keys whose values have no effect here."""
     tree = merge(*map(read_yaml, args.config_files), *(args.overrides or []))
     section = tree.get("dataset")
-    given = [key for key, _ in flatten(section)] if isinstance(section, Mapping) else []
-    ineffective = [f"dataset.{key}" for key in given if key.startswith(NO_EFFECT)]
+    values = flatten(section) if isinstance(section, Mapping) else ()
+    given = {key: value for key, value in values if key.startswith(NO_EFFECT)}
+    usual = dict(flatten(unstructure(AsrConfig())["dataset"]))
+    ineffective = [f"dataset.{key}" for key, value in given.items() if value != usual.get(key)]
     # A run's own config.yaml has every key.
-    complete = {key for key, _ in flatten(unstructure(AsrConfig())["dataset"])} <= set(given)
+    complete = {key for key in usual if key.startswith(NO_EFFECT)} <= given.keys()
     cluster = str(dict(flatten(tree)).get("common.cluster", "auto"))
     if ineffective and not complete and rank_info(cluster).rank == 0:
         note(f"no effect here: {', '.join(ineffective)}")

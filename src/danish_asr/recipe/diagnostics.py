@@ -33,6 +33,7 @@ from danish_asr.errors import (
     DanishAsrError,
     RunFailedError,
 )
+from danish_asr.recipe.assets import DOWNLOAD_HINT
 from danish_asr.recipe.console import log
 from danish_asr.recipe.trust import refused_content
 
@@ -126,10 +127,7 @@ _HINTS: Final[dict[type[Exception], str]] = {
         "model.config_overrides and the tokenizer, or name a run or a card"
     ),
     EOFError: _BROKEN_CHECKPOINT,
-    AssetDownloadError: (
-        "on a node without internet, first run the same command with --config regime.num_steps=1 "
-        "on one that has it; $FAIRSEQ2_CACHE_DIR keeps the download"
-    ),
+    AssetDownloadError: DOWNLOAD_HINT,
 }
 """The first that is among an error and its causes says what to do."""
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,6 +108,21 @@ def check_output_dir(output_dir: Path) -> None:
     for above in path.parents:
         if (above / ENVIRONMENT).is_file() and (above / CONFIG_FILE).is_file():
             raise RunError(f"OUTDIR {output_dir}: {above} is a run; name a directory outside it")
+
+
+@contextmanager
+def configuration_of_steps(output_dir: Path) -> Iterator[None]:
+    """Keep the ``config.yaml`` of the steps so far if no other is taken and saved.
+
+    fairseq2 writes it at each start, also of a run that is complete.
+    """
+    file, steps = output_dir / CONFIG_FILE, resumable_steps(output_dir)
+    before = file.read_text(encoding="utf-8") if steps and file.is_file() else None
+    try:
+        yield
+    finally:
+        if before is not None and resumable_steps(output_dir)[-1:] == steps[-1:]:
+            publish_text(file, before)
 
 
 def tidy(output_dir: Path) -> None:

@@ -28,7 +28,7 @@ from danish_asr.data.reader import BatchReader
 from danish_asr.errors import RunFailedError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
-from danish_asr.recipe.fairseq2_private import set_data_epoch, trainer_state
+from danish_asr.recipe.fairseq2_private import accept_other_metrics, set_data_epoch, trainer_state
 from danish_asr.recipe.moving_average import EMA, MovingAverage
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.run_directory import validations
@@ -106,6 +106,7 @@ class StoppableTraining(StoppableTask):
             **{name: value for name, value in vars(self._regime).items() if name in accepted},
             **shared,
         )
+        accept_other_metrics(self._trainer)
 
     @override
     def run(self) -> None:

@@ -1,6 +1,7 @@
 """The training recipe: from a configuration to a trained model."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, cast, final
 
 import numpy as np
@@ -84,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 keep_wandb_id(args.output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(args.output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
-                train(AsrRecipe(), config, args.output_dir)
+                keep = run_directory.configuration_of_steps if rank == 0 else nullcontext
+                with keep(args.output_dir):
+                    train(AsrRecipe(), config, args.output_dir)
             if rank == 0:
                 finish(args.output_dir, config)
                 write_model_card(args.output_dir, tokenizer_card(config))
