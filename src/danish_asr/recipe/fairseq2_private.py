@@ -66,7 +66,7 @@ def trainer_state(trainer: Trainer) -> Stateful:
 
 
 def accept_other_metrics(trainer: Trainer) -> None:
-    """Let a trainer continue from a checkpoint that has more or fewer metrics; new ones begin empty.
+    """Let a trainer continue from a checkpoint with other metrics; those that it lacks begin empty.
 
     Version: 0.6. Symptom: "`state_dict` is expected to contain a key named 'loss'" for a run that a
     version without this metric began; ``MetricBag`` loads exactly what it has.
@@ -74,8 +74,8 @@ def accept_other_metrics(trainer: Trainer) -> None:
     """
     bag = trainer._metric_bag  # noqa: SLF001
     load, fresh = bag.load_state_dict, bag.state_dict()
-    bag.load_state_dict = lambda saved: load(  # type: ignore[method-assign]
-        {name: saved.get(name, state) for name, state in fresh.items()}
+    bag.load_state_dict = lambda state_dict: load(  # type: ignore[method-assign]
+        {name: state_dict.get(name, state) for name, state in fresh.items()}
     )
 
 
