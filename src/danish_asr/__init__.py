@@ -1,21 +1,53 @@
 """Fine-tune omniASR CTC models on Danish speech and report error rates per dialect.
 
-Importing this package is cheap: neither torch nor fairseq2 is imported before it is needed.
+What most programs need is imported from here, when it is first used: ``import danish_asr`` alone
+imports neither torch nor pandas.
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from danish_asr.conversion.api import convert
+    from danish_asr.metrics import compute_cer, compute_wer
+    from danish_asr.report.api import compare, score
+    from danish_asr.report.figures import plot_groups
+    from danish_asr.scoring.predictions import read_predictions
+    from danish_asr.text.profiles import normalize
     from danish_asr.transcription.model import load_model
 
 __version__ = "0.1.0"
 
-__all__ = ["load_model"]
+__all__ = [
+    "compare",
+    "compute_cer",
+    "compute_wer",
+    "convert",
+    "load_model",
+    "normalize",
+    "plot_groups",
+    "read_predictions",
+    "score",
+]
+
+_MODULES: Final = {
+    "compare": "report.api",
+    "compute_cer": "metrics",
+    "compute_wer": "metrics",
+    "convert": "conversion.api",
+    "load_model": "transcription.model",
+    "normalize": "text.profiles",
+    "plot_groups": "report.figures",
+    "read_predictions": "scoring.predictions",
+    "score": "report.api",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from danish_asr.transcription import model  # noqa: PLC0415 - it imports torch
-
-        return getattr(model, name)
+    if name in _MODULES:
+        return getattr(import_module(f"danish_asr.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'danish_asr' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *globals()]

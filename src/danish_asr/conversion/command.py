@@ -44,6 +44,34 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def check_options(
+    options: ConvertOptions, name: str, more: Iterable[tuple[bool, str]] = ()
+) -> None:
+    """Raise `ConfigError` with all values that are impossible, and those of ``more``."""
+    shares = options.split_by_speaker
+    _refuse(
+        [
+            *more,
+            (
+                not _NAME.fullmatch(name),
+                f"--name: up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'; found {name!r}",
+            ),
+            (
+                not 0 <= options.max_drop <= 1,
+                f"--max-drop: a share from 0 to 1; found {options.max_drop:g}",
+            ),
+            (not options.max_seconds > 0, f"--max-seconds: above 0; found {options.max_seconds:g}"),
+            (
+                shares is not None and not shares_of(shares)[0],
+                (
+                    "--split-by-speaker: expected per cent of train, dev and test that add up to "
+                    f"100, such as 80/10/10 or 80/10/10:SEED; found {shares}"
+                ),
+            ),
+        ]
+    )
+
+
 @_terminable()
 def convert_command(
     source: str | None,
@@ -65,31 +93,15 @@ def convert_command(
     checks = [
         (source is None, "SOURCE: required; `danish-asr convert --list` shows the kinds"),
         (name is None and part is None, "--name: required, it names the dataset's card"),
-        (
-            not _NAME.fullmatch(name or "x"),
-            f"--name: up to 100 of a-z, A-Z, 0-9, '_', '-' and '.', as a file name; found {name!r}",
-        ),
         (engine not in {"processes", "ray"}, f"--engine: processes or ray; found {engine}"),
         (address is not None and not on_ray, "--address: applies to --engine ray only"),
         (
             part is not None and (finish or on_ray),
             "--part: cannot be combined with --finish or --engine ray",
         ),
-        (
-            not 0 <= options.max_drop <= 1,
-            f"--max-drop: a share from 0 to 1; found {options.max_drop:g}",
-        ),
-        (not options.max_seconds > 0, f"--max-seconds: above 0; found {options.max_seconds:g}"),
-        (
-            options.split_by_speaker is not None and not shares_of(options.split_by_speaker)[0],
-            (
-                "--split-by-speaker: expected per cent of train, dev and test that add up to 100, "
-                f"such as 80/10/10 or 80/10/10:SEED; found {options.split_by_speaker}"
-            ),
-        ),
         (not 1 <= index <= count, f"--part: expected I/N with I from 1 to N; found {part}"),
     ]
-    _refuse(checks)
+    check_options(options, name or "x", checks)
     kind, where = resolve_source(source or "")
     console = Console(highlight=False, soft_wrap=True)
     if where == source:

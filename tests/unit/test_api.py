@@ -1,0 +1,78 @@
+"""What ``from danish_asr import ...`` gives."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import danish_asr
+from danish_asr import compare, convert, read_predictions, score
+from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.scoring.predictions import write_predictions
+from tests.builders import tone
+from tests.score_rows import four_rows
+
+LIGHT = """
+import sys, danish_asr
+assert set(danish_asr.__all__) <= set(dir(danish_asr))
+heavy = {'torch', 'numpy', 'pandas', 'pyarrow', 'rich'} & sys.modules.keys()
+assert not heavy, heavy
+for name in danish_asr.__all__:
+    if name != 'load_model':
+        assert getattr(danish_asr, name).__doc__
+assert 'torch' not in sys.modules
+"""
+
+
+def test_the_package_is_light_and_only_models_need_torch() -> None:
+    subprocess.run([sys.executable, "-c", LIGHT], check=True)
+    assert danish_asr.load_model.__doc__
+    with pytest.raises(AttributeError, match="has no attribute 'scores'"):
+        _ = danish_asr.scores
+
+
+def test_scores_of_a_file_and_of_rows_are_those_of_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "predictions.jsonl"
+    write_predictions(file, four_rows())
+    (tmp_path / "evaluation.json").write_text(json.dumps({"rows_in_split": {"test": 9}}))
+    of_file = score(file, by=["dialect"], profile="raw")
+    of_rows = score(read_predictions(str(file)), by=["dialect"], profile="raw")
+    assert of_file.rows.in_split == 9
+    assert list(of_file.groupings) == ["dialect"]
+    assert replace(of_file, rows=of_rows.rows) == of_rows
+    with pytest.raises(ConfigError, match="expected one of raw, coral"):
+        score(file, profile="corl")
+
+
+def test_runs_are_compared_by_file_or_by_row(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    better = [replace(row, hypothesis=row.reference) for row in four_rows()]
+    write_predictions(a, four_rows())
+    write_predictions(b, better)
+    by_file = compare(a, str(b), by=[])
+    assert [run.wer for run in by_file.overall.runs] == [score(a).overall.wer.value, 0]
+    assert by_file.overall == compare(four_rows(), b, by=[]).overall
+    assert [run.run for run in compare(a, iter(better), b, by=[]).overall.runs] == ["A", "B", "C"]
+    with pytest.raises(PredictionsError, match="different rows"):
+        compare(a, better[1:])
+
+
+def test_a_table_is_converted_with_the_options_of_the_command(tmp_path: Path) -> None:
+    with (tmp_path / "own.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["audio", "words", "speaker"])
+        for number in range(8):
+            (tmp_path / f"{number}.wav").write_bytes(tone(0.5 + number / 10))
+            table.writerow([f"{number}.wav", "ja tak", f"s{number % 4}"])
+    out = tmp_path / "own"
+    table_of = partial(convert, tmp_path / "own.csv", out, corpus="own", split="train")
+    with pytest.raises(ConfigError, match=r"(?s)--name: .*--split-by-speaker: "):
+        table_of(name="a/b", split_by_speaker="8/1")
+    inventory = table_of(name="own", columns={"text": "words"}, split_by_speaker="50/25/25")
+    assert inventory.rows == 8
+    assert {shard.partition("split") for shard in inventory.shards} == {"train", "dev", "test"}
