@@ -195,16 +195,6 @@ def test_a_duplicate_is_found_across_files_splits_and_subsets(tmp_path: Path) ->
     assert (entry["source"], entry["reason"]) == ("read_aloud/test.parquet", "duplicate id")
 
 
-def test_too_many_drops_stop_the_conversion_with_the_reasons(tmp_path: Path) -> None:
-    rows = [coral_row(number, text=None if number % 5 == 0 else "ja") for number in range(20)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows)
-    with pytest.raises(DatasetError, match=r"--max-drop allows 1 of this source: empty text: 2"):
-        run(tmp_path / "in", tmp_path / "ds")
-    assert not (tmp_path / "ds" / "manifest.json").exists()
-    run(tmp_path / "in", tmp_path / "ds", options=replace(SMALL, max_drop=0.2))
-    assert read_inventory(tmp_path / "ds").dropped_rows == 4
-
-
 def test_parts_in_any_order_and_any_number_of_workers_make_the_same_dataset(tmp_path: Path) -> None:
     source = build_source(tmp_path / "in", train=40)
     run(source, tmp_path / "whole", workers=3)
@@ -275,8 +265,13 @@ def test_as_many_rows_may_be_dropped_as_the_message_says(
         write_parquet(tmp_path / f"{dropped}" / "train.parquet", made)
     options = ConvertOptions(max_drop=max_drop)
     run(tmp_path / f"{most}", tmp_path / "ds", options=options)
-    with pytest.raises(DatasetError, match=rf"^{most + 1} rows .* allows {most} of this source"):
-        run(tmp_path / f"{most + 1}", tmp_path / "other", options=options)
+    more, other = tmp_path / f"{most + 1}", tmp_path / "other"
+    message = rf"^{most + 1} rows .* allows {most} of this source: empty text: {most + 1}\."
+    with pytest.raises(DatasetError, match=message):
+        run(more, other, options=options)
+    assert not (other / "manifest.json").exists()
+    run(more, other, options=ConvertOptions(max_drop=1))
+    assert read_inventory(other).dropped_rows == most + 1
 
 
 @pytest.mark.parametrize("damage", [False, True])

@@ -1,10 +1,10 @@
 """Divide the rows of a source into splits by speaker, and find sentences that splits share."""
 
-import hashlib
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -124,7 +124,9 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
             "expected a column with speakers (--column speaker_id=THEIRS)"
         )
     dialects = defaultdict[str, list[tuple[float, str]]](list)
-    ordered = sorted(weights, key=lambda name: (groups[name], _hash(f"{seed}:{name}")))
+    ordered = sorted(
+        weights, key=lambda name: (groups[name], sha256(f"{seed}:{name}".encode()).digest())
+    )
     for group, members in groupby(ordered, lambda name: groups[name]):
         names = list(members)
         dialects[group[0]] += [(rank / len(names), name) for rank, name in enumerate(names, 1)]
@@ -196,7 +198,3 @@ def _division_notes(
             yield f"no speaker in {SPLITS[number]} has the dialect {', '.join(missing)}"
     if unknown := sum(table["speaker_id"].null_count for table in rows.values()):
         yield f"{unknown:,} rows without a speaker are in train; it may be one of dev or test"
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()

@@ -153,7 +153,7 @@ def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
 
 
 def _repeated_ids(findings: Sequence[ShardFindings]) -> Iterator[str]:
-    if repeated := _repeated(_column(findings, "id")).to_pylist():
+    if repeated := _repeated(_table(findings)["id"]).to_pylist():
         yield f"{VERSION_DIR}: ids that occur more than once: {few(repeated)}"
 
 
@@ -203,10 +203,6 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
 
 def _table(findings: Iterable[ShardFindings]) -> pa.Table:
     return pa.concat_tables([COMPARED.empty_table(), *(found.compared for found in findings)])
-
-
-def _column(findings: Iterable[ShardFindings], name: str) -> pa.ChunkedArray:
-    return _table(findings)[name]
 
 
 def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:

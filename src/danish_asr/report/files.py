@@ -86,7 +86,7 @@ def score_file(
         if html_path or exports.errors:
             analysis = analyse_errors(opened.rows, settings=scores.settings)
         if html_path and analysis:
-            from danish_asr.report import curves, page  # noqa: PLC0415 - slow: matplotlib, pandas
+            from danish_asr.report import curves, page  # noqa: PLC0415 - slow: matplotlib
 
             first = [*analysis.worst[:10], *analysis.worst_by_wer[:10]]
             worst = {utterance.row.id for utterance in first}

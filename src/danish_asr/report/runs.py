@@ -164,7 +164,7 @@ def runs_markdown(comparison: Comparison) -> str:
 
 def runs_page(comparison: Comparison) -> str:
     """Return the comparison as one HTML file without script."""
-    from danish_asr.report.page import environment  # noqa: PLC0415 - slow: matplotlib, pandas
+    from danish_asr.report.page import environment  # noqa: PLC0415 - slow: matplotlib
 
     headings, tables = _tables(comparison)
     return (

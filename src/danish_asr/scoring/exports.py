@@ -64,9 +64,7 @@ def error_rows(analysis: ErrorAnalysis) -> Iterator[dict[str, Any]]:
                 "kind": kind,
                 "profile": analysis.profile,
                 "category": None,
-                "reference": pair.reference,
-                "hypothesis": pair.hypothesis,
-                "count": pair.count,
+                **asdict(pair),
                 "share": None if kind == "character" else pair.count / analysis.word_errors,
             }
     for line in analysis.categories:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from danish_asr.errors import PredictionsError
-from danish_asr.scoring.intervals import Estimate, Spread, spreads
+from danish_asr.scoring.intervals import Estimate, spreads
 from danish_asr.scoring.mapsswe import MatchedPairs, segment_sums
 from danish_asr.scoring.scored_rows import GroupSums, ScoredRows, rates
 from danish_asr.scoring.settings import Settings
@@ -96,15 +96,12 @@ def paired_rates(groups: Sequence[GroupSums], settings: Settings) -> list[list[P
         each = replace(group, speakers=names, sums=np.array(group.rows))
         views = zip(found, both, spreads(group, settings), spreads(each, settings), strict=True)
         for measure, (a, b), spread, of_rows in views:
-            measure.append(_paired_rate(a, b, spread, of_rows))
+            reason = spread.not_resolvable
+            interval, p = (None, None) if reason else (spread.around(), spread.p_value())
+            utterances = None if of_rows.not_resolvable else of_rows.around()
+            difference = Estimate(spread.value, interval, reason, utterances)
+            measure.append(PairedRate(a, b, difference, p))
     return [adjusted(measure) for measure in found]
-
-
-def _paired_rate(a: float, b: float, spread: Spread, of_rows: Spread) -> PairedRate:
-    reason = spread.not_resolvable
-    interval, p = (None, None) if reason else (spread.around(), spread.p_value())
-    utterances = None if of_rows.not_resolvable else of_rows.around()
-    return PairedRate(a, b, Estimate(spread.value, interval, reason, utterances), p)
 
 
 def adjusted(tests: Sequence[_Test]) -> list[_Test]:

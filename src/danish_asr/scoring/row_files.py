@@ -52,17 +52,15 @@ def _read_text(path: Path, file: Any) -> Iterator[tuple[int, Row]]:
         yield from _read_table(path, file, **_TABLES[suffix])
     else:
         for number, line in enumerate(file, start=1):
-            yield number, _parse(line, f"{path}:{number}")
-
-
-def _parse(line: bytes, where: str) -> Row:
-    try:
-        row = json.loads(_decode(line.removeprefix(BOM_UTF8), where))
-    except ValueError as error:
-        raise PredictionsError(f"{where}: not JSON ({error})") from None
-    if not isinstance(row, dict):
-        raise PredictionsError(f"{where}: expected a JSON object, found {type(row).__name__}")
-    return row
+            where = f"{path}:{number}"
+            try:
+                row = json.loads(_decode(line.removeprefix(BOM_UTF8), where))
+            except ValueError as error:
+                raise PredictionsError(f"{where}: not JSON ({error})") from None
+            if not isinstance(row, dict):
+                found = type(row).__name__
+                raise PredictionsError(f"{where}: expected a JSON object, found {found}")
+            yield number, row
 
 
 def _decode(line: bytes, where: str) -> str:

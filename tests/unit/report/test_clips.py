@@ -32,9 +32,7 @@ def test_clips_are_the_audio_of_the_dataset_from_any_shard(tmp_path: Path) -> No
     assert "has audio of 2 of the 5 worst utterances" in console.export_text()
 
 
-def test_a_damaged_shard_is_named_and_a_directory_without_shards_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="expected the root of a dataset"):
-        audio_clips(tmp_path, {"a"}, Console())
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     shard = _shard(tmp_path, "test", {"a": b"fLaC"})
     shard.write_bytes(shard.read_bytes()[:-100])
     with pytest.raises(DatasetError, match=r"part-00000.parquet: .*danish-asr verify"):

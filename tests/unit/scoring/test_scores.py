@@ -9,24 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from danish_asr.errors import ConfigError, PredictionsError
-from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts
+from danish_asr.metrics import DENOMINATORS, Denominator
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import GroupScore, score_predictions
+from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
 from tests.score_rows import four_rows, prediction, random_rows
 
 ROWS = list(random_rows(30, speakers=10))
-
-
-def test_groups_of_every_grouping_add_up_to_all_rows() -> None:
-    scores = score_predictions(random_rows(500), by=["dialect", "age_group,gender", "duration"])
-    for grouping in scores.groupings.values():
-        total = sum(map(_counts, grouping.groups), ErrorCounts())
-        assert total == _counts(scores.overall)
-
-
-def _counts(group: GroupScore) -> ErrorCounts:
-    return ErrorCounts(group.rows, group.words, group.characters)
 
 
 @settings(max_examples=25)
