@@ -1,0 +1,126 @@
+"""The tables of `benchmarks/quality.py`: error rates of its arms, and their differences.
+
+A difference is that of ``danish-asr compare`` over the rows of all seeds. Its interval adds the
+variance between seeds, pooled over the arms, to that between speakers.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import hypot, sqrt
+from pathlib import Path
+from statistics import fmean, variance
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from danish_asr.files import publish_text
+from danish_asr.scoring.comparison import PairedRate, compare_predictions
+from danish_asr.scoring.intervals import t_quantile
+from danish_asr.scoring.predictions import Prediction, read_predictions
+
+OURS: Final = "ours"
+RESULT: Final = "result.json"
+"""What a finished run has used: ``cpu_seconds`` (null if it was interrupted), ``audio_seconds``."""
+
+SETS: Final = {
+    "dev": ("dev,test", "dev"),
+    "test": ("dev,test", "test"),
+    "noisy": ("test/noisy", "test"),
+}
+"""Where the predictions of each set are in a run's ``eval/best``, and its split."""
+
+_COLUMNS: Final = (
+    *("arm", "seeds", "dev", "test", "difference", "noisy", "difference", "CPU", "audio"),
+)
+
+
+def run_of(folder: Path, arm: str, seed: int) -> Path:
+    """The directory of a run."""
+    return folder / "runs" / re.sub(r"\W+", "-", arm).strip("-") / f"seed_{seed}"
+
+
+def report(folder: Path, arms: Sequence[str]) -> None:
+    """Print the table of the finished runs; write it as Markdown, and all numbers as JSON."""
+    found: dict[str, dict[str, Any]] = {}
+    for arm in dict.fromkeys(arms):
+        seeds = [n for n in range(1, 100) if (run_of(folder, arm, n) / RESULT).is_file()]
+        if seeds := [n for n in seeds if n in found.get(OURS, {"seeds": seeds})["seeds"]]:
+            files = (run_of(folder, arm, seed) / RESULT for seed in seeds)
+            results = [json.loads(file.read_text()) for file in files]
+            cpu = [each["cpu_seconds"] for each in results if each["cpu_seconds"]]
+            found[arm] = {
+                "seeds": seeds,
+                "cpu_seconds": fmean(cpu) if cpu else None,
+                "audio_seconds": fmean(each["audio_seconds"] for each in results),
+                **{part: _measure(folder, arm, seeds, part) for part in SETS},
+            }
+    for part in SETS:
+        _add_intervals([arm[part] for name, arm in found.items() if name != OURS])
+    publish_text(folder / "quality.json", json.dumps(found, indent=1, ensure_ascii=False))
+    table = Table(*_COLUMNS, title="WER, %; differences to ours with 95 % intervals")
+    lines = [_COLUMNS, ("---",) * len(_COLUMNS)]
+    for arm, values in found.items():
+        cells = _cells(arm, values, found[OURS])
+        table.add_row(*cells)
+        lines.append(cells)
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    publish_text(folder / "quality.md", text)
+    Console(width=140).print(table)
+
+
+def _measure(folder: Path, arm: str, seeds: Sequence[int], part: str) -> dict[str, Any]:
+    """Compare an arm with ours on a set, in per cent; ``by_seed`` are the differences of each."""
+
+    def compare(*chosen: int) -> PairedRate:
+        rows = (_predictions(folder, each, chosen, part) for each in (OURS, arm))
+        return compare_predictions(*rows, by=()).overall.wer
+
+    both = compare(*seeds)
+    around = both.difference.interval
+    return {
+        "wer": 100 * both.b,
+        "difference": 100 * both.difference.value,
+        "half_between_speakers": 50 * (around.high - around.low) if around else 0.0,
+        "by_seed": [100 * compare(seed).difference.value for seed in seeds],
+    }
+
+
+def _predictions(folder: Path, arm: str, seeds: Sequence[int], part: str) -> Iterator[Prediction]:
+    """The rows of an arm's runs in one of ``SETS``, the seed in each id."""
+    place, split = SETS[part]
+    for seed in seeds:
+        file = run_of(folder, arm, seed) / "eval" / "best" / place / "predictions.jsonl"
+        for row in read_predictions(file):
+            if row.split == split:
+                yield replace(row, id=f"{row.id} {seed}")
+
+
+def _add_intervals(compared: Sequence[dict[str, Any]]) -> None:
+    """Add ``low`` and ``high`` of each difference, for other speakers and other seeds."""
+    several = [each["by_seed"] for each in compared if len(each["by_seed"]) > 1]
+    freedom = sum(len(each) - 1 for each in several)
+    reach = t_quantile(0.975, freedom) * sqrt(fmean(map(variance, several))) if freedom else 0.0
+    for each in compared:
+        half = hypot(each["half_between_speakers"], reach / sqrt(len(each["by_seed"])))
+        each |= {"low": each["difference"] - half, "high": each["difference"] + half}
+
+
+def _cells(arm: str, values: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:
+    """A line of the table."""
+
+    def difference(part: str) -> str:
+        if arm == OURS:
+            return ""
+        return "{difference:+.1f} ({low:+.1f} to {high:+.1f})".format(**values[part])
+
+    def ratio(name: str) -> str:
+        return f"{values[name] / ours[name]:.2f}" if values[name] and ours[name] else ""
+
+    wer = {part: f"{values[part]['wer']:.1f}" for part in SETS}
+    return (
+        *(arm, str(len(values["seeds"])), wer["dev"], wer["test"], difference("test")),
+        *(wer["noisy"], difference("noisy"), ratio("cpu_seconds"), ratio("audio_seconds")),
+    )
