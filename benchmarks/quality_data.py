@@ -84,7 +84,7 @@ def write_rooms(folder: Path) -> None:
 def make_dataset(folder: Path, name: str) -> None:
     """Speak a dataset's sentences and convert them; eSpeak NG needs a new process for each.
 
-    ``NOISY`` is the test split of ``DANISH`` with three voices in the background, 10 dB below.
+    ``NOISY`` is the test split of ``DANISH`` with three voices in the background, 20 dB below.
     """
     source = folder / f"{name}.source"
     source.mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ def make_dataset(folder: Path, name: str) -> None:
         mixture = _mixed(wave, noise, speaker.noise_db)
         if name == NOISY:
             voices = np.sum([np.resize(each, len(wave)) for each in background], axis=0)
-            mixture = _mixed(mixture, voices, 10.0)
+            mixture = _mixed(mixture, voices, 20.0)
         background.append(wave)
         file = f"{len(rows)}.flac"
         soundfile.write(source / file, 0.5 * mixture / np.abs(mixture).max(), espeak.sample_rate)
