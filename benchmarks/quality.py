@@ -34,7 +34,7 @@ from danish_asr.schema import SAMPLE_RATE, STATISTICS_FILE
 
 UPSTREAM: Final = "upstream's recipe"
 STEPS: Final = 200
-LR: Final = 1e-3
+LR: Final = 2e-3
 _TASK: Final = "dataset.asr_task_config"
 ARMS: Final[dict[str, tuple[str, ...]]] = {
     OURS: (),

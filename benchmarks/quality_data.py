@@ -88,7 +88,7 @@ def make_dataset(folder: Path, name: str) -> None:
     """
     source = folder / f"{name}.source"
     source.mkdir(exist_ok=True)
-    espeak, rows = Espeak(), []
+    espeak, rows = Espeak(), list[dict[str, str]]()
     background = deque([np.zeros(1, np.float32)], maxlen=3)
     for text, split, speaker in _utterances(name):
         wave = espeak.speak(text, speaker)

@@ -7,7 +7,6 @@ variance between seeds, pooled over the arms, to that between speakers.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import hypot, sqrt
 from pathlib import Path
 from statistics import fmean, variance
@@ -17,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.files import publish_text
-from danish_asr.scoring.comparison import PairedRate, compare_predictions
-from danish_asr.scoring.intervals import t_quantile
+from danish_asr.scoring.comparison import RunScore, compare_runs
+from danish_asr.scoring.intervals import Estimate, t_quantile
 from danish_asr.scoring.predictions import Prediction, read_predictions
 
 OURS: Final = "ours"
@@ -74,28 +73,32 @@ def report(folder: Path, arms: Sequence[str]) -> None:
 def _measure(folder: Path, arm: str, seeds: Sequence[int], part: str) -> dict[str, Any]:
     """Compare an arm with ours on a set, in per cent; ``by_seed`` are the differences of each."""
 
-    def compare(*chosen: int) -> PairedRate:
-        rows = (_predictions(folder, each, chosen, part) for each in (OURS, arm))
-        return compare_predictions(*rows, by=()).overall.wer
+    def compare(*chosen: int) -> RunScore:
+        runs = {
+            name: {f"{name} {seed}": _predictions(folder, each, seed, part) for seed in chosen}
+            for name, each in (("baseline", OURS), ("arm", arm))
+        }
+        return compare_runs(runs, by=()).overall.runs[1]
+
+    def difference(run: RunScore) -> Estimate:
+        assert run.wer_paired is not None
+        return run.wer_paired.difference
 
     both = compare(*seeds)
-    around = both.difference.interval
+    around = difference(both).interval
     return {
-        "wer": 100 * both.b,
-        "difference": 100 * both.difference.value,
+        "wer": 100 * both.wer,
+        "difference": 100 * difference(both).value,
         "half_between_speakers": 50 * (around.high - around.low) if around else 0.0,
-        "by_seed": [100 * compare(seed).difference.value for seed in seeds],
+        "by_seed": [100 * difference(compare(seed)).value for seed in seeds],
     }
 
 
-def _predictions(folder: Path, arm: str, seeds: Sequence[int], part: str) -> Iterator[Prediction]:
-    """The rows of an arm's runs in one of ``SETS``, the seed in each id."""
+def _predictions(folder: Path, arm: str, seed: int, part: str) -> Iterator[Prediction]:
+    """The rows of a run in one of ``SETS``."""
     place, split = SETS[part]
-    for seed in seeds:
-        file = run_of(folder, arm, seed) / "eval" / "best" / place / "predictions.jsonl"
-        for row in read_predictions(file):
-            if row.split == split:
-                yield replace(row, id=f"{row.id} {seed}")
+    file = run_of(folder, arm, seed) / "eval" / "best" / place / "predictions.jsonl"
+    return (row for row in read_predictions(file) if row.split == split)
 
 
 def _add_intervals(compared: Sequence[dict[str, Any]]) -> None:
