@@ -25,7 +25,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/pip
 
 $(BIN)/pip:
 ifdef UV
-	$(UV) venv --quiet --seed --python $(or $(shell command -v $(PYTHON)),3.11) $(VENV)
+	$(UV) venv --quiet --seed --allow-existing --python $(or $(shell command -v $(PYTHON)),3.11) $(VENV)
 else
 	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON); install it, or uv, which brings it (https://docs.astral.sh/uv), or name yours: make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
