@@ -1,7 +1,7 @@
 """The inventory of a built dataset, ``manifest.json``: its source, and what it must contain."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,11 @@ class Inventory:
     unmapped_dialects: dict[str, int]  # rows per dialect name that maps to no dialect
     files: list[dict[str, Any]]  # file, rows and fingerprint of the source files
     shards: list[ShardEntry]  # in the order of the plan
-    ledger_sha256: str
-    countries: dict[str, int]  # rows per "Danmark -> DK"
-    suspects: dict[str, int]  # rows per reason to listen to them
-    suspects_sha256: str
-    notes: list[str]  # how rows were divided into splits
+    ledger_sha256: str | None = None  # None in datasets of earlier versions
+    countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
+    suspects: dict[str, int] = field(default_factory=dict)  # rows per reason to listen to them
+    suspects_sha256: str | None = None  # None in datasets of earlier versions
+    notes: list[str] = field(default_factory=list)  # how rows were divided into splits
 
     @property
     def rows(self) -> int:
