@@ -8,7 +8,7 @@ Mozilla's own Common Voice 17 has no Parquet on the hub.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
@@ -18,27 +18,15 @@ from danish_asr.sources.location import locate
 from danish_asr.sources.parquet import ParquetSource, open_coral, open_parquet_files
 from danish_asr.sources.recognition import SourceKind, recognise
 
-
-class _Set(NamedTuple):
-    hub: str
-    columns: Mapping[str, tuple[str, ...]] = {}  # our names, and the corpus's, of which one exists
-
-
 SETS: Final = {
-    "coral_read_aloud": _Set("hf:CoRal-project/coral-v3:read_aloud"),
-    "coral_conversation": _Set("hf:CoRal-project/coral-v3:conversation"),
-    "cv17_da": _Set(
-        "hf:RyeAI/common-voice-25-da-test", {"text": ("sentence", "text"), "id": ("",)}
-    ),
-    "fleurs_da": _Set(
-        "hf:google/fleurs:da_dk@refs/convert/parquet",
-        # Its "id" is that of a sentence, which several speakers read.
-        {"text": ("transcription", "raw_transcription"), "id": ("",)},
-    ),
-    "ftspeech": _Set(
-        "hf:alexandrainst/ftspeech", {"text": ("text", "sentence"), "id": ("utterance_id",)}
-    ),
+    "coral_read_aloud": ("hf:CoRal-project/coral-v3:read_aloud", None),
+    "coral_conversation": ("hf:CoRal-project/coral-v3:conversation", None),
+    "cv17_da": ("hf:RyeAI/common-voice-25-da-test", ""),
+    # Its "id" is that of a sentence, which several speakers read.
+    "fleurs_da": ("hf:google/fleurs:da_dk@refs/convert/parquet", ""),
+    "ftspeech": ("hf:alexandrainst/ftspeech", "utterance_id"),
 }
+"""The place on the hub, and the column of ids, empty if there is none; None for CoRal's own."""
 
 _GENDERS: Final = {"0": "male", "1": "female", "2": "other"}
 """FLEURS's class labels."""
@@ -96,14 +84,11 @@ def open_leaderboard(
     files: list[base.SourceFile] = []
     for name in names:
         place = Path(folder, name)
-        parts[name] = (
-            _open_local(name, place, kinds)
-            if name in local
-            else _open_parquet(name, SETS[name].hub)
-        )
+        hub = SETS[name][0]
+        parts[name] = _open_local(name, place, kinds) if name in local else _open_parquet(name, hub)
         tests = [f for f in parts[name].files if f.split == "test" and f.corpus == name]
         if not any(file.rows for file in tests):
-            raise SourceError(f"{place if name in local else SETS[name].hub}: no test split")
+            raise SourceError(f"{place if name in local else hub}: no test split")
         files += [replace(file, name=f"{name}/{file.name}") for file in tests]
     return ScoredSets(name=where, files=tuple(files), parts=parts)
 
@@ -117,18 +102,16 @@ def _open_local(name: str, folder: Path, kinds: Mapping[str, SourceKind]) -> bas
 
 def _open_parquet(name: str, where: str) -> ParquetSource:
     """Open the Parquet files of a set's test split."""
-    if not SETS[name].columns:
+    id_column = SETS[name][1]
+    if id_column is None:
         return open_coral(where, base.SourceOptions(), split="test")
-    columns: dict[str, base.Columns] = {name: base.COLUMNS}
+    own = {**base.COLUMNS, "id": id_column}
+    columns: dict[str, base.Columns] = {name: own}
 
     def corpus_of(found: list[str], path: str) -> str | None:
         if PurePosixPath(path).name.startswith("test_other"):  # FT Speech's second test set
             return None
-        ours = {
-            ours: next((column for column in theirs if column in found), theirs[0])
-            for ours, theirs in SETS[name].columns.items()
-        }
-        columns[name] = base.usual_columns({**base.COLUMNS, **ours}, found)
+        columns[name] = base.usual_columns(own, found)
         return name
 
     options = base.SourceOptions(corpus=name)

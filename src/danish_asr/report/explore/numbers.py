@@ -2,8 +2,7 @@
 
 import hashlib
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,8 +22,6 @@ FEW_HOURS: Final = 1.0
 
 _MAX_COMPARED: Final = 2_000
 """Audio files that are read to find identical ones."""
-
-_COUNTS: Final = pa.schema({"word": pa.string(), "count": pa.int64()})
 
 
 class Group(NamedTuple):
@@ -142,32 +139,20 @@ def identical_audio(rows: Rows) -> tuple[list[list[int]], int]:
     return same, max(0, len(candidates) - _MAX_COMPARED)
 
 
-def vocabulary(rows: Rows) -> tuple[list[dict[str, Any]], pa.Table]:
+def vocabulary(rows: Rows) -> tuple[list[dict[str, Any]], Counter[str]]:
     """Numbers of words per split, and the counts of all words."""
-    texts, split = rows.table["plain"], rows.table["split"]
-    counts = {name: _words(texts.filter(pc.equal(split, name)).chunks) for name in rows.splits}
+    counts = {name: Counter[str]() for name in rows.splits}
+    for name, own in counts.items():
+        for chunk in rows.table.filter(pc.equal(rows.table["split"], name))["plain"].chunks:
+            own.update(" ".join(chunk.to_pylist()).split())
     lines = []
-    for name, table in counts.items():
-        total = pc.sum(table["count"], min_count=0).as_py()
-        line = {"split": name, "words": total, "distinct": len(table), "unseen": None}
-        if "train" in counts and name != "train" and total:
-            new = table.filter(pc.invert(pc.is_in(table["word"], counts["train"]["word"])))
-            line["unseen"] = pc.sum(new["count"], min_count=0).as_py() / total
+    for name, own in counts.items():
+        line = {"split": name, "words": own.total(), "distinct": len(own), "unseen": None}
+        if "train" in counts and name != "train" and own:
+            new = sum(count for word, count in own.items() if word not in counts["train"])
+            line["unseen"] = new / own.total()
         lines.append(line)
-    return lines, _added(counts.values())
-
-
-def _words(texts: list[pa.Array]) -> pa.Table:
-    split = (pc.list_flatten(pc.utf8_split_whitespace(part)) for part in texts)
-    counts = (pc.value_counts(words).flatten() for words in split)
-    tables = [pa.table(each, names=["word", "count"]) for each in counts]
-    table = _added([_COUNTS.empty_table(), *tables])
-    return table.filter(pc.not_equal(table["word"], ""))
-
-
-def _added(tables: Iterable[pa.Table]) -> pa.Table:
-    table = pa.concat_tables(tables).group_by("word").aggregate([("count", "sum")])
-    return table.rename_columns(_COUNTS.names)
+    return lines, sum(counts.values(), Counter[str]())
 
 
 def characters(texts: pa.ChunkedArray) -> list[tuple[str, str, int]]:

@@ -52,7 +52,7 @@ def render(
     table, clips = rows.table, Clips(rows)
     speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.numbers("seconds"), 1e-3)
     vocabulary, words = numbers.vocabulary(rows)
-    once = words.filter(pc.equal(words["count"], 1))["word"]
+    once = [word for word, count in words.items() if count == 1]
     rare = generator.choice(len(once), min(_RARE, len(once)), replace=False)
     files = {
         "Ledger: rows left out": root / LEDGER_FILE,
@@ -96,7 +96,7 @@ def render(
         vocabulary=vocabulary,
         characters=numbers.characters(table["text"]),
         once=len(once),
-        rare=sorted(once.take(pa.array(rare)).to_pylist()),
+        rare=sorted(once[place] for place in rare),
         tokenizer=tokenizer,
         unknown=unknown,
     )
