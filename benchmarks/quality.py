@@ -27,9 +27,8 @@ from typing import Final
 
 from benchmarks import quality_data as data
 from benchmarks.quality_table import OURS, RESULT, report, run_of
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.files import publish_text
-from danish_asr.recipe import evaluation, training
+from danish_asr.recipe import cli
 from danish_asr.schema import SAMPLE_RATE, STATISTICS_FILE
 
 UPSTREAM: Final = "upstream's recipe"
@@ -110,7 +109,7 @@ def prepare(folder: Path) -> None:
             *("model.arch=tiny", f"dataset.name={data.PRETRAINING}"),
             *("optimizer.config.lr=2e-3", *schedule(1_000)),
         )
-        in_process(folder / "pretrained.log", training.main, command(model, *given))
+        in_process(folder / "pretrained.log", cli.train, command(model, *given))
 
 
 def schedule(steps: int, validations: int = 5) -> tuple[str, ...]:
@@ -150,11 +149,11 @@ def fine_tune(folder: Path, arm: str, seed: int, checkout: Path | None) -> None:
         cpu = in_process(log, train_upstream, checkout, summary, given)
     else:
         changes = [each.replace("ROOMS", str(folder / "rooms")) for each in ARMS[arm]]
-        cpu = in_process(log, training.main, [*given, *changes])
+        cpu = in_process(log, cli.train, [*given, *changes])
     given += ["evaluator.amp=false", "evaluator.split=dev,test"]
-    in_process(log, evaluation.main, given)
+    in_process(log, cli.evaluate, given)
     noisy = (f"dataset.name={data.NOISY}", "evaluator.split=test", "evaluator.label=noisy")
-    in_process(log, evaluation.main, [*given, *noisy])
+    in_process(log, cli.evaluate, [*given, *noisy])
     lines = (run / "metrics" / "train.jsonl").read_text().splitlines()
     # Upstream has no count of the audio alone; in it, the text is one in a thousand.
     names = ("Number of Source Elements", "Number of Elements")

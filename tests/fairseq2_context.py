@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from danish_asr import native  # noqa: F401 - before fairseq2
-
 from fairseq2 import init_fairseq2  # isort: skip
 from fairseq2.error import InvalidOperationError  # isort: skip
 from fairseq2.runtime.dependency import DependencyResolver, get_dependency_resolver  # isort: skip

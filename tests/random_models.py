@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.models.wav2vec2.asr.factory import Wav2Vec2AsrFactory
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.files import to_yaml
 from danish_asr.recipe.extension import tiny
-
-# isort: split
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
-from fairseq2.models.wav2vec2.asr.factory import Wav2Vec2AsrFactory
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzæøåé0123456789|'"
 

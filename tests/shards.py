@@ -11,19 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.data.tokenizers.char import load_char_tokenizer
+from fairseq2.gang import FakeGang, Gangs
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
 from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
 from danish_asr.data.reader import BatchReader
 from danish_asr.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.data.tokenizers.char import load_char_tokenizer
-from fairseq2.gang import FakeGang, Gangs
 
 CPU = torch.device("cpu")
 DIALECTS = ("Østjysk", "Fynsk", None)

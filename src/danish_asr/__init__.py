@@ -7,6 +7,8 @@ imports neither torch nor pandas.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from danish_asr import native
+
 if TYPE_CHECKING:
     from danish_asr.conversion.api import convert
     from danish_asr.metrics import compute_cer, compute_wer
@@ -41,6 +43,8 @@ _MODULES: Final = {
     "read_predictions": "scoring.predictions",
     "score": "report.api",
 }
+
+native.preload_with_fairseq2()
 
 
 def __getattr__(name: str) -> Any:

@@ -2,32 +2,55 @@
 
 fairseq2n needs ``libsndfile.so.1``, which users of a cluster cannot install. The ``soundfile``
 wheel contains that library. After it is loaded with ``RTLD_GLOBAL``, the dynamic linker finds it by
-its soname. Import this module before fairseq2.
+its soname. ``import danish_asr`` registers this; it happens when something imports fairseq2n, and
+before it runs.
 """
 
 import os
+import sys
+from collections.abc import Sequence
 from ctypes import CDLL, RTLD_GLOBAL
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from typing import Final
+from types import ModuleType
 
-import soundfile
+from typing_extensions import override
 
-
-def _load() -> CDLL | None:
-    data = Path(soundfile.__file__).with_name("_soundfile_data")
-    path = next(iter(sorted(data.glob("libsndfile*.so*"))), None)
-    # A source install of soundfile has no copy; then the system must have one.
-    library = CDLL(str(path), mode=RTLD_GLOBAL) if path else None
-    # Inside Conda, fairseq2n looks only below the environment's prefix, where pip installs nothing.
-    # Hiding the variable during the import restores the normal lookup.
-    prefix = os.environ.pop("CONDA_PREFIX", None)
-    try:
-        import fairseq2n  # noqa: F401, PLC0415 - the import is the point, and its order
-    finally:
-        if prefix is not None:
-            os.environ["CONDA_PREFIX"] = prefix
-    return library
+_loaded: list[CDLL] = []
+"""Kept so that the library stays loaded for the life of the process."""
 
 
-# The handle is kept so that the library stays loaded for the life of the process.
-LIBSNDFILE: Final = _load()
+class _Loader(SourceFileLoader):
+    @override
+    def exec_module(self, module: ModuleType) -> None:
+        import soundfile  # noqa: PLC0415 - only here
+
+        data = Path(soundfile.__file__).with_name("_soundfile_data")
+        # A source install of soundfile has no copy; then the system must have one.
+        paths = sorted(data.glob("libsndfile*.so*"))[:1]
+        _loaded.extend(CDLL(str(path), mode=RTLD_GLOBAL) for path in paths)
+        # Inside Conda, fairseq2n looks only below the environment's prefix, where pip installs
+        # nothing. Hiding the variable restores the normal lookup.
+        prefix = os.environ.pop("CONDA_PREFIX", None)
+        try:
+            super().exec_module(module)
+        finally:
+            if prefix is not None:
+                os.environ["CONDA_PREFIX"] = prefix
+
+
+class _Finder(MetaPathFinder):
+    @override
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path) if fullname == "fairseq2n" else None
+        if spec is not None:
+            spec.loader = _Loader(fullname, str(spec.origin))
+        return spec
+
+
+def preload_with_fairseq2() -> None:
+    """Load libsndfile when fairseq2n is imported."""
+    sys.meta_path.insert(0, _Finder())

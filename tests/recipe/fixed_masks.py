@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from danish_asr.recipe import masking
-from danish_asr.recipe.training import main
+from danish_asr.recipe.cli import train
 
 
 def halves(lengths: Tensor, width: int, share: float, span: int) -> Tensor:  # noqa: ARG001
@@ -21,4 +21,4 @@ def halves(lengths: Tensor, width: int, share: float, span: int) -> Tensor:  # n
 
 if __name__ == "__main__":
     masking.span_mask = halves
-    main()
+    train()

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from danish_asr.recipe.training import AsrTrainUnit, main
+from danish_asr.recipe.cli import train
+from danish_asr.recipe.training import AsrTrainUnit
 
 if __name__ == "__main__":
     process_batch = AsrTrainUnit.process_batch
@@ -22,4 +23,4 @@ if __name__ == "__main__":
         return process_batch(unit, batch, metric_bag)
 
     AsrTrainUnit.process_batch = note_and_process  # type: ignore[assignment, method-assign]
-    main()
+    train()

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from danish_asr.recipe.evaluation import main as eval_main
-from danish_asr.recipe.training import main as train_main
+from danish_asr.recipe.cli import evaluate as eval_main
+from danish_asr.recipe.cli import train as train_main
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "demo.yaml"

@@ -14,13 +14,13 @@ import torch
 from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.files import to_yaml
-from danish_asr.recipe.loading import read_yaml
+from danish_asr.recipe.tree import read_yaml
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import evaluate, train, weights
 
 PIPELINE = """
 import sys
-from danish_asr import native
+import danish_asr
 import torch
 from omnilingual_asr.models.inference.pipeline import ASRInferencePipeline
 pipeline = ASRInferencePipeline(sys.argv[1], device="cpu", dtype=torch.float32)

@@ -1,14 +1,21 @@
 """The shipped configurations: what they resolve to, and that every line of them has an effect."""
 
+import json
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from danish_asr.data.settings import NO_EFFECT
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import flatten, inspect, merge, read_yaml, unstructure
+from danish_asr.recipe import keys
+from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.keys import NO_EFFECT, one_of
+from danish_asr.recipe.loading import COMPONENTS, describe, inspect, unstructure
 from danish_asr.recipe.step_checks import with_accumulation
+from danish_asr.recipe.tree import flatten, join, merge, read_yaml
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -37,19 +44,49 @@ def resolved(*names: str) -> dict[str, object]:
     return dict(flatten(unstructure(config)))
 
 
+def table(section: Any, path: str = "") -> Iterator[str]:
+    """The lines of ``keys.txt``."""
+    components = COMPONENTS.get(path, {})
+    for key, hint in get_type_hints(type(section)).items():
+        where, value = join(path, key), getattr(section, key)
+        kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+        nested: Any = next((kind for kind in kinds if is_dataclass(kind)), None)
+        described = one_of(components) if components and key == "name" else describe(hint)
+        if components and key == "config":
+            yield from table(value, where)
+            for name, kind in components.items():
+                if name != section.name and is_dataclass(kind):
+                    yield from table(kind(), f"{where}<{name}>")
+        elif nested and fields(value or nested()):
+            yield from table(value or nested(), where)
+        else:
+            yield f"{where}: {described} = {json.dumps(unstructure(value))}"
+
+
+def compare(file: Path, lines: Iterable[str]) -> None:
+    """Compare with a golden file; UPDATE_GOLDEN=1 writes it again."""
+    text = "".join(f"{line}\n" for line in lines)
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def test_the_table_of_keys_is_that_of_the_sections() -> None:
+    compare(keys.FILE, table(AsrConfig()))
+    of_evaluation = {line.partition(":")[0] for line in table(AsrEvalConfig())}
+    assert of_evaluation <= {line.partition(":")[0] for line in table(AsrConfig())}
+
+
 def test_the_configurations_resolve_to_the_golden_file() -> None:
-    """All defaults, then what each file changes; UPDATE_GOLDEN=1 writes it again."""
+    """What each file changes."""
     assert {file.stem for file in CONFIGS.glob("*.yaml")} == set(STACKS)
     usual = dict(flatten(unstructure(AsrConfig())))
-    lines = ["[defaults]", *(f"{key}: {value}" for key, value in usual.items())]
+    lines = []
     for name, (*below, own) in STACKS.items():
         before = resolved(*below) if below else usual
         changed = {k: v for k, v in resolved(*below, own).items() if before[k] != v}
         lines += [f"[{name}]", *(f"{key}: {value}" for key, value in changed.items())]
-    text = "\n".join(lines) + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text()
+    compare(GOLDEN, lines)
 
 
 @pytest.mark.parametrize("name", STACKS)

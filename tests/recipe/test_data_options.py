@@ -8,7 +8,14 @@ import pytest
 
 from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.recipe.subsets import stratified
-from tests.recipe.running import evaluate, losses, metrics, train
+from tests.recipe.running import (
+    copy_until,
+    evaluate,
+    losses,
+    metrics,
+    same_weights,
+    train,
+)
 
 
 def test_training_plays_its_rows_at_other_speeds(
@@ -54,6 +61,29 @@ def test_training_reads_its_subset(
     (line,) = [text for text in capsys.readouterr().err.splitlines() if "for training" in text]
     used, gone = (int(word) for word in line.replace(",", "").split() if word.isdigit())
     assert used + gone == rows < 15
+
+
+def test_a_run_on_a_part_of_the_rows_continues_exactly(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, part = tmp_path / "run", "dialect in ('Fynsk', 'Bornholmsk') or gender = 'male'"
+    given = [f"dataset.train_where={part}", "dataset.valid_where=gender = 'female'"]
+    assert train(run, dataset, *given) == 0
+    rows = len(DanishAsrDataset(dataset).read_index("train", where=part))
+    assert f"{rows} rows of train where {part}" in capsys.readouterr().err
+    women = len(DanishAsrDataset(dataset).read_index("dev", where="gender = 'female'"))
+    assert metrics(run, "valid")[-1]["Number of Examples"] == women
+    again = copy_until(2, run, tmp_path / "again")
+    assert train(again, dataset, "dataset.train_where=age > 20") == 2
+    assert "dataset.train_where" in capsys.readouterr().err
+    assert train(again, dataset, *given) == 0
+    assert same_weights(run, again)
+    scored = ["evaluator.where=gender = 'male'", "evaluator.label=men"]
+    assert evaluate(run, dataset, *given, *scored) == 0
+    rows = len(DanishAsrDataset(dataset).read_index("test", where="gender = 'male'"))
+    assert f"{rows} predictions written" in capsys.readouterr().err
+    assert evaluate(run, dataset, scored[0]) == 2
+    assert "evaluator.label must name" in capsys.readouterr().err
 
 
 def test_scores_do_not_depend_on_the_size_of_evaluations_batches(

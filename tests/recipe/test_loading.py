@@ -9,7 +9,9 @@ import pytest
 from danish_asr.decoding import DECODERS
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import flatten, inspect, merge, read_yaml, unstructure
+from danish_asr.recipe.keys import key_faults
+from danish_asr.recipe.loading import inspect, unstructure
+from danish_asr.recipe.tree import flatten, merge, read_yaml
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 
@@ -51,7 +53,7 @@ COSINE = {"name": "cosine_annealing"}
         ("model.compile", True, "must be false"),
         ("regime.score_metric", "werr", "must be one of wer, cer, worst_group_wer"),
         ("trainer.mixed_precision.dtype", "float12", "float32, bfloat16 or float16"),
-        ("dataset.storage_mode", "DISK", "must be Literal['MANIFEST', 'MIXTURE_PARQUET']"),
+        ("dataset.storage_mode", "DISK", "must be one of MANIFEST, MIXTURE_PARQUET"),
         (f"{TASK}.normalize_audio", "no", "must be bool, but is 'no'"),
         ("optimizer.name", "sgd", "must be one of adamw, adamw_8bit, adamw_offload, adafactor"),
         ("lr_scheduler.config", {"stage_ratio": [0.1, 0.1, 0.1]}, "must be 1.0"),
@@ -97,6 +99,28 @@ def test_a_fault_names_key_rule_and_value(key: str, value: object, rule: str) ->
     assert any(f.startswith(key) and rule in f for f in faults_of(tree_of(key, value)))
 
 
+EARLY = [
+    ("optimizer", {"name": "adafactor", "config": {"lr": 1, "d": 2.0}}, None),
+    ("optimizer", {"name": "adafactor", "config": {"betas": [0.9, 0.99]}}, "config.betas is not"),
+    ("optimizer.name", "sgd", "optimizer.name must be one of adamw"),
+    ("trainer.mixed_precision.dtype", "bf16", "must be float32, bfloat16 or float16"),
+    ("regime.num_stpes", 3, "did you mean num_steps?"),
+    ("regiem", {}, "did you mean regime?"),
+    ("regime", "fast", "must be a mapping of keys"),
+    ("decoder.config", {"threshold": 1}, None),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "fault"), EARLY)
+def test_keys_and_types_are_checked_without_fairseq2(
+    key: str, value: object, fault: str | None
+) -> None:
+    found = key_faults(tree_of(key, value))
+    assert len(found) == (fault is not None)
+    assert all((fault or "") in each for each in found)
+    assert set(found) <= set(faults_of(tree_of(key, value)))
+
+
 def test_early_stopping_needs_validation() -> None:
     patience = tree_of("regime.early_stopping_patience", 3)
     never = {"regime": {"validate_every_n_steps": None, "keep_best_n_checkpoints": None}}
@@ -122,9 +146,14 @@ def test_a_faulty_section_causes_no_second_fault(section: str) -> None:
 
 @pytest.mark.parametrize("value", [-1, 0, 2.5, math.nan, True, "x", [1], {"a": 1}, None])
 def test_every_value_of_every_key_is_accepted_or_refused(value: object) -> None:
-    """None ends in another error; NaN and wrong types are refused."""
+    """None ends in another error; NaN and wrong types are refused.
+
+    What is refused before fairseq2 is imported is refused with the same words afterwards.
+    """
     for key, default in flatten(unstructure(AsrConfig())):
-        _, faults = inspect(AsrConfig, merge(SOUND, tree_of(key, value)))
+        tree = merge(SOUND, tree_of(key, value))
+        _, faults = inspect(AsrConfig, tree)
+        assert set(key_faults(tree)) <= set(faults)
         not_finite = isinstance(value, float) and not math.isfinite(value)
         wrong_type = isinstance(default, int | float) and isinstance(value, str | list | dict)
         lists = ("start_lr_scale", "final_lr_scale")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.recipe.loading import read_yaml
 from danish_asr.recipe.run_directory import checkpoint_scores, checkpoint_steps, validation_scores
+from danish_asr.recipe.tree import read_yaml
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import (
     RECIPE,

@@ -3,13 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fairseq2.data.tokenizers import Tokenizer
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from tests.shards import char_tokenizer
 from tests.spoiled import build, copied
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
 
 
 @pytest.fixture(scope="session")

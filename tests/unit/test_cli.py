@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from danish_asr.cli import INTERRUPTED, main
 from danish_asr.cli.app import app
 from danish_asr.conversion import ConvertOptions, command
+from danish_asr.recipe import cli
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows
@@ -48,6 +53,32 @@ def test_compare_prints_a_table(folder: Path) -> None:
     assert settings == Settings().to_dict()
 
 
+def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(cli, "run", lambda *given: found.append(given))
+    _run("train", "run", "a.b=1", "-c", "x.yaml", "--config", "y.yaml", "c=d e", "--trust")
+    files = [Path("x.yaml"), Path("y.yaml")]
+    given = cli.Request(
+        output_dir=Path("run"), config_files=files, overrides=["a.b=1", "c=d e"], trust=True
+    )
+    (folder / "run").mkdir()
+    (folder / "run" / "config.yaml").touch()
+    _run("evaluate", "run")
+    own = cli.Request(output_dir=Path("run"), config_files=[Path("run/config.yaml")])
+    assert found == [(cli.TRAIN, given), (cli.EVALUATE, own)]
+    assert "KEY=VALUE comes after OUTDIR" in _run("train", "regime.num_steps=3")
+    assert "KEY=VALUE needs no option" in _run("train", "run", "-c", "regime.num_steps=3")
+
+
+def test_the_shell_completes_keys_of_the_configuration() -> None:
+    words = {"COMP_WORDS": "danish-asr train run regime.num_", "COMP_CWORD": "3"}
+    environment = {**words, "_DANISH_ASR_COMPLETE": "complete_bash"}
+    output = CliRunner().invoke(app, env=environment, prog_name="danish-asr").output
+    assert output.split() == ["regime.num_steps=", "regime.num_data_epochs="]
+
+
 @pytest.mark.parametrize("name", ["--part", "--shard"])
 def test_convert_has_the_defaults_of_its_options_and_an_old_name_of_part(
     monkeypatch: pytest.MonkeyPatch, name: str
@@ -72,11 +103,41 @@ def test_help_shows_the_defaults_of_typed_code(name: str, default: str) -> None:
     assert f"[default: {default}]" in _run(name, "--help")
 
 
+def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    yield path, group
+    for name, each in getattr(group, "commands", {}).items():
+        yield from _commands(each, f"{path} {name}".strip())
+
+
+COMMANDS = dict(_commands(get_command(app)))
+HELP = """
+import runpy, sys
+sys.argv[1:] = ["-h"]
+try:
+    runpy.run_module("{}", run_name="__main__")
+except SystemExit:
+    pass
+sys.exit(", ".join({{"torch", "pyarrow", "matplotlib", "pandas"}} & sys.modules.keys()) or 0)
+"""
+
+
+@pytest.mark.parametrize("path", [*COMMANDS])
+def test_help_has_plain_types_and_examples_that_parse(path: str) -> None:
+    output = _run(*path.split(), "-h")
+    assert not re.search(r"<(list|str|int|bool|path)", output)
+    examples = re.findall(r"\$ danish-asr (.*?) *\n", output)
+    assert examples or hasattr(COMMANDS[path], "commands")
+    for example in examples:
+        name = path or example
+        assert example.startswith(name)
+        COMMANDS[name].make_context(name, shlex.split(example.removeprefix(name)))
+
+
 def test_help_loads_nothing_heavy_and_hides_old_names() -> None:
     assert "--shard " not in _run("convert", "--help")
-    program = "import sys; from danish_asr.cli import app; app(standalone_mode=False); "
-    program += "sys.exit(', '.join({'torch', 'pyarrow', 'matplotlib'} & sys.modules.keys()) or 0)"
-    subprocess.run([sys.executable, "-c", program, "--help"], check=True, capture_output=True)
+    for module in ("danish_asr", "danish_asr.recipe", "workflows.recipes.wav2vec2.asr.eval.recipe"):
+        program = HELP.format(module)
+        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(

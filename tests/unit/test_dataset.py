@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fairseq2.data.tokenizers import Tokenizer
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.data.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
@@ -22,9 +23,6 @@ from tests.shards import (
     write_dataset,
     write_shard,
 )
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
 
 COUNTS = {("a", "train"): 30, ("b", "train"): 10, ("a", "test"): 6, ("b", "test"): 5}
 

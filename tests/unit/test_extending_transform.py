@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.errors import ConfigError
 from danish_asr.files import from_yaml
 from danish_asr.recipe.sections import AsrDatasetSection
 from tests.shards import reader, utterance, write_shard
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.utils.structured import StandardValueConverter
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 

@@ -10,7 +10,7 @@ import pytest
 
 PROBE = """
 import os
-from danish_asr import native
+import danish_asr
 import fairseq2n
 loaded = {line.split()[-1] for line in open("/proc/self/maps") if "sndfile" in line}
 assert all("_soundfile_data" in path for path in loaded) and loaded, loaded

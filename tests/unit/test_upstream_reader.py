@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr import native  # noqa: F401 - before fairseq2
 from tests.builders import build_dataset
 from tests.fairseq2_context import fairseq2_context
 

@@ -15,6 +15,7 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
     datasets,
     language_model,
     models,
+    recipes,
     scores,
     serving,
     setup,
@@ -22,6 +23,14 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
 )
 from danish_asr.cli.app import app
 from danish_asr.errors import EXIT_FAILED, DanishAsrError
+
+_ORDER: Final = (
+    *("demo", "doctor", "synthesize", "convert", "verify", "explore", "train", "evaluate"),
+    *("average", "score", "compare", "transcribe", "align", "serve", "export"),
+)
+app.registered_commands.sort(
+    key=lambda command: _ORDER.index(getattr(command.callback, "__name__", ""))
+)
 
 INTERRUPTED: Final = 128 + signal.SIGINT  # the exit status after Ctrl-C, as in shells
 

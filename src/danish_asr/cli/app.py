@@ -1,11 +1,115 @@
 """What all commands share."""
 
-import typer
+# ruff: noqa: PLC0415
 
-app = typer.Typer(
-    name="danish-asr",
-    help="Fine-tune omniASR CTC models on Danish speech and report error rates per dialect.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+import re
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typing_extensions import override
+
+import danish_asr
+
+_Body = TypeVar("_Body", bound=Callable[..., Any])
+
+_TYPES: Final = {"bool": "", "str": "text", "Path": "path", "int range": "int"}
+
+
+def _type_shown(param: Any, ctx: Any) -> str:
+    typers = type(param).display_type_rich(param, ctx)
+    name = re.sub(r"<(?:list\[)?(.*?)\]?>", r"\1", typers)
+    return _TYPES.get(name, name)
+
+
+class _Plain:
+    """Help with ``path`` and ``text`` in place of typer's ``<list[Path]>`` and ``<str>``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of the next base
+        for param in params:
+            vars(param)["display_type_rich"] = partial(_type_shown, param)
+        return params
+
+
+class _Command(_Plain, TyperCommand):
+    pass
+
+
+class _Group(_Plain, TyperGroup):
+    pass
+
+
+class App(typer.Typer):
+    """A group of commands with the settings of this program."""
+
+    def __init__(self, name: str, about: str) -> None:
+        super().__init__(
+            name=name,
+            help=about,
+            cls=_Group,
+            no_args_is_help=True,
+            pretty_exceptions_enable=False,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+
+    @override
+    def command(self, name: str | None = None, **options: Any) -> Callable[[_Body], _Body]:
+        """Register a command; its ``examples`` end its help."""
+        commands = options.pop("examples")
+        lines = ["Examples:", *(f"$ danish-asr {command}" for command in commands)]
+        return super().command(name, cls=_Command, epilog="\n".join(lines), **options)
+
+
+def _complete_key(incomplete: str) -> list[str]:
+    from danish_asr.recipe.keys import defaults
+
+    return [f"{key}=" for key in defaults() if key.startswith(incomplete)]
+
+
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KEY=VALUE",
+        help="For the recipe, over its files: regime.num_steps=100.",
+        autocompletion=_complete_key,
+    ),
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Configuration in YAML. Repeatable: the last one wins.",
+    ),
+]
+
+app = App(
+    "danish-asr",
+    "Fine-tune omniASR CTC models on Danish speech and report error rates per dialect.",
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        stack = ", ".join(f"{name} {version(name)}" for name in ("fairseq2", "torch"))
+        typer.echo(f"danish-asr {danish_asr.__version__} ({stack})")
+        raise typer.Exit
+
+
+@app.callback(epilog="Begin with:\n$ danish-asr demo\n$ danish-asr doctor")
+def _options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print versions and stop."
+        ),
+    ] = False,
+) -> None:
+    pass

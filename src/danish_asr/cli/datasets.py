@@ -2,8 +2,9 @@
 
 # ruff: noqa: PLC0415
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from typer import Argument, Option
 
@@ -13,10 +14,17 @@ from danish_asr.conversion import ConvertOptions
 _CONVERT: Final = ConvertOptions()
 _DATASET: Final = Path("data/parquet")
 
+
+class _Leak(StrEnum):
+    SPEAKERS = "speakers"
+    SENTENCES = "sentences"
+    AUDIO = "audio"
+
+
 _Workers = Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")]
 
 
-@app.command()
+@app.command(examples=["synthesize corpus", "synthesize corpus --train 500 --seed 7"])
 def synthesize(
     folder: Annotated[Path, Argument(help="Where the corpus is written.")],
     *,
@@ -36,7 +44,13 @@ def synthesize(
     synthesise(folder, size=size, workers=workers or usable_cpus(), **seeded)
 
 
-@app.command()
+@app.command(
+    examples=[
+        "convert --list",
+        "convert hf:CoRal-project/coral-v2 --name coral_v2_danish",
+        "convert recordings --name mine --split-by-speaker 80/10/10",
+    ]
+)
 def convert(
     source: Annotated[str | None, Argument(help="KIND:WHERE, see --list.")] = None,
     *,
@@ -44,7 +58,7 @@ def convert(
     out: Annotated[Path, Option(help="Root of the dataset.")] = _DATASET,
     corpus: Annotated[str | None, Option(help="Name of a corpus other than CoRal.")] = None,
     column: Annotated[
-        list[str] | None, Option(help="OURS=THEIRS, such as text=sentence. May be repeated.")
+        list[str] | None, Option(metavar="OURS=THEIRS", help="Such as text=sentence. Repeatable.")
     ] = None,
     split: Annotated[str | None, Option(help="Split; default: inferred from file names.")] = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
@@ -53,7 +67,9 @@ def convert(
         int, Option(min=1, help="Most source rows per shard.")
     ] = _CONVERT.shard_rows,
     workers: _Workers = None,
-    engine: Annotated[str, Option(help="processes or ray.")] = "processes",
+    engine: Annotated[
+        Literal["processes", "ray"], Option(help="Ray converts on several machines.")
+    ] = "processes",
     address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
     part: Annotated[str | None, Option(metavar="I/N", help="Convert only part I of N.")] = None,
     shard: Annotated[str | None, Option(hidden=True, help="The old name of --part.")] = None,
@@ -89,13 +105,15 @@ def convert(
     )
 
 
-@app.command()
+@app.command(examples=["verify", "verify data/mine --sample 500 --allow-shared sentences"])
 def verify(
     root: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
     sample: Annotated[
         int | None, Option(min=0, help="Rows to decode, spread; default: all.")
     ] = None,
-    allow_shared: Annotated[list[str] | None, Option(help="speakers, sentences or audio.")] = None,
+    allow_shared: Annotated[
+        list[_Leak] | None, Option(help="What may be in several splits. Repeatable.")
+    ] = None,
     workers: _Workers = None,
 ) -> None:
     """Check a built dataset and report all faults."""
@@ -104,7 +122,7 @@ def verify(
     verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
 
 
-@app.command()
+@app.command(examples=["explore", "explore data/mine --out mine.html"])
 def explore(
     dataset: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
     *,

@@ -5,20 +5,25 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
-from danish_asr.cli.app import app
+from danish_asr.cli.app import App, app
 from danish_asr.errors import ConfigError
 
-lm = typer.Typer(help="N-gram language models for the decoder 'beam'.", no_args_is_help=True)
-app.add_typer(lm, name="lm")
+lm = App("lm", "N-gram language models for the decoder 'beam'.")
+app.add_typer(lm)
 
 
-@lm.command()
+@lm.command(
+    examples=[
+        "lm build --out lm --model outputs/300m --dataset data/parquet",
+        "lm build news.txt subtitles.csv --out lm --profile coral",
+    ]
+)
 def build(
     texts: Annotated[
-        list[Path] | None, Argument(help="Text, JSON lines, CSV, TSV or Parquet.")
+        list[Path] | None,
+        Argument(metavar="FILE", help="Text, JSON lines, CSV, TSV or Parquet."),
     ] = None,
     *,
     out: Annotated[Path, Option(help="The new directory.")],
@@ -57,7 +62,7 @@ def build(
     )
 
 
-@lm.command()
+@lm.command(examples=["lm tune outputs/300m --lm lm"])
 def tune(
     where: Annotated[Path, Argument(help="A run, or OUTDIR/eval/<checkpoint>/dev.")],
     *,

@@ -31,7 +31,13 @@ _References = Annotated[
 _Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' own, or test.")]
 
 
-@app.command()
+@app.command(
+    examples=[
+        "score outputs/300m/eval/best/test/predictions.jsonl",
+        "score predictions.csv --profile rye --by dialect,age:18,40,60",
+        "score hypotheses.tsv --dataset data/parquet --csv groups.csv",
+    ]
+)
 def score(
     predictions: Annotated[Path, Argument(help="predictions.jsonl, or CSV, TSV, Parquet.")],
     *,
@@ -98,7 +104,12 @@ def score(
     )
 
 
-@app.command()
+@app.command(
+    examples=[
+        "compare a/predictions.jsonl b/predictions.jsonl",
+        "compare old=a1.jsonl,a2.jsonl new=b1.jsonl,b2.jsonl",
+    ]
+)
 def compare(
     runs: Annotated[
         list[str], Argument(help="FILE, or NAME=FILE,FILE with a file per seed; first: baseline.")

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from danish_asr.cli.app import app
 
 
-@app.command()
+@app.command(examples=["serve outputs/300m", "serve outputs/300m --port 0 --lm lm"])
 def serve(
     model: Annotated[str, Argument(help="A run, a checkpoint or the name of a model.")],
     *,

@@ -8,28 +8,29 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from danish_asr.cli.app import app
+from danish_asr.cli.app import Files, Values, app
 from danish_asr.errors import EXIT_FAILED
 
-_Overrides = Annotated[list[str] | None, Option(help="key=value for the recipe. May be repeated.")]
-_Configs = Annotated[list[Path] | None, Option(help="A training configuration. May be repeated.")]
 
-
-@app.command()
+@app.command(examples=["demo", "demo --dir /tmp/demo regime.num_steps=400"])
 def demo(
+    values: Values = None,
+    *,
     root: Annotated[Path, Option("--dir", help="Directory for all files.")] = Path("demo"),
-    config: _Overrides = None,
+    config: Annotated[list[str] | None, Option(hidden=True, help="The old way of values.")] = None,
 ) -> None:
     """Synthesise speech, convert, train, evaluate and report in one run, or continue it."""
     from danish_asr.demo import run_demo
 
-    run_demo(root, overrides=config or [])
+    run_demo(root, overrides=[*(config or []), *(values or [])])
 
 
-@app.command()
+@app.command(
+    examples=["doctor", "doctor -c configs/standard.yaml -c configs/a100.yaml"],
+)
 def doctor(
     *,
-    config: _Configs = None,
+    config: Files = None,
     run: Annotated[Path | None, Option(help="OUTDIR; default: $ASR_RUN, or here.")] = None,
     scripts: Annotated[Path, Option(help="Directory of the job scripts.")] = Path("lsf"),
     as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,

@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -12,10 +12,18 @@ from danish_asr.cli.app import app
 from danish_asr.errors import EXIT_FAILED
 
 
-@app.command()
+@app.command(
+    examples=[
+        "transcribe outputs/300m hello.wav",
+        "transcribe outputs/300m interviews --format txt,srt --out text",
+        "transcribe outputs/300m call.wav --channels split --lm lm",
+    ]
+)
 def transcribe(
     model: Annotated[str, Argument(help="A run, a checkpoint or the name of a model.")],
-    audio: Annotated[list[Path], Argument(help="Audio files, and folders of them.")],
+    audio: Annotated[
+        list[Path], Argument(metavar="AUDIO", help="Audio files, and folders of them.")
+    ],
     *,
     format_: Annotated[
         str | None, Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
@@ -24,7 +32,9 @@ def transcribe(
     lm: Annotated[Path | None, Option(help="Decode with this language model.")] = None,
     hotwords: Annotated[Path | None, Option(help="A file with a word or phrase per line.")] = None,
     decoder: Annotated[str | None, Option(help="Default: greedy, or beam if needed.")] = None,
-    channels: Annotated[str, Option(help="mix, or split: a speaker per channel.")] = "mix",
+    channels: Annotated[
+        Literal["mix", "split"], Option(help="split: a speaker per channel.")
+    ] = "mix",
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch_seconds: Annotated[
         float | None, Option(min=1.0, help="Audio per forward pass; less needs less memory.")
@@ -51,7 +61,12 @@ def transcribe(
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command()
+@app.command(
+    examples=[
+        "align speech.flac speech.txt --model outputs/300m",
+        "align hello.wav 'hej med dig' --model outputs/300m --format csv",
+    ]
+)
 def align(
     audio: Annotated[Path, Argument(help="An audio file of any length.")],
     text: Annotated[str, Argument(help="A text file, or the text itself; a line is a segment.")],

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairseq2.data._memory import MemoryBlock
+from fairseq2.data.audio import AudioDecoder
+from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.compressed import open_flac
 from danish_asr.data.index import Index
 from danish_asr.data.sampler import Rows
@@ -19,11 +21,6 @@ from danish_asr.data.transforms import EpochLengths, Transform, Waveform
 from danish_asr.errors import DatasetError
 from danish_asr.extending import user_code
 from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE
-
-# isort: split
-from fairseq2.data._memory import MemoryBlock
-from fairseq2.data.audio import AudioDecoder
-from fairseq2.datasets import Seq2SeqBatch
 
 
 @dataclass(frozen=True, eq=False)

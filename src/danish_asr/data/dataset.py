@@ -15,6 +15,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.gang import Gangs
 from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
@@ -27,15 +29,18 @@ from danish_asr.data.make_reader import evaluation_reader, training_reader
 from danish_asr.data.reader import BatchReader
 from danish_asr.data.sampler import Sharding
 from danish_asr.data.settings import check_settings
-from danish_asr.data.shards import Partition, chosen_shards, find_shards, split_names
+from danish_asr.data.shards import (
+    Partition,
+    chosen_shards,
+    empty_table,
+    find_shards,
+    split_names,
+)
 from danish_asr.data.targets import FrameCount, Targets
 from danish_asr.data.transforms import Transform
-from danish_asr.errors import DatasetError
+from danish_asr.data.where import rows_where
+from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.schema import LANGUAGE, METADATA_COLUMNS, SAMPLE_RATE
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.gang import Gangs
 
 DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 MANIFEST_FAMILY: Final = "manifest_asr_dataset"
@@ -76,8 +81,10 @@ class AsrDataset(ABC):
         """The names of splits that :meth:`read_index` and :meth:`create_reader` take."""
 
     @abstractmethod
-    def read_index(self, split: str, storage_config: StorageConfig | None = None) -> Index:
-        """The rows of a split.
+    def read_index(
+        self, split: str, storage_config: StorageConfig | None = None, where: str | None = None
+    ) -> Index:
+        """The rows of a split, or those that fulfil an SQL condition.
 
         Raises:
             DatasetError: No such split (the message names those that exist), or unreadable files.
@@ -165,7 +172,9 @@ class DanishAsrDataset(AsrDataset):
         return split_names(find_shards(self.path))
 
     @override
-    def read_index(self, split: str, storage_config: StorageConfig | None = None) -> Index:
+    def read_index(
+        self, split: str, storage_config: StorageConfig | None = None, where: str | None = None
+    ) -> Index:
         """The rows of ``<split>`` or ``<split>_<corpus>``.
 
         All of them, except for those that ``fragment_streaming.partition_filters`` and
@@ -174,10 +183,15 @@ class DanishAsrDataset(AsrDataset):
         if not isinstance(storage_config, MixtureParquetStorageConfig):
             storage_config = MixtureParquetStorageConfig()
         shards, every = chosen_shards(self.path, split, storage_config)
-        known = {shard.partition for shard in every}
-        row_filter = storage_config.fragment_loading.filters
+        if where is not None:
+            rows_where(empty_table(shards[0]), where)  # refuse a faulty one before shards are read
         return read_index(
-            shards, split, root=self.path, known_partitions=known, row_filter=row_filter
+            shards,
+            split,
+            root=self.path,
+            known_partitions={shard.partition for shard in every},
+            row_filter=storage_config.fragment_loading.filters,
+            where=where,
         )
 
 
@@ -202,7 +216,11 @@ class ManifestDataset(AsrDataset):
         return self._splits
 
     @override
-    def read_index(self, split: str, storage_config: StorageConfig | None = None) -> Index:
+    def read_index(
+        self, split: str, storage_config: StorageConfig | None = None, where: str | None = None
+    ) -> Index:
+        if where is not None:
+            raise ConfigError([f'"{where}": manifests have no columns to select rows by'])
         if split not in self._splits:
             known = ", ".join(self._splits)
             raise DatasetError(f"split '{split}' has no manifest; {self.path} has: {known}")

@@ -2,7 +2,7 @@
 
 It is one Arrow IPC file, memory-mapped, so that all processes of a node share its pages and a
 restart reads nothing again. It is written once per set of shards: its name is a hash of their
-names, sizes and modification times, and of the filter over rows. It is in the first of these
+names, sizes and modification times, and of the filters over rows. It is in the first of these
 directories that can be written:
 
 1. ``.index`` in the dataset's ROOT, shared by all runs, evaluations and users;
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.data.audio_source import AudioSource, ParquetAudio, RowGroup, row_groups
 from danish_asr.data.shards import Partition, Shard, passing_rows
+from danish_asr.data.where import rows_where, values_of
 from danish_asr.errors import DanishAsrError, DatasetError
 from danish_asr.files import publish
 from danish_asr.schema import METADATA_COLUMNS, VERSION_DIR
@@ -44,6 +45,8 @@ _LEASE_SECONDS: Final = 60.0
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
 _TEXT: Final = ("id", "text", *METADATA_COLUMNS)
 _NUMBERS: Final = ("audio_size", "row_group", "row_in_group")
+_Filters = tuple[str | None, str | None]
+"""``fragment_loading.filters`` and the condition of the rows."""
 _SCHEMA: Final = pa.schema(
     [(name, pa.string()) for name in _TEXT] + [(name, pa.int32()) for name in _NUMBERS]
 )
@@ -121,17 +124,18 @@ def read_index(
     root: Path,
     known_partitions: Iterable[Partition] = (),
     row_filter: str | None = None,
+    where: str | None = None,
 ) -> Index:
     """The index of these shards, from its file or, the first time, from the shards.
 
     ``root`` is the dataset's ROOT or ``version=0`` directory; only the rows that pass
-    ``row_filter`` (``fragment_loading.filters``) are kept.
+    ``row_filter`` (``fragment_loading.filters``) and fulfil ``where`` (SQL) are kept.
 
     Raises:
         DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
         ConfigError: The filter cannot be applied.
     """
-    file = pa.ipc.open_file(_open_or_build(shards, split, root, row_filter))
+    file = pa.ipc.open_file(_open_or_build(shards, split, root, (row_filter, where)))
     partitions = tuple(sorted({shard.partition for shard in shards}))
     batches, starts = [], []
     groups: list[RowGroup] = []
@@ -142,6 +146,10 @@ def read_index(
         chunks = json.loads(metadata[b"row_groups"])
         groups += [RowGroup(shard.path, place, *chunk) for place, chunk in enumerate(chunks)]
     rows = [len(batch) for batch in batches]
+    if not sum(rows) and where:
+        raise DatasetError(
+            f"no row of split '{split}' fulfils \"{where}\"; {values_of(shards, where)}"
+        )
     if not sum(rows):
         raise DatasetError(f"split '{split}': no rows are left in {len(shards)} shards")
     codes = np.array([partitions.index(shard.partition) for shard in shards], np.int16)
@@ -162,9 +170,9 @@ def read_index(
 
 
 def _open_or_build(
-    shards: Sequence[Shard], split: str, root: Path, row_filter: str | None
+    shards: Sequence[Shard], split: str, root: Path, filters: _Filters
 ) -> pa.NativeFile:
-    name = f"{split}-{_key(shards, row_filter)}.arrow"
+    name = f"{split}-{_key(shards, filters)}.arrow"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = root.parent if root.name == VERSION_DIR else root
     paths = [root / INDEX_DIR / name, cache / "danish-asr" / "index" / name]
@@ -183,35 +191,34 @@ def _open_or_build(
                     for left in path.parent.glob(f".{path.name}.*"):  # by a builder that was killed
                         left.unlink(missing_ok=True)
                     with publish(path) as stream:
-                        _build(shards, row_filter, stream)
+                        _build(shards, filters, stream)
             return pa.memory_map(str(path))
         except DatasetError:
             raise
         except (OSError, DanishAsrError):  # read-only or full
             continue
     memory = pa.BufferOutputStream()
-    _build(shards, row_filter, memory)
+    _build(shards, filters, memory)
     return pa.BufferReader(memory.getvalue())
 
 
-def _key(shards: Sequence[Shard], row_filter: str | None) -> str:
+def _key(shards: Sequence[Shard], filters: _Filters) -> str:
     stats = [(shard, shard.path.stat()) for shard in shards]
     files = [[*s.path.parts[-4:], stat.st_size, stat.st_mtime_ns] for s, stat in stats]
-    content = json.dumps([_FORMAT, files, row_filter])
+    row_filter, where = filters
+    content = json.dumps([_FORMAT, files, row_filter, *([where] if where else [])])
     return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
-def _build(
-    shards: Sequence[Shard], row_filter: str | None, sink: IO[bytes] | pa.NativeFile
-) -> None:
+def _build(shards: Sequence[Shard], filters: _Filters, sink: IO[bytes] | pa.NativeFile) -> None:
     """Write a record batch per shard, in their order, whatever order they are read in."""
     with ThreadPoolExecutor(usable_cpus()) as pool, pa.ipc.new_file(sink, _SCHEMA) as writer:
-        for batch, groups in pool.map(lambda shard: _read_shard(shard, row_filter), shards):
+        for batch, groups in pool.map(lambda shard: _read_shard(shard, filters), shards):
             writer.write_batch(batch, {"row_groups": json.dumps(groups)})
 
 
 def _read_shard(
-    shard: Shard, row_filter: str | None
+    shard: Shard, filters: _Filters
 ) -> tuple[pa.RecordBatch, list[tuple[int, int, int, bool]]]:
     """The rows of a shard, and its row groups as :class:`RowGroup` has them."""
     try:
@@ -221,7 +228,7 @@ def _read_shard(
             raise DatasetError(
                 f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
             )
-        wanted = set(schema.names) - {"audio_bytes"} if row_filter else {*_TEXT, "audio_size"}
+        wanted = set(schema.names) - {"audio_bytes"} if any(filters) else {*_TEXT, "audio_size"}
         columns = [name for name in schema.names if name in wanted]
         # The columns are small pieces between the audio; pre-buffering fetches many at a time,
         # which is what a network file system needs.
@@ -234,10 +241,14 @@ def _read_shard(
             raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
     groups = row_groups(footer, nullable=schema.field("audio_bytes").nullable)
     table = _with_numbers(shard, table, [group[0] for group in groups])
-    if row_filter is not None:
+    row_filter, where = filters
+    if any(filters):
         for name in [key for key in shard.keys if key not in table.column_names]:
             table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
+    if row_filter is not None:
         table = table.take(passing_rows(table, row_filter))
+    if where is not None:
+        table = table.take(rows_where(table, where))
     combined = table.select(_SCHEMA.names).cast(_SCHEMA).combine_chunks()
     (batch,) = combined.to_batches() or [pa.RecordBatch.from_pylist([], _SCHEMA)]
     return batch, groups

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Final, cast
 
+from fairseq2.utils.structured import StandardValueConverter, StructureError
+
 from danish_asr.data.augmentations import BandPass, ColouredNoise, Noise, Reverb, Telephone
 from danish_asr.data.joining import Join
 from danish_asr.data.transforms import AnyTransform, SpecAugment, Speed
 from danish_asr.errors import ConfigError
 from danish_asr.extending import find_named
-
-# isort: split
-from fairseq2.utils.structured import StandardValueConverter, StructureError
 
 TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {
     "band_pass": BandPass,

@@ -4,6 +4,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final, Self
 
 import numpy as np
+from fairseq2.data.data_pipeline import read_sequence
+from fairseq2.datasets import DataReader, Seq2SeqBatch
 from typing_extensions import override
 
 from danish_asr.cluster.cpus import usable_cpus
@@ -17,10 +19,6 @@ from danish_asr.data.sampler import (
 )
 from danish_asr.data.transforms import EpochLengths
 from danish_asr.errors import DanishAsrError, DatasetError, RunError
-
-# isort: split
-from fairseq2.data.data_pipeline import read_sequence
-from fairseq2.datasets import DataReader, Seq2SeqBatch
 
 _STATE_VERSION: Final = 1
 

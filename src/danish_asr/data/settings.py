@@ -1,4 +1,4 @@
-"""The rules of upstream's dataset sections, and the keys that have no effect here."""
+"""The rules of upstream's dataset sections."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -11,24 +11,6 @@ from danish_asr.data.transforms import AnyTransform, SpecAugment, Speed
 from danish_asr.errors import ConfigError
 
 _TASK: Final = "dataset.asr_task_config"
-
-_IGNORED: Final = {
-    "mixture_parquet_storage_config": "sync_batches sync_mode pa_cpu_count max_workers "
-    "num_prefetch parquet_path_name sampling_seed",
-    "mixture_parquet_storage_config.fragment_streaming": "parquet_path name weight "
-    "split_to_row_groups seed fragment_shuffle_window files_circular_shift nb_epochs limit "
-    "filesystem",
-    "mixture_parquet_storage_config.fragment_loading": "columns rename_columns "
-    "add_fragment_traces drop_null min_batch_size non_deterministic_read use_threads nb_prefetch "
-    "num_parallel_fragments cache cache_dir",
-    "manifest_storage_config": "sync_batches sync_mode read_text cached_fd_count",
-    "asr_task_config": "unified_audio_feature_keys npc num_prefetch seed",
-}
-
-NO_EFFECT: Final = tuple(
-    f"{section}.{key}" for section, keys in _IGNORED.items() for key in keys.split()
-)
-"""Keys below ``dataset`` that upstream has and that this reader ignores."""
 
 _AT_LEAST_ONE: Final = (
     "batch_size num_seqs_multiple_of max_num_elements max_bucket_size max_num_batches "

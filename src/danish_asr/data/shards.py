@@ -12,14 +12,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fairseq2.data.parquet.fragment_streaming.primitives import process_filter
 from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.schema import SPLITS, VERSION_DIR
-
-# isort: split
-from fairseq2.data.parquet.fragment_streaming.primitives import process_filter
 
 _SECTION: Final = "dataset.mixture_parquet_storage_config"
 _PARTITION_KEYS: Final = ("corpus", "split", "language")
@@ -122,14 +120,19 @@ def chosen_shards(
             )
     if config.fragment_loading.filters is not None:
         # Refuse a faulty filter before any shard is read.
-        try:
-            schema = pq.read_schema(chosen[0].path)
-        except (OSError, pa.ArrowException) as error:
-            raise DatasetError(f"{chosen[0].path}: cannot be read as Parquet ({error})") from error
-        columns = [field for field in schema if field.name != "audio_bytes"]
-        keys = [(name, pa.string()) for name in chosen[0].keys if name not in schema.names]
-        passing_rows(pa.schema([*columns, *keys]).empty_table(), config.fragment_loading.filters)
+        passing_rows(empty_table(chosen[0]), config.fragment_loading.filters)
     return chosen, every
+
+
+def empty_table(shard: Shard) -> pa.Table:
+    """What filters see of a shard, without rows: its columns, except for audio, and its keys."""
+    try:
+        schema = pq.read_schema(shard.path)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
+    columns = [field for field in schema if field.name != "audio_bytes"]
+    keys = [(name, pa.string()) for name in shard.keys if name not in schema.names]
+    return pa.schema([*columns, *keys]).empty_table()
 
 
 def passing_rows(

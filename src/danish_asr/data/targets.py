@@ -6,14 +6,11 @@ from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from fairseq2.data.tokenizers import Tokenizer
 from numpy.typing import NDArray
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.data.index import Index
 from danish_asr.text.profiles import is_word_or_emoji, normalizer
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
 
 _ROWS_AT_ONCE: Final = 4_096
 _Count = TypeVar("_Count", int, NDArray[np.int32])

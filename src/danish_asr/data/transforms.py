@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.audio import RESAMPLING_QUALITY
 from danish_asr.data.joining import Join, Pairs
 from danish_asr.extending import user_code

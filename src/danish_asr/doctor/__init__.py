@@ -71,7 +71,6 @@ def _findings(config: Sequence[Path], run: Path, scripts: Path) -> Iterator[Find
 
 
 def _check_run(files: Sequence[Path], run: Path, scripts: Path) -> Iterator[Finding]:
-    from danish_asr import native  # noqa: F401, PLC0415 - before fairseq2
     from danish_asr.doctor import run as of_run  # noqa: PLC0415 - imports fairseq2
 
     try:

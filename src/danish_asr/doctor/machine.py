@@ -18,7 +18,7 @@ from danish_asr.cluster.cpus import lsf_slots, usable_cpus
 
 INSTALL: Final = "run `make setup` in a fresh checkout"
 NATIVE: Final = (
-    *("numpy", "pandas", "pyarrow.parquet", "danish_asr.native"),
+    *("numpy", "pandas", "pyarrow.parquet", "fairseq2n"),
     *("torchaudio", "soxr", "sentencepiece"),
 )
 """Modules that load native code, each built for one version of numpy or torch."""

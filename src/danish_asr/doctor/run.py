@@ -16,10 +16,11 @@ from danish_asr.doctor.machine import Finding, error, ok
 from danish_asr.errors import ConfigError, DanishAsrError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import inspect, merge, read_yaml
+from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.optimizers import STATE_BYTES
 from danish_asr.recipe.preflight import resolve
 from danish_asr.recipe.run_directory import checkpoints_to_come
+from danish_asr.recipe.tree import merge, read_yaml
 from danish_asr.schema import STATISTICS_FILE
 
 

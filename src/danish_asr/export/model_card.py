@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from danish_asr import __version__
 from danish_asr.export.usage import LANGUAGE_MODEL, USAGE
 from danish_asr.files import from_yaml, to_yaml
-from danish_asr.recipe.loading import Tree, read_yaml
 from danish_asr.recipe.run_directory import AVERAGES, CHECKPOINTS, CONFIG_FILE, best_model
+from danish_asr.recipe.tree import Tree, read_yaml
 from danish_asr.report.hub import BY_CORPUS, model_index
 from danish_asr.report.tables import to_markdown
 from danish_asr.scoring.predictions import read_predictions

@@ -27,7 +27,7 @@ from danish_asr.recipe.assets import Assets, overridden
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
-from danish_asr.recipe.loading import inspect, read_yaml
+from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.moving_average import EMA, NAMES
 from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.preflight import resolve, tokenizer_card
@@ -47,6 +47,7 @@ from danish_asr.recipe.run_directory import (
     recorded,
 )
 from danish_asr.recipe.subsets import validation_indices
+from danish_asr.recipe.tree import read_yaml
 from danish_asr.recipe.validation import AsrValidationUnit
 
 _SHARD: Final = Path("pp_00/tp_00/sdp_00.pt")

@@ -1,56 +1,94 @@
-"""The command line of both recipes."""
+"""The command line of both recipes, up to the import of torch and fairseq2.
 
+That takes seconds, so arguments, files, keys and types are checked before.
+"""
+
+import os
 import sys
-from argparse import OPTIONAL, ArgumentParser, Namespace
+from argparse import OPTIONAL, ZERO_OR_MORE, ArgumentParser
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
-
-from fairseq2.utils.argparse import ConfigAction
-from typing_extensions import override
+from typing import Any, Final, NoReturn
 
 from danish_asr.cluster import rank_info, stop_with_launcher
-from danish_asr.data.settings import NO_EFFECT
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.console import hide_progress_bar
-from danish_asr.recipe.loading import Tree, flatten, merge, read_yaml, unstructure
+from danish_asr.errors import EXIT_REFUSED, ConfigError
+from danish_asr.recipe.keys import NO_EFFECT, defaults, key_faults
+from danish_asr.recipe.tree import Tree, flatten, merge, parse_override, read_yaml
+
+TRAIN: Final = "training"
+EVALUATE: Final = "evaluation_recipe"
 
 
-class _OneByOne(ConfigAction):  # type: ignore[misc] # final, but it only parses
-    """Applies each override after the one before it; fairseq2 sets whole sections last."""
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a command line asks for."""
 
-    @override
-    def __call__(
-        self, parser: ArgumentParser, namespace: Namespace, values: Any, *option: Any
-    ) -> None:
-        for value in values:
-            super().__call__(parser, namespace, [value], *option)
+    output_dir: Path | None
+    config_files: Sequence[Path] = ()
+    overrides: Sequence[str] = ()
+    dump_config: bool = False
+    trust: bool = False
 
-
-class _Parser(ArgumentParser):
-    @override
-    def error(self, message: str) -> NoReturn:
-        if "key-value pair" in message:
-            message += "; quote a value that has spaces: 'optimizer={name: adafactor}'"
-        super().error(message)
+    @property
+    def where(self) -> str:
+        """What the configuration comes from, for messages."""
+        sources = [*map(str, self.config_files), *["the command line"] * bool(self.overrides)]
+        return " with ".join(sources) or "the configuration"
 
 
-def parse(
-    arguments: Sequence[str] | None, module: str, description: str, *, continues: bool = False
-) -> Namespace:
-    """Parse the arguments; None: those of the process. It then ends with its launcher.
+def train(arguments: Sequence[str] | None = None) -> None:
+    """Train as the command line says; None: that of the process.
 
-    ``continues``: with the option ``--trust``.
+    Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
+    time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
+    description = "Train a CTC model on Danish speech."
+    run(TRAIN, _parse(arguments, "asr", description, continues=True))
+
+
+def evaluate(arguments: Sequence[str] | None = None) -> None:
+    """Score a split with a run's checkpoint or a named model.
+
+    Exits with status 0 when every row is scored, 75 when it stopped early at a signal or its time
+    limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
+    """
+    description = "Score a split and write predictions.jsonl."
+    run(EVALUATE, _parse(arguments, "asr.eval.recipe", description))
+
+
+def run(recipe: str, request: Request) -> None:
+    """Check the configuration's keys and types, then run the module ``recipe`` with it."""
+    stop_with_launcher()
+    try:
+        tree = read_configuration(request)
+    except ConfigError as error:
+        refuse(error)
+    import_module(f"danish_asr.recipe.{recipe}").run(request, tree)
+
+
+def refuse(error: ConfigError) -> NoReturn:
+    """Print the faults, which every process finds, once; exit with status 2."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+    sys.exit(EXIT_REFUSED)
+
+
+def _parse(
+    arguments: Sequence[str] | None, module: str, description: str, *, continues: bool = False
+) -> Request:
+    """``continues``: with the option ``--trust``."""
     prog = f"python -m workflows.recipes.wav2vec2.{module}"
-    parser = _Parser(prog=prog, description=description, allow_abbrev=False)
+    parser = ArgumentParser(prog=prog, description=description, allow_abbrev=False)
     text = "directory of the run; an unfinished run in it is continued"
     parser.add_argument("output_dir", type=Path, nargs=OPTIONAL, metavar="OUTDIR", help=text)
     text = "YAML file with what differs from the defaults; may be repeated, the last one wins"
     option: Any = {"dest": "config_files", "type": Path, "action": "append", "default": []}
     parser.add_argument("--config-file", metavar="FILE", help=text, **option)
     text = "values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5"
-    parser.add_argument("--config", dest="overrides", action=_OneByOne, help=text)
+    option = {"dest": "overrides", "action": "extend", "nargs": ZERO_OR_MORE, "default": []}
+    parser.add_argument("--config", metavar="NAME=VALUE", help=text, **option)
     text = "print the whole configuration, check it, and stop"
     parser.add_argument("--dump-config", action="store_true", help=text)
     if continues:
@@ -59,27 +97,30 @@ def parse(
     args = parser.parse_args(arguments)
     if args.output_dir is None and not args.dump_config:
         parser.error("OUTDIR is missing")
-    stop_with_launcher()
-    hide_progress_bar()
-    return args
+    return Request(**vars(args))
 
 
-def where(args: Namespace) -> str:
-    """Return what the configuration came from, for messages."""
-    sources = [*map(str, args.config_files), *["--config"] * bool(args.overrides)]
-    return " with ".join(sources) or "the configuration"
+def read_configuration(request: Request) -> Tree:
+    """Merge the files and overrides; name, once, the keys whose values have no effect here.
 
-
-def read_configuration(args: Namespace) -> Tree:
-    """Merge the files and overrides; name, once, the keys whose values have no effect here."""
-    tree = merge(*map(read_yaml, args.config_files), *(args.overrides or []))
+    Raises:
+        ConfigError: A file cannot be read, a key is unknown, or a value has a wrong type.
+    """
+    files = [read_yaml(file) for file in request.config_files]
+    try:
+        overrides = [parse_override(text) for text in request.overrides]
+    except ValueError as error:
+        raise ConfigError([str(error)], where="the command line") from None
+    tree = merge(*files, *overrides)
+    if faults := key_faults(tree):
+        raise ConfigError(faults, where=request.where)
     section = tree.get("dataset")
     values = flatten(section) if isinstance(section, Mapping) else ()
     given = {key: value for key, value in values if key.startswith(NO_EFFECT)}
-    usual = dict(flatten(unstructure(AsrConfig())["dataset"]))
+    usual = {key.removeprefix("dataset."): default for key, default in defaults().items()}
     ineffective = [f"dataset.{key}" for key, value in given.items() if value != usual.get(key)]
     # A run's own config.yaml has every key.
-    complete = {key for key in usual if key.startswith(NO_EFFECT)} <= given.keys()
+    complete = {k for k, v in usual.items() if k.startswith(NO_EFFECT) and v != {}} <= given.keys()
     cluster = str(dict(flatten(tree)).get("common.cluster", "auto"))
     if ineffective and not complete and rank_info(cluster).rank == 0:
         note(f"no effect here: {', '.join(ineffective)}")

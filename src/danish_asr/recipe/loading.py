@@ -1,43 +1,32 @@
-"""From YAML files and overrides to a typed, checked configuration, with all faults at once.
+"""From a configuration tree to a typed, checked configuration, with all faults at once.
 
 fairseq2 stops at the first fault, and finds some after minutes of loading. Here its converter takes
 each key alone. A faulty key keeps its default, so that rules between values are checked too.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from enum import EnumType
 from operator import attrgetter
-from pathlib import Path
-from types import UnionType
-from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import torch
 from fairseq2.recipe import config as base
-from fairseq2.utils.config import (
-    ReplacePathDirective,
-    StandardConfigMerger,
-    StandardConfigProcessor,
-)
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.validation import StandardObjectValidator, ValidationError, ValidationResult
-from ruamel.yaml.error import YAMLError
 
-from danish_asr.errors import ConfigError
-from danish_asr.files import from_yaml
+from danish_asr.recipe.keys import DTYPE, DTYPES, no_section, one_of, unknown_key, wrong_type
 from danish_asr.recipe.optimizers import (
     ADAMW_8BIT_OPTIMIZER,
     ADAMW_OFFLOAD_OPTIMIZER,
     LeanAdamWConfig,
 )
+from danish_asr.recipe.tree import Tree, flatten, join
 
 ConfigT = TypeVar("ConfigT")
-
-Tree = dict[str, Any]
-"""A configuration as YAML has it: nested mappings of plain values."""
 
 COMPONENTS: Final[Mapping[str, Mapping[str, type]]] = {
     "optimizer": {
@@ -60,38 +49,10 @@ COMPONENTS: Final[Mapping[str, Mapping[str, type]]] = {
 _MAY_BE_NEGATIVE: Final = re.compile(r"decoder\.config\..*|.*(fragment_shuffle_window|beta2_decay)")
 """Keys for which a number below 0 has a meaning."""
 
-_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
-
 _RULE: Final = re.compile(r"`([\w.]+)` (must .*)", re.DOTALL)
 """How fairseq2, and this recipe's sections, word a rule that a key breaks."""
 
 _converter = StandardValueConverter()
-
-
-def read_yaml(file: Path) -> Tree:
-    """Return the mapping in a YAML file, with ``${dir}`` replaced by the file's directory.
-
-    Raises:
-        ConfigError: The file cannot be read, is not YAML, or does not hold a mapping.
-    """
-    try:
-        content = from_yaml(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
-    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
-        raise ConfigError([f"cannot be read as YAML: {error}"], where=str(file)) from None
-    if not isinstance(content, dict):
-        raise ConfigError(["must hold a mapping of sections"], where=str(file))
-    directive = ReplacePathDirective(file.resolve().parent)
-    return cast(Tree, StandardConfigProcessor([directive]).process(content))
-
-
-def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Merge configurations key by key; later ones override earlier ones."""
-    merged: object = {}
-    for tree in trees:
-        merged = StandardConfigMerger().merge(merged, tree)
-    return cast(Tree, merged)
 
 
 def unstructure(config: object) -> Tree:
@@ -99,21 +60,8 @@ def unstructure(config: object) -> Tree:
     return cast(Tree, _converter.unstructure(config))
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every leaf of a configuration with its dotted key."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, _join(prefix, key))
-        else:
-            yield _join(prefix, key), value
-
-
 def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
-
-
-def _join(path: str, key: object) -> str:
-    return f"{path}.{key}".lstrip(".")
 
 
 def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[str]]:
@@ -145,20 +93,18 @@ def _build(config: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -
     if choices := COMPONENTS.get(path):
         name = tree.get("name", config.name)
         if str(name) not in choices:
-            faults.append(f"{path}.name must be one of {', '.join(choices)}, but is {name!r}")
+            faults.append(wrong_type(f"{path}.name", one_of(choices), name))
             return config
         if name != config.name:
             config = replace(config, config=choices[name]())
         hints["config"] = type(config.config)
     values: Tree = {}
     for key, value in tree.items():
-        where = _join(path, key)
+        where = join(path, key)
         if key in hints:
             values[key] = _field(hints[key], getattr(config, key), value, where, faults)
         else:
-            close = difflib.get_close_matches(str(key), hints, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(hints))}"
-            faults.append(f"{where} is not a key of this configuration; {hint}")
+            faults.append(unknown_key(where, key, hints))
     return replace(config, **values)
 
 
@@ -168,12 +114,12 @@ def _field(hint: Any, current: Any, value: Any, path: str, faults: list[str]) ->
     if section and not (value is None and type(None) in kinds):
         if isinstance(value, Mapping):
             return _build(current or section(), value, path, faults)  # type: ignore[operator]
-        faults.append(f"{path} must be a mapping of keys, but is {value!r}")
+        faults.append(no_section(path, value))
         return current
     try:
         return _structured(value, hint)
     except (StructureError, ValueError, OverflowError):
-        faults.append(f"{path} must be {_describe(hint)}, but is {value!r}")
+        faults.append(wrong_type(path, describe(hint), value))
         return current
 
 
@@ -182,7 +128,7 @@ def _structured(value: Any, hint: Any) -> Any:
     structured = _converter.structure(value, hint)
     if (
         (isinstance(value, bool) and not {bool, object} & {hint, *get_args(hint)})
-        or (isinstance(structured, torch.dtype) and structured not in _DTYPES)
+        or (isinstance(structured, torch.dtype) and str(structured)[6:] not in DTYPES)
         # What a user's own component takes as keywords is its own affair.
         or not (isinstance(value, Mapping) or _kept(value, structured))
     ):
@@ -206,11 +152,16 @@ def _kept(value: Any, structured: Any) -> bool:
     return True
 
 
-def _describe(hint: Any) -> str:
-    if isinstance(hint, EnumType):
-        return f"one of {', '.join(hint.__members__)}"
+def describe(hint: Any) -> str:
+    """Return the type of a key as messages and ``keys.txt`` have it."""
+    if isinstance(hint, EnumType) or get_origin(hint) is Literal:
+        return one_of(hint.__members__ if isinstance(hint, EnumType) else get_args(hint))
+    if get_origin(hint) in {Union, UnionType}:
+        return " | ".join(map(describe, get_args(hint)))
+    if hint is NoneType:
+        return "None"
     if hint is torch.dtype:
-        return "float32, bfloat16 or float16"
+        return DTYPE
     if get_origin(hint) is tuple:
         return f"{len(get_args(hint))} numbers"
     return hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
@@ -221,12 +172,12 @@ def _broken_rules(result: ValidationResult, section: Any, path: str) -> Iterator
         message = error.rstrip(".")
         if named := _RULE.match(message):
             shown = "" if "but is" in message else f", but is {attrgetter(named[1])(section)!r}"
-            yield f"{_join(path, named[1])} {named[2]}{shown}"
+            yield f"{join(path, named[1])} {named[2]}{shown}"
         else:
             # A message that names the whole key needs no section before it.
             yield message if message.startswith(path) else f"{path}: {message}"
     for key, below in result.sub_results.items():
-        yield from _broken_rules(below, getattr(section, key, None), _join(path, key))
+        yield from _broken_rules(below, getattr(section, key, None), join(path, key))
 
 
 def _add_new(faults: list[str], found: Iterator[str]) -> None:

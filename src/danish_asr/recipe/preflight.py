@@ -111,6 +111,7 @@ def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> Asse
         # A filter that is not an expression is a fault of every split.
         dataset = assets.open_dataset(section, card)
         found = dict.fromkeys(_dataset_faults(dataset, config))
+        found = found or dict.fromkeys(_where_faults(dataset, config))
         faults += found or _score_faults(dataset, config)
     except ConfigError as error:
         faults.extend(error.faults)
@@ -154,6 +155,24 @@ def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
             yield from error.faults
         except DatasetError as error:
             yield f"{key}: {error}"
+
+
+def _where_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
+    """Check that rows fulfil the conditions; that writes the indices which the run reads."""
+    section = config.dataset
+    parts = [("dataset.train_where", section.train_where, section.train_split)]
+    if isinstance(config, AsrEvalConfig):
+        parts = [("evaluator.where", section.valid_where, section.valid_split)]
+    else:
+        parts += [("dataset.valid_where", section.valid_where, section.valid_split)]
+    for key, where, splits in parts:
+        for split in names_of_splits(splits) if where else ():
+            try:
+                dataset.read_index(split, section.storage_config, where)
+            except ConfigError as error:
+                yield from (f"{key}: {fault}" for fault in error.faults)
+            except DatasetError as error:
+                yield f"{key}: {error}"
 
 
 def _score_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:

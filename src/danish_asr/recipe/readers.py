@@ -11,6 +11,7 @@ from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
@@ -39,6 +40,8 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
     """Index the training split and check what needs no model: its lengths and its text."""
     section = config.dataset
     index = training_rows(context.default_dataset.as_(AsrDataset), section)
+    if section.train_where:
+        log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
     task = section.asr_task_config
     shortest, longest = int(index.lengths.min()), int(index.lengths.max())
     if not ((index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)).any():
@@ -142,13 +145,17 @@ def _reader(
 ) -> BatchReader:
     section = config.dataset
     task = section.asr_task_config if training else evaluation_task(section)
+    storage = section.storage_config
+    if section.train_where and isinstance(storage, MixtureParquetStorageConfig):
+        # The file has the hours of all rows.
+        storage = replace(storage, dataset_summary_path=None)
     return context.default_dataset.as_(AsrDataset).create_reader(
         split,
         tokenizer=run_tokenizer(context),
         gangs=context.gangs,
         dtype=waveform_dtype(context.gangs, config),
         num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
-        storage_config=section.storage_config,
+        storage_config=storage,
         task_config=task,
         training=training,
         seed=config.common.seed,

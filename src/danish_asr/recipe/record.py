@@ -25,7 +25,6 @@ from danish_asr import __version__
 from danish_asr.errors import MissingExtraError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.console import log
-from danish_asr.recipe.loading import Tree, read_yaml
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
     ENVIRONMENT,
@@ -34,6 +33,7 @@ from danish_asr.recipe.run_directory import (
     best_model,
     own_tokenizer,
 )
+from danish_asr.recipe.tree import Tree, read_yaml
 from danish_asr.schema import CARDS_DIR
 
 WANDB: Final = "wandb"

@@ -16,7 +16,7 @@ from torch.nn import Module
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.loading import flatten, merge, read_yaml
+from danish_asr.recipe.tree import flatten, merge, read_yaml
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
@@ -37,8 +37,8 @@ SCORE_TITLES: Final = {
 
 MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
-    *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_max_num_elements"),
-    "dataset.max_unknown_share",
+    *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
+    *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
     # A step of two processes takes what one takes in two batches.
     *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
     *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),

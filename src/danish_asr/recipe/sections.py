@@ -79,10 +79,17 @@ class AsrDatasetSection(base.DatasetSection):
     larger subset contains the smaller ones. Null: all rows."""
 
     train_split: str | None = "train"
-    """The split to train on."""
+    """The split to train on; ``train_<corpus>`` is one corpus."""
+
+    train_where: str | None = None
+    """Train on the rows that fulfil this SQL condition, such as ``dialect = 'Fynsk' and age >=
+    60``; the shares of the corpora are then by the hours of these rows. Null: all rows."""
 
     valid_split: str | None = "dev"
     """The splits to validate on, separated by commas; ``test_<corpus>`` is one corpus."""
+
+    valid_where: str | None = None
+    """Validate on the rows that fulfil this SQL condition. Null: all rows."""
 
     storage_mode: Literal["MANIFEST", "MIXTURE_PARQUET"] = "MIXTURE_PARQUET"
     """How utterances are stored; only the section of this storage is used."""
@@ -285,9 +292,12 @@ class AsrEvaluatorSection(base.EvaluatorSection):
     """The splits to score, separated by commas. Null: ``test`` with a training configuration,
     otherwise ``dataset.valid_split``."""
 
+    where: str | None = None
+    """Score the rows that fulfil this SQL condition, in the directory of ``label``. Null: all."""
+
     label: str | None = None
     """The directory of the results, beside those of greedy. Null: the decoder's name; needed for
-    the second of two configurations of a decoder."""
+    the second of two configurations of a decoder, and for a part of the rows."""
 
     keep_log_probs: bool = False
     """Keep the log-probabilities of the symbols, with the results of greedy: evaluations with other
@@ -297,4 +307,7 @@ class AsrEvaluatorSection(base.EvaluatorSection):
         """Check that the label names a directory."""
         label = self.label is None or re.fullmatch(r"\w[\w.+-]*", self.label)
         rules = {"`label` must be letters, digits, `_`, `-`, `+` and `.`": bool(label)}
+        rules["`label` must name a directory for the rows of evaluator.where"] = bool(
+            self.label or not self.where
+        )
         return with_broken(rules, ValidationResult())

@@ -12,7 +12,7 @@ from danish_asr.decoding import GREEDY, Decoder
 from danish_asr.errors import RunError
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.evaluator import EVALUATION
-from danish_asr.recipe.loading import Tree, inspect, merge, unstructure
+from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.model_path import cards_of
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
@@ -20,7 +20,7 @@ from danish_asr.recipe.run_directory import (
     checkpoint_scores,
     checkpoint_steps,
 )
-from danish_asr.recipe.sections import DecoderSection
+from danish_asr.recipe.tree import Tree, merge
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
 
@@ -56,6 +56,7 @@ class Selection(NamedTuple):
             "run": str(config.common.assets.prev_checkpoint_dir or ""),
             "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
             **({"decoder": section} if section["name"] != GREEDY else {}),
+            **({"where": config.evaluator.where} if config.evaluator.where else {}),
             "rows_in_split": dict(rows),
         }
 
@@ -110,7 +111,8 @@ def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
     checkpoint = given.get("checkpoint") or (NO_CHECKPOINT if named else "best")
     split = given.get("split") or ("test" if trains else None)
 
-    changes: Tree = {"dataset": {"valid_split": split}} if split else {}
+    changes: Tree = {"dataset": {"valid_where": given.get("where")}}
+    changes["dataset"] |= {"valid_split": split} if split else {}
     directory, step, missing = run_dir, None, []
     try:
         if run_dir is not None and checkpoint != NO_CHECKPOINT:
@@ -145,7 +147,7 @@ def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
     output_dir = greedy_dir = (run_dir or Path()) / "eval" / scored / str(split)
     if label := _label(config):
         output_dir = greedy_dir / label
-        faults += _would_replace(output_dir, config.decoder)
+        faults += _would_replace(output_dir, config)
     return Selection(config, output_dir, greedy_dir, step, [*missing, *faults])
 
 
@@ -155,20 +157,24 @@ def _label(config: AsrEvalConfig) -> str | None:
     return config.evaluator.label or (None if name == GREEDY else name.replace(":", "."))
 
 
-def _would_replace(output_dir: Path, decoder: DecoderSection) -> list[str]:
+def _would_replace(output_dir: Path, config: AsrEvalConfig) -> list[str]:
     """Refuse to write over the results of another decoder, or of another configuration."""
     file = output_dir / EVALUATION
     if not file.is_file():
         return []
-    then = json.loads(file.read_text(encoding="utf-8")).get("decoder", {"name": GREEDY})
-    found = {"name": then["name"], "config": then.get("config", {})}
-    if found == vars(decoder):
+    about = json.loads(file.read_text(encoding="utf-8"))
+    then = about.get("decoder", {"name": GREEDY})
+    found = [then["name"], then.get("config", {}), about.get("where")]
+    now = [config.decoder.name, config.decoder.config, config.evaluator.where]
+    if found == now:
         return []
-    now = json.dumps(decoder.config, default=str)
+    of_found, of_now = (
+        f"{name} with {json.dumps(values, default=str)}" + (f' where "{where}"' if where else "")
+        for name, values, where in (found, now)
+    )
     fault = (
-        f"evaluator.label: {output_dir} has the results of {found['name']} with "
-        f"{json.dumps(found['config'])}; set evaluator.label=NAME for a directory of those with "
-        f"{now}, or delete this one"
+        f"evaluator.label: {output_dir} has the results of {of_found}; set evaluator.label=NAME "
+        f"for a directory of those of {of_now}, or delete this one"
     )
     return [fault]
 

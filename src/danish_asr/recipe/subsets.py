@@ -38,7 +38,9 @@ def stratified(index: Index, size: int, *, nested: bool = False) -> NDArray[np.i
 
 def training_rows(dataset: AsrDataset, section: AsrDatasetSection) -> Index:
     """Index the rows that a run trains on, before the filters."""
-    index = dataset.read_index(str(section.train_split), section.storage_config)
+    index = dataset.read_index(
+        str(section.train_split), section.storage_config, section.train_where
+    )
     if section.train_subset is None:
         return index
     return index.take(stratified(index, section.train_subset, nested=True))
@@ -50,7 +52,7 @@ def validation_indices(
     """Index the rows that :func:`splits_reader` reads, by split."""
     indices = {}
     for name in names_of_splits(splits):
-        index = dataset.read_index(name, section.storage_config)
+        index = dataset.read_index(name, section.storage_config, section.valid_where)
         indices[name] = index if subset is None else index.take(stratified(index, subset))
     return indices
 

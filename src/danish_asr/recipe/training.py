@@ -1,7 +1,7 @@
 """The training recipe: from a configuration to a trained model."""
 
-from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, cast, final
 
 import numpy as np
@@ -29,7 +29,7 @@ from danish_asr.recipe import cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.averaging import finish
 from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.console import configure_console, log
+from danish_asr.recipe.console import configure_console, hide_progress_bar, log
 from danish_asr.recipe.criterion import CtcCriterion, chance_loss
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.head import FULL
@@ -48,49 +48,46 @@ from danish_asr.recipe.record import keep_wandb_id, write_environment, write_mod
 from danish_asr.recipe.reporting import RunReport
 from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.trainer import StoppableTraining
+from danish_asr.recipe.tree import Tree
 from danish_asr.recipe.trust import check_owner
 from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train as the command line says.
-
-    Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
-    time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
-    """
-    args = cli.parse(arguments, "asr", "Train a CTC model on Danish speech.", continues=True)
+def run(request: cli.Request, tree: Tree) -> None:
+    """Train; `danish_asr.recipe.cli.train` has the exit statuses."""
+    hide_progress_bar()
+    output_dir = cast(Path, request.output_dir)  # only a dump needs none
     with diagnostics.exit_on_error():
-        tree = cli.read_configuration(args)
         config, faults = inspect(AsrConfig, tree)
-        if args.dump_config:
-            dump(config, where=cli.where(args), faults=faults)
+        if request.dump_config:
+            dump(config, where=request.where, faults=faults)
             return
-        config = resolve(config, where=cli.where(args), faults=faults)
+        config = resolve(config, where=request.where, faults=faults)
         rank, processes = rank_info(config.common.cluster)
         if rank == 0:
-            run_directory.check_output_dir(args.output_dir)
-            if not args.trust:
-                check_owner(args.output_dir)
+            run_directory.check_output_dir(output_dir)
+            if not request.trust:
+                check_owner(output_dir)
             now, usual = unstructure(config), unstructure(AsrConfig())
-            run_directory.check_continuation(args.output_dir, now, usual)
+            run_directory.check_continuation(output_dir, now, usual)
             batches = config.trainer.grad_accumulation.num_batches
-            if note := run_directory.check_processes(args.output_dir, processes, batches):
+            if note := run_directory.check_processes(output_dir, processes, batches):
                 cli.note(note)
-        with locked(args.output_dir, rank), diagnostics.explained():
+        with locked(output_dir, rank), diagnostics.explained():
             if rank == 0:
-                run_directory.tidy(args.output_dir)
-                run_directory.fit_to_processes(args.output_dir, processes)
-                write_environment(args.output_dir)
-                write_own_tokenizer(args.output_dir, config)
-                keep_wandb_id(args.output_dir, config.common.metric_recorders.wandb)
-            stopper = patience_stopper(args.output_dir, config.regime)
+                run_directory.tidy(output_dir)
+                run_directory.fit_to_processes(output_dir, processes)
+                write_environment(output_dir)
+                write_own_tokenizer(output_dir, config)
+                keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
+            stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
                 keep = run_directory.configuration_of_steps if rank == 0 else nullcontext
-                with keep(args.output_dir):
-                    train(AsrRecipe(), config, args.output_dir)
+                with keep(output_dir):
+                    train(AsrRecipe(), config, output_dir)
             if rank == 0:
-                finish(args.output_dir, config)
-                write_model_card(args.output_dir, tokenizer_card(config))
+                finish(output_dir, config)
+                write_model_card(output_dir, tokenizer_card(config))
 
 
 def register_common(container: DependencyContainer) -> None:

@@ -8,11 +8,14 @@ from typing import Any, Final, TypedDict, Unpack, cast, overload
 
 import numpy as np
 import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.gang import create_fake_gangs
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm, log_softmax
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import GREEDY, Decoder, make_decoder
 from danish_asr.errors import RunError, TranscriptionError
@@ -25,12 +28,6 @@ from danish_asr.transcription.selection import select_model
 from danish_asr.transcription.sound import Audio, Channels, Sound, is_array, open_sound
 from danish_asr.transcription.streaming import Progress, Recogniser
 from danish_asr.transcription.windows import Cutting
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.gang import create_fake_gangs
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
-from fairseq2.nn import BatchLayout
 
 _STEP: Final = SAMPLE_RATE // 2
 """Samples; batches are padded to a multiple, as oneDNN keeps memory for each shape that it sees."""

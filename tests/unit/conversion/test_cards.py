@@ -3,7 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2
 from danish_asr.conversion.convert import convert
 from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.data.mixture import hours_of
@@ -12,7 +11,7 @@ from danish_asr.sources import open_source
 from tests.builders import build_dataset
 
 LOAD = """
-from danish_asr import native
+import danish_asr
 from fairseq2 import init_fairseq2
 init_fairseq2()
 from fairseq2.assets import get_asset_store

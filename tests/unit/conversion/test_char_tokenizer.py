@@ -2,15 +2,13 @@
 
 import pytest
 import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.data.tokenizers.char import load_char_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr import native  # noqa: F401 - before fairseq2
 from danish_asr.conversion.cards import SPECIAL_SYMBOLS, build_char_tokenizer
 from tests.fairseq2_context import fairseq2_context
-
-from fairseq2.data.tokenizers import Tokenizer  # isort: skip
-from fairseq2.data.tokenizers.char import load_char_tokenizer  # isort: skip
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzæøåABCÆØÅ0123456789%,.é"
 

@@ -66,7 +66,7 @@ def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> 
     ("options", "faults"),
     [
         ("", ["SOURCE: required", "--name: required"]),
-        ("x --name y --engine spark --max-drop 2", ["--engine: .*spark", "--max-drop: .*2"]),
+        ("x --name y/ --max-drop 2", ["--name: .*y/", "--max-drop: .*2"]),
         ("x --name y --split-by-speaker 0/10/10", ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
         ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
         ("x --name y --address auto", ["--address: .*--engine ray"]),

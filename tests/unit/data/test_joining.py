@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq2.data.tokenizers import Tokenizer
 
 from danish_asr.data.reader import BatchReader
 from tests.shards import ids_of, reader, task, write_dataset
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
 
 COUNTS = {("a", "train"): 53, ("b", "train"): 20}
 NAMES = [f"{corpus}-train-{n}" for (corpus, _), count in COUNTS.items() for n in range(count)]

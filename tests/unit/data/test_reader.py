@@ -8,16 +8,14 @@ from typing import Any, cast
 
 import pytest
 import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.datasets import Seq2SeqBatch
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.data.reader import BatchReader
 from danish_asr.errors import DatasetError, RunError
 from tests.shards import ids_of, reader, task, utterance, write_dataset, write_shard
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.datasets import Seq2SeqBatch
 
 COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13, ("b", "test"): 6}
 

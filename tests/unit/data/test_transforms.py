@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 
 from danish_asr.data.reader import BatchReader
@@ -15,10 +17,6 @@ from danish_asr.data.transforms import SpecAugment, Speed
 from danish_asr.errors import ConfigError, RunError
 from tests.builders import tone
 from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.datasets import Seq2SeqBatch
 
 FACTORS = [0.9, 1.0, 1.1]
 COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13}

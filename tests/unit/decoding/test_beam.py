@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.decoding import decode, find_decoder, make_decoder
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.errors import ConfigError, LanguageModelError
-
-# isort: split
-from fairseq2.data.tokenizers import Tokenizer
 
 ARPA = """\\data\\
 ngram 1=5

@@ -1,0 +1,100 @@
+"""The commands of the recipe: train, evaluate."""
+
+# ruff: noqa: PLC0415
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, BadParameter, Option
+
+from danish_asr.cli.app import Files, Values, app
+
+if TYPE_CHECKING:
+    from danish_asr.recipe.cli import Request
+
+
+_OutDir = Annotated[
+    Path, Argument(metavar="OUTDIR", help="Directory of the run, new or to continue.")
+]
+_Dump = Annotated[bool, Option("--dump-config", help="Print the configuration, checked; stop.")]
+
+
+@app.command(
+    examples=[
+        "train outputs/300m -c configs/standard.yaml",
+        "train outputs/300m",
+        "train outputs/b -c configs/standard.yaml regime.num_steps=9000",
+    ]
+)
+def train(
+    output_dir: _OutDir,
+    values: Values = None,
+    *,
+    config: Files = None,
+    dump_config: _Dump = False,
+    trust: Annotated[
+        bool,
+        Option("--trust", help="Continue a run of another user; what it saved can run any code."),
+    ] = False,
+) -> None:
+    """Train a model, or continue the run in OUTDIR (docs/training.md).
+
+    Without --config the run's own configuration is used.
+    """
+    from danish_asr.recipe import cli
+
+    cli.run(
+        cli.TRAIN, _request(output_dir, values or (), config or (), dump=dump_config, trust=trust)
+    )
+
+
+@app.command(
+    examples=[
+        "evaluate outputs/300m",
+        "evaluate outputs/300m evaluator.split=dev evaluator.checkpoint=last",
+    ]
+)
+def evaluate(
+    output_dir: _OutDir,
+    values: Values = None,
+    *,
+    config: Files = None,
+    dump_config: _Dump = False,
+) -> None:
+    """Score a split with a run's best checkpoint, or another model, into predictions.jsonl.
+
+    Without --config the run's own configuration is used.
+    """
+    from danish_asr.recipe import cli
+
+    cli.run(cli.EVALUATE, _request(output_dir, values or (), config or (), dump=dump_config))
+
+
+def _request(
+    output_dir: Path,
+    values: Sequence[str],
+    files: Sequence[Path],
+    *,
+    dump: bool,
+    trust: bool = False,
+) -> "Request":
+    from danish_asr.recipe.cli import Request
+    from danish_asr.recipe.keys import defaults
+
+    key, equals, _ = str(output_dir).partition("=")
+    if equals and key in defaults():
+        fix = f"expected a directory, found '{output_dir}'; KEY=VALUE comes after OUTDIR"
+        raise BadParameter(fix, param_hint="OUTDIR")
+    for file in files:
+        if "=" in file.name and not file.exists():
+            fix = f"expected a file, found '{file}'; KEY=VALUE needs no option, after OUTDIR"
+            raise BadParameter(fix, param_hint="--config")
+    own = output_dir / "config.yaml"
+    return Request(
+        output_dir=output_dir,
+        config_files=files or ([own] if own.is_file() else []),
+        overrides=values,
+        dump_config=dump,
+        trust=trust,
+    )
