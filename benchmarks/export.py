@@ -35,7 +35,7 @@ def fairseq2_model(arch: str) -> Any:
     from danish_asr.conversion.cards import build_char_tokenizer  # noqa: PLC0415
     from danish_asr.recipe.assets import Assets  # noqa: PLC0415
     from danish_asr.recipe.config import AsrEvalConfig  # noqa: PLC0415
-    from danish_asr.transcription.model import Model  # noqa: PLC0415
+    from danish_asr.transcription.model import Decoders, Model  # noqa: PLC0415
 
     # isort: split
     from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415
@@ -52,7 +52,8 @@ def fairseq2_model(arch: str) -> Any:
     settings.target_vocab_size = tokenizer.vocab_info.size
     gangs = create_fake_gangs(torch.device("cpu"))
     module: Any = family.create_new_model(settings, gangs, torch.float32, meta=False)
-    return Model(module, settings, tokenizer, config, name=arch)
+    decoders = Decoders(tokenizer, config.dataset.text_profile)
+    return Model(module, settings, decoders, config, name=arch)
 
 
 def opened(engine: str, folder: Path, arch: str, threads: int) -> Callable[[Any], object]:

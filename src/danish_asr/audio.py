@@ -17,6 +17,7 @@ from danish_asr.compressed import Mp3, is_joined, is_mp3, open_flac
 from danish_asr.errors import SourceError
 from danish_asr.media import HEAD, Media, is_media
 from danish_asr.schema import SAMPLE_RATE
+from danish_asr.truncated import missing
 
 RESAMPLING_QUALITY: Final = "HQ"
 """soxr's recipe: 20 bits of precision, more than the 16 that are kept."""
@@ -79,9 +80,8 @@ def decode(
 
     Raises:
         AudioError: The audio is missing, undecodable or too long, or it ends 0.1 s or more before
-            the length in its header or the end of the part. A WAV or OGG file that was cut at its
-            end cannot be detected (libsndfile derives their length from what is left), nor can an
-            MP3 without a length tag.
+            the length in its header or the end of the part. An OGG file that was cut between two
+            pages cannot be detected, nor can an MP3 without a length tag.
         SourceError: The file exists and cannot be read.
     """
     if isinstance(audio, bytes) and not start and seconds is None:
@@ -93,7 +93,10 @@ def decode(
                     return mono, flac.rate
     try:
         with open_audio(audio) as file:
-            return _decode_part(file, start, seconds, max_seconds), int(file.samplerate)
+            mono, rate = _decode_part(file, start, seconds, max_seconds), int(file.samplerate)
+            if seconds is None and file.frames * missing(audio) >= _SLACK * rate:
+                raise AudioError("truncated audio")
+            return mono, rate
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
 

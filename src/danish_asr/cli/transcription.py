@@ -79,7 +79,10 @@ def align(
     device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     overwrite: Annotated[bool, Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
-    """Find the times of every word of a given transcript, for subtitles or Praat."""
+    """Find the times of every word of a given transcript, for subtitles or Praat.
+
+    The channels are mixed. For a call with a speaker per channel, align a file of each.
+    """
     from danish_asr.transcription.align import align_file
 
     align_file(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)

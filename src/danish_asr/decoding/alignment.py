@@ -34,6 +34,11 @@ def align_words(
     return SpokenText.of(text, tokenizer).align(log_probs, offset=offset)
 
 
+def separator_of(tokenizer: Tokenizer) -> int:
+    """Return the token between two words."""
+    return int(tokenizer.create_encoder()("a a")[-2])
+
+
 @dataclass(frozen=True)
 class SpokenText:
     """Words and their tokens, (tokens,), with a separator between two words."""
@@ -54,7 +59,7 @@ class SpokenText:
                 f"the tokenizer lacks the characters {' '.join(missing)} of the text "
                 f"'{' '.join(words):.60}'; write it in the characters that the model was trained on"
             )
-        return cls(words, tokens, int(encode("a a")[-2]))
+        return cls(words, tokens, separator_of(tokenizer))
 
     def compact(self) -> tuple[Tensor, Self]:
         """Return the symbols that an alignment needs, (symbols,), and the text in terms of them.

@@ -9,7 +9,6 @@ from rich.console import Console
 from danish_asr.serve.server import Send, Server
 from danish_asr.transcript import Segment, Transcript
 from danish_asr.transcription.formats import FORMATS
-from danish_asr.transcription.model import load_model
 from danish_asr.transcription.settings import Settings
 
 DOWNLOADS: Final = ("txt", "srt", "vtt", "json")
@@ -29,7 +28,8 @@ def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, dev
     Raises:
         DanishAsrError: The address cannot be used, or a model cannot be loaded.
     """
-    options = Settings(lm=lm).options()
+    settings = Settings(lm=lm)
+    options = settings.options()
     title = Path(model).resolve().name
     language_model = lm and lm.resolve().name
     about = {"model": title, "decoder": options["decoder"], "lm": language_model}
@@ -51,8 +51,7 @@ def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, dev
         send({"files": files, "duration": duration})
 
     server = Server(transcribe, model=title, host=host, port=port, max_mb=max_mb)
-    loaded = load_model(model, device=device)
-    loaded.decoder(options["decoder"], options["decoder_config"])  # faults and time before users
+    loaded = settings.load(model, device)
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not server.is_local:

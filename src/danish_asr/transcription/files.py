@@ -61,7 +61,6 @@ def transcribe_files(
                 raise PermissionError(13, "permission denied")
 
     from danish_asr.transcription.many import fingerprint
-    from danish_asr.transcription.model import load_model
 
     with Display() as display:
         if found.others:
@@ -73,16 +72,13 @@ def transcribe_files(
         record = Record(fingerprint(model, settings))
         tasks = _plan(found.recordings, formats, record, display, overwrite=output.overwrite)
         if tasks:
-            _run(tasks, load_model(model, device=device), record, display, settings)
+            _run(tasks, settings.load(model, device), record, display, settings)
     return not display.failed
 
 
 def _print(model: str, path: Path, settings: Settings, device: str) -> None:
-    from danish_asr.transcription.model import load_model
-
-    options = settings.options()
     spoken = False
-    for segment in load_model(model, device=device).stream(path, **options):
+    for segment in settings.load(model, device).stream(path, **settings.options()):
         spoken = True
         sys.stdout.write(to_txt(Transcript(0.0, [segment])))
         sys.stdout.flush()
@@ -130,12 +126,10 @@ def _run(
 ) -> None:
     from danish_asr.transcription.many import transcribe_many
 
-    options = settings.options()
-    model.decoder(options["decoder"], options["decoder_config"])  # not an error of each file
     sizes = {path: task.source["size"] for path, task in tasks.items()}
     display.start(list(sizes.values()))
     results = transcribe_many(
-        model, list(tasks), lambda path: display.part_of(sizes[path]), **options
+        model, list(tasks), lambda path: display.part_of(sizes[path]), **settings.options()
     )
     for path, result in results:
         if isinstance(result, DanishAsrError):

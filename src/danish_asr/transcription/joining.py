@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +14,12 @@ from danish_asr.transcription.windows import FRAME, Window
 
 _AGREEMENT: Final = 10
 """Frames on either side of a seam that should have the same best symbol; more count no more."""
+
+_SILENT: Final = 2
+"""Frames on either side of a separator that have to be blank too."""
+
+_SURE: Final = 0.99
+"""How probable a separator becomes there."""
 
 
 def join(region: Sequence[tuple[Window, Tensor]]) -> Tensor:
@@ -32,10 +39,29 @@ def join(region: Sequence[tuple[Window, Tensor]]) -> Tensor:
             both = min(end - common, len(theirs))
             ours = found[common - first : common - first + both]
             centre = (window.cut - window.region) // FRAME - common
-            end = common + seam(ours, theirs[:both], centre)
+            end = common + (seam(ours, theirs[:both], centre) if both > 0 else 0)
         parts.append(found[begin - first : end - first])
         begin = end
     return torch.cat(parts)
+
+
+def separate(log_probs: Tensor, region: Sequence[tuple[Window, Tensor]], separator: int) -> Tensor:
+    """Write the separator of words into the short pauses of a region, (S, V), in place.
+
+    A model that was trained on single sentences writes none there. A pause that ends no window gets
+    one only where the model writes nothing at all: it may be a quiet sound within a word.
+    """
+    silent = log_probs.argmax(dim=-1) == BLANK
+    cuts = {window.cut for window, _ in region}
+    for window, _ in region:
+        for breath in window.breaths:
+            frame = (breath - window.region) // FRAME
+            blanks = int(silent[frame - _SILENT : frame + _SILENT + 1].sum())
+            if breath in cuts or blanks == 2 * _SILENT + 1:
+                both = log_probs[frame, [BLANK, separator]].logsumexp(dim=0)
+                log_probs[frame, BLANK] = both + math.log(1 - _SURE)
+                log_probs[frame, separator] = both + math.log(_SURE)
+    return log_probs
 
 
 def seam(one: Tensor, other: Tensor, centre: int) -> int:

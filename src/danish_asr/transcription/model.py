@@ -18,6 +18,7 @@ from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import GREEDY, Decoder, make_decoder
+from danish_asr.decoding.alignment import separator_of
 from danish_asr.errors import RunError, TranscriptionError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrEvalConfig
@@ -36,14 +37,22 @@ BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
 """Audio in one forward pass, padding included."""
 
 
-def load_model(model: str | Path, *, device: str = "auto") -> Model:
+def load_model(
+    model: str | Path,
+    *,
+    device: str = "auto",
+    decoder: tuple[str, Mapping[str, Any]] | None = None,
+) -> Model:
     """Load a run directory (its best checkpoint), a checkpoint directory or a named model.
 
-    ``device`` is a device of PyTorch, or ``auto``: a GPU if there is one.
+    ``device`` is a device of PyTorch, or ``auto``: a GPU if there is one. ``decoder``, a name and
+    what it is created with, is created before the weights are read, so that its faults are found
+    within seconds.
 
     Raises:
-        ConfigError: There is no such name (the message lists those that exist), or model and
-            tokenizer do not fit.
+        ConfigError: There is no such name (the message lists those that exist), or model, tokenizer
+            and decoder do not fit.
+        LanguageModelError: That of the decoder is missing or broken.
         RunError: The directory has no model, or there is no such device.
         RunFailedError: The weights cannot be read.
     """
@@ -53,13 +62,16 @@ def load_model(model: str | Path, *, device: str = "auto") -> Model:
     tokenizer = assets.open_tokenizer(config.tokenizer, [])
     assert card is not None
     assert tokenizer is not None
+    decoders = Decoders(tokenizer, config.dataset.text_profile)
+    if decoder:
+        decoders(*decoder)
     family = assets.model_family(card.field("model_family").as_(str))
     assert family is not None
     with explained():
         gangs = create_fake_gangs(place)
         module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=False)
     settings = cast(Wav2Vec2AsrConfig, family.get_model_config(card))
-    return Model(cast(Wav2Vec2AsrModel, module), settings, tokenizer, config, name=str(model))
+    return Model(cast(Wav2Vec2AsrModel, module), settings, decoders, config, name=str(model))
 
 
 def _device(name: str) -> torch.device:
@@ -73,6 +85,22 @@ def _device(name: str) -> torch.device:
         known = ", ".join(["auto", "cpu", *gpus])
         raise RunError(f"device '{name}' cannot be used here; known: {known}") from error
     return device
+
+
+class Decoders:
+    """Creates a model's decoders; the last one is kept, as a language model takes time to load."""
+
+    def __init__(self, tokenizer: Tokenizer, text_profile: str) -> None:
+        self.tokenizer, self._text_profile = tokenizer, text_profile
+        self._last: tuple[tuple[str, dict[str, Any]], Decoder] | None = None
+
+    def __call__(self, name: str, config: Mapping[str, Any]) -> Decoder:
+        """Return a decoder; raises ConfigError if there is none, or ``config`` does not fit it."""
+        if name == "beam" and self._text_profile != "raw":  # for its hotwords
+            config = {"text_profile": self._text_profile, **config}
+        if self._last is None or self._last[0] != (name, dict(config)):
+            self._last = (name, dict(config)), make_decoder(name, config, self.tokenizer)
+        return self._last[1]
 
 
 class Options(TypedDict, total=False):
@@ -102,6 +130,8 @@ class Model:
 
     Attributes:
         name: What `load_model` was called with.
+        decoder: Creates its decoders.
+        separator: The token between words.
         tokenizer: The tokenizer; 0 is the CTC blank.
         device: Where it computes.
         module: fairseq2's model, without gradients.
@@ -114,12 +144,14 @@ class Model:
         self,
         module: Wav2Vec2AsrModel,
         settings: Wav2Vec2AsrConfig,
-        tokenizer: Tokenizer,
+        decoders: Decoders,
         config: AsrEvalConfig,
         *,
         name: str,
     ) -> None:
-        self.name, self.tokenizer, self.settings = name, tokenizer, settings
+        self.name, self.decoder, self.settings = name, decoders, settings
+        self.tokenizer = decoders.tokenizer
+        self.separator = separator_of(self.tokenizer)
         self.device: torch.device = next(module.parameters()).device
         self.module = module.eval().requires_grad_(requires_grad=False)
         self._vocabulary = settings.target_vocab_size
@@ -137,7 +169,6 @@ class Model:
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
         half = config.evaluator.amp and self.device.type == "cuda"
         self._amp = config.evaluator.amp_dtype if half else None
-        self._decoder: tuple[tuple[str, dict[str, Any]], Decoder] | None = None
 
     def log_probs(
         self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
@@ -205,18 +236,6 @@ class Model:
         Audio and results are not kept. Arguments and errors are those of `transcribe`.
         """
         return (segment for _, segment in self._recognise([audio], [], **options))
-
-    def decoder(self, name: str, config: Mapping[str, Any]) -> Decoder:
-        """Return a decoder; the last one is kept, as a language model takes time to load.
-
-        Raises:
-            ConfigError: There is no such decoder, or ``config`` does not fit it.
-        """
-        if name == "beam" and self.text_profile != "raw":  # for its hotwords
-            config = {"text_profile": self.text_profile, **config}
-        if self._decoder is None or self._decoder[0] != (name, dict(config)):
-            self._decoder = (name, dict(config)), make_decoder(name, config, self.tokenizer)
-        return self._decoder[1]
 
     def _recognise(
         self, audios: Sequence[Audio], sounds: list[Sound], **options: Unpack[Options]

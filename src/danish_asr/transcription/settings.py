@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from danish_asr.errors import TranscriptionError
+
+if TYPE_CHECKING:
+    from danish_asr.transcription.model import Model
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,11 @@ class Settings:
             "channels": self.channels,
             "batch_seconds": self.batch_seconds,
         }
+
+    def load(self, model: str, device: str) -> Model:
+        """Load a model; faults of the decoder are found before its weights are read."""
+        from danish_asr.transcription.model import load_model  # noqa: PLC0415
+
+        options = self.options()
+        decoder = options["decoder"], options["decoder_config"]
+        return load_model(model, device=device, decoder=decoder)

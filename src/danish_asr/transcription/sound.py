@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from math import isinf
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from soundfile import LibsndfileError
 from danish_asr.audio import RESAMPLING_QUALITY, UNKNOWN_LENGTH, AudioError, Decoder, open_audio
 from danish_asr.errors import TranscriptionError
 from danish_asr.schema import SAMPLE_RATE
-from danish_asr.transcription.wav import promised
+from danish_asr.truncated import missing
 
 Samples: TypeAlias = NDArray[np.float32]
 Audio: TypeAlias = str | Path | bytes | bytearray | IO[bytes] | NDArray[np.generic]
@@ -132,15 +133,17 @@ def open_sound(
         rate, count = int(file.samplerate), int(file.channels)
         length = file.frames / rate if file.frames < UNKNOWN_LENGTH else None
         if length is not None:
-            length *= promised(source)
+            lacking = missing(source)
+            if isinf(lacking):
+                raise TranscriptionError(
+                    f"{name}: ends within a page of OGG; the file is truncated: copy or convert it "
+                    "again"
+                )
+            length *= 1 + lacking
         parts = _decoded(file, name)
         yield Sound(
             parts, rate=rate, total=length, channels=count, split=split, name=name, file=path
         )
-
-
-def _is_empty(file: Path) -> bool:
-    return file.is_file() and not file.stat().st_size
 
 
 def _decoded(file: Decoder, name: str) -> Iterator[Samples]:

@@ -15,7 +15,7 @@ from danish_asr.decoding import Decoder, decode
 from danish_asr.decoding.alignment import align_words
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcript import Segment
-from danish_asr.transcription.joining import join
+from danish_asr.transcription.joining import join, separate
 from danish_asr.transcription.sound import Sound
 from danish_asr.transcription.voice_activity import VoiceActivity
 from danish_asr.transcription.windows import Cutter, Cutting, Window
@@ -42,12 +42,12 @@ class _Channel:
     waiting: list[Window] = field(default_factory=list)
     region: list[tuple[Window, Tensor]] = field(default_factory=list)
 
-    def finish(self, log_probs: Iterator[Tensor]) -> Iterator[tuple[int, Tensor]]:
+    def finish(self, log_probs: Iterator[Tensor], separator: int) -> Iterator[tuple[int, Tensor]]:
         """Take the results of the waiting windows; yield where regions begin, and theirs."""
         for window in self.waiting:
             self.region.append((window, next(log_probs)))
             if window.last:
-                yield window.region, join(self.region)
+                yield window.region, separate(join(self.region), self.region, separator)
                 self.region = []
         self.waiting = []
 
@@ -62,7 +62,7 @@ def read_regions(
         channel.waiting += channel.cutter(samples, last=block is None)
         if block is None or _seconds([channel]) >= model.batch_seconds:
             found = iter(model.log_probs([window.samples for window in channel.waiting]))
-            for start, joined in channel.finish(found):
+            for start, joined in channel.finish(found, model.separator):
                 yield start / SAMPLE_RATE, joined
         if progress is not None:
             progress(sound.seconds, sound.total)
@@ -117,7 +117,7 @@ class Recogniser:
         regions = [
             (channel, start / SAMPLE_RATE, joined)
             for channel in channels
-            for start, joined in channel.finish(log_probs)
+            for start, joined in channel.finish(log_probs, self.model.separator)
         ]
         if not regions:
             return []

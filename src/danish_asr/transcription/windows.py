@@ -2,12 +2,13 @@
 
 Speech without a long pause is a region. A region that a model can take is one window. A longer one
 is cut where it is quietest, into windows that overlap, so that `joining` can put their
-log-probabilities together.
+log-probabilities together. A short pause within a region can end a window too, and says where two
+words may be separated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +41,15 @@ class Cutting:
 
     pause: float = 0.3
     """Silence that ends a region."""
+
+    breath: float = 0.06
+    """Silence within a region that may separate words, see `joining.separate`."""
+
+    gap: float = 0.12
+    """Silence within a region that ends a window of ``shortest`` seconds or more."""
+
+    shortest: float = 1.0
+    """So that words keep their context."""
 
     margin: float = 0.1
     """Audio that a region has before and after its speech."""
@@ -79,6 +89,9 @@ class Window:
     last: bool
     """Whether it is the last of its region."""
 
+    breaths: Sequence[int]
+    """Samples of the stream, each in the middle of a short pause before the cut."""
+
 
 class Cutter:
     """Takes a stream of one channel block by block and returns windows when they are complete."""
@@ -90,6 +103,7 @@ class Cutter:
         self._region: int | None = None
         self._settled = 0  # the end of the region before
         self._start = self._cut = self._spoken = 0  # of the window; the end of the last speech
+        self._breaths: list[int] = []  # of windows that are not out yet
 
     def __call__(self, samples: NDArray[np.float32], *, last: bool = False) -> Iterator[Window]:
         """Yield the windows that are complete with these samples; ``last`` ends the stream."""
@@ -121,13 +135,29 @@ class Cutter:
             if probability < self.cutting.speech:
                 return
             self._region = self._start = self._cut = max(self._settled, now - CHUNK - margin)
+            self._spoken = now
         if probability >= self.cutting.silence:
+            yield from self._breathe(now - CHUNK - self._spoken)
             self._spoken = now
         elif now - self._spoken >= self._size(self.cutting.pause):
             yield self._end_region()
             return
         if now >= self._cut + self._size(self.cutting.longest + self.cutting.overlap):
             yield self._cut_window()
+
+    def _breathe(self, silent: int) -> Iterator[Window]:
+        """Speech goes on after so many samples."""
+        assert self._region is not None
+        if silent < self._size(self.cutting.breath):
+            return
+        middle = self._spoken + silent // 2
+        middle -= (middle - self._region) % FRAME
+        self._breaths.append(middle)
+        if silent >= self._size(self.cutting.gap) and (
+            middle - self._start >= self._size(self.cutting.shortest)
+        ):
+            yield self._window(middle + FRAME, middle, last=False)
+            self._start = self._cut = middle
 
     def _end_region(self) -> Window:
         end = self._spoken + self._size(self.cutting.margin)
@@ -160,4 +190,6 @@ class Cutter:
         samples = self._samples[self._start - self._base : end - self._base].copy()
         if 0 < (level := float(np.sqrt(np.square(samples).mean()))) < _QUIET:
             samples *= np.float32(_QUIET / level)
-        return Window(samples, self._region, self._start, cut, last)
+        breaths = [breath for breath in self._breaths if breath < cut]
+        self._breaths = self._breaths[len(breaths) :]
+        return Window(samples, self._region, self._start, cut, last, breaths)

@@ -6,6 +6,7 @@ import io
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -20,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from danish_asr.decoding import make_decoder
-from danish_asr.errors import ConfigError, RunError, TranscriptionError
+from danish_asr.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
 from danish_asr.sources.voices import Espeak, draw_speaker
 from danish_asr.transcript import Transcript
 from danish_asr.transcription.model import Model, load_model
@@ -71,6 +72,20 @@ def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory:
         load_model(tmp_path / "runs" / "none")
     with pytest.raises(RunError, match="tpu"):
         load_model(model_directory, device="tpu")
+
+
+def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
+    tmp_path: Path, model_directory: Path
+) -> None:
+    (tmp_path / "broken.arpa").write_text("not a language model")
+    shutil.copytree(model_directory, tmp_path / "tiny_model")
+    (tmp_path / "tiny_model" / "model.pt").write_bytes(b"")
+    for config, message in (
+        ({"hotwords": ["ß"]}, "'ß' has characters"),
+        ({"lm": tmp_path / "broken.arpa"}, "is no ARPA file"),
+    ):
+        with pytest.raises(DanishAsrError, match=message):
+            load_model(tmp_path / "tiny_model", decoder=("beam", config))
 
 
 def test_importing_the_package_imports_no_torch() -> None:
@@ -162,6 +177,7 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         (np.zeros(100), 16_000.5, "whole number"),
         (encode(np.zeros(100), RATE), RATE, "is for arrays"),
         (tone(1, rate=RATE)[:20_000], None, "ends at 0.6 s, but its header says 1.0 s"),
+        (tone(1, rate=RATE, format="OGG")[:-9], None, "ends within a page of OGG"),
         (io.StringIO("text"), None, "'rb'"),
         (tmp_path, None, "not a regular file"),
     ]

@@ -12,8 +12,10 @@ from fairseq2.data.tokenizers import Tokenizer
 from numpy.typing import NDArray
 from torch import Tensor
 
+from danish_asr.decoding import make_decoder
+from danish_asr.decoding.alignment import align_words, separator_of
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.transcription.joining import join
+from danish_asr.transcription.joining import join, separate
 from danish_asr.transcription.voice_activity import CHUNK, VoiceActivity
 from danish_asr.transcription.windows import FRAME, Cutter, Cutting, Window
 
@@ -133,7 +135,7 @@ def test_a_cut_is_where_it_is_quietest() -> None:
     assert 150 <= first.cut / FRAME <= 165
 
 
-def test_a_pause_ends_a_region_and_the_stream_does_not_depend_on_its_blocks() -> None:
+def test_pauses_end_regions_and_windows_wherever_blocks_end() -> None:
     spoken = np.zeros(1000, np.float32)
     spoken[[*range(100, 200), *range(205, 300), *range(700, 750)]] = 1
     audio = np.arange(1000 * CHUNK, dtype=np.float32)
@@ -144,11 +146,43 @@ def test_a_pause_ends_a_region_and_the_stream_does_not_depend_on_its_blocks() ->
         return [(w.start, w.start + len(w.samples)) for w in windows]
 
     margin = 1600
+    gap = 200 * CHUNK + 4 * FRAME  # the frame in its middle
     expected = [
-        (100 * CHUNK - margin, 300 * CHUNK + margin),
+        (100 * CHUNK - margin, gap + FRAME),
+        (gap, 300 * CHUNK + margin),
         (700 * CHUNK - margin, 750 * CHUNK + margin),
     ]
     assert cut(160_000) == cut(4_801) == cut(len(audio)) == expected
+
+
+@pytest.mark.parametrize(
+    ("speech_before", "chunks", "windows", "expected"),
+    [(15, 5, 1, "en ko"), (60, 5, 2, "en ko"), (60, 1, 1, "enko")],
+)
+def test_a_short_pause_separates_words_between_which_the_model_writes_nothing(
+    speech_before: int, chunks: int, windows: int, expected: str, tokenizer: Tokenizer
+) -> None:
+    spoken = np.ones(speech_before + chunks + 30, np.float32)
+    spoken[speech_before : speech_before + chunks] = 0
+    audio = speech(len(spoken) * CHUNK // FRAME, np.random.default_rng(0))
+    found = list(windows_of(Cutter(Cutting(), Detector(spoken)), audio, 16_000))
+    assert len(found) == windows
+    encode = tokenizer.create_encoder()
+    middle = (speech_before + chunks / 2) * CHUNK / FRAME
+    frames = len(audio) // FRAME
+    whole = torch.full((frames, tokenizer.vocab_info.size), -8.0)
+    whole[:, 0] = -0.01
+    for letter, at in zip("enko", (-10, -6, 6, 10), strict=True):
+        whole[round(middle) + at, [0, int(encode(letter)[0])]] = torch.tensor([-8.0, -0.01])
+    region = []
+    for window in found:
+        first, count = window.start // FRAME, (len(window.samples) - 400) // FRAME + 1
+        region.append((window, whole[first : first + count]))
+    joined = separate(join(region), region, separator_of(tokenizer))
+    assert len(joined) == frames - 1
+    for decoder in ("greedy", "beam"):
+        assert make_decoder(decoder, {}, tokenizer)(joined[None], [len(joined)]) == [expected]
+    assert [word.text for word in align_words(joined, expected, tokenizer)] == expected.split()
 
 
 def test_voice_activity_is_that_of_the_package() -> None:
