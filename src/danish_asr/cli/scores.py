@@ -1,4 +1,4 @@
-"""The commands on predictions: score, compare."""
+"""The commands on results: score, compare, report."""
 
 # ruff: noqa: PLC0415
 
@@ -147,3 +147,18 @@ def compare(
         markdown_path=markdown,
         html_path=html,
     )
+
+
+@app.command()
+def report(
+    run: Annotated[Path, Argument(metavar="OUTDIR", help="The run, at any time after its start.")],
+    *,
+    html: Annotated[Path | None, Option(help="Default: OUTDIR/report.html.")] = None,
+    follow: Annotated[
+        bool, Option("--follow", help="Write it again while the run trains; Ctrl-C stops that.")
+    ] = False,
+) -> None:
+    """Write one page about a run: configuration, curves, dialects, scores, utterances, advice."""
+    from danish_asr.report.run import report_run
+
+    report_run(run, html, follow=follow)

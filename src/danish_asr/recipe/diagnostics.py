@@ -37,12 +37,6 @@ from danish_asr.recipe.assets import DOWNLOAD_HINT
 from danish_asr.recipe.console import log
 from danish_asr.recipe.trust import refused_content
 
-_ABOVE_CHANCE: Final = 1.5
-"""A loss of so many times chance is a fault; a new head may be a little above chance."""
-
-_ABOVE_BEST: Final = 3.0
-"""A loss of so many times the lowest one so far, and one nat above it, diverges."""
-
 
 def first_loss(loss: float, chance: float, vocabulary: int) -> str:
     """Put the loss of the first batch beside chance, both in nats per character."""
@@ -50,23 +44,6 @@ def first_loss(loss: float, chance: float, vocabulary: int) -> str:
         f"First loss: {loss:.3f} nats per character; chance, with {vocabulary} symbols equally "
         f"likely in each frame (ln {vocabulary} = {math.log(vocabulary):.2f}): {chance:.3f}"
     )
-
-
-def loss_warning(loss: float, chance: float, best: float = math.inf) -> str | None:
-    """Judge a loss; ``best`` is the lowest of the run so far. All in nats per character."""
-    if loss > max(_ABOVE_BEST * best, best + 1):
-        return (
-            f"the loss is {loss:,.2f} nats per character and was {best:.2f}: the run diverges; "
-            "unless it recovers in the next reports, start one with a lower optimizer.config.lr or "
-            "trainer.max_grad_norm, or with a longer warm-up"
-        )
-    if loss > _ABOVE_CHANCE * chance:
-        return (
-            f"the loss is {loss:,.2f} nats per character; chance is {chance:.2f}. That is a fault, "
-            "not bad luck: check dataset.asr_task_config.normalize_audio (true for omniASR), the "
-            "tokenizer and optimizer.config.lr"
-        )
-    return None
 
 
 def performance_warnings(values: Mapping[str, object], *, threads: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from fairseq2.recipe.config import RecipeConfig
 from typing_extensions import override
 
 from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.recipe import diagnostics
+from danish_asr.recipe import advice, diagnostics
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
@@ -24,9 +24,6 @@ _COLUMNS: Final = {"loss": "dev loss", "wer": "WER %", "cer": "CER %", "worst_gr
 
 _ROWS: Final = 8
 """How many validations the table has, beside the best one."""
-
-_OVERFITTING: Final = 3
-"""Validations without a new best score, while the training loss falls."""
 
 
 @final
@@ -58,7 +55,7 @@ class RunReport(MetricRecorder):
         self._step = step
         loss, chance = float(values["loss"]), float(values["chance"])
         # That of the first batch is known.
-        judged = diagnostics.loss_warning(loss, chance, self._best) if step > 1 else None
+        judged = advice.loss_warning(loss, chance, self._best) if step > 1 else None
         slow = diagnostics.performance_warnings(values, threads=usable_cpus())
         for warning in filter(None, [judged, *slow]):
             log.warning("{}", warning)
@@ -94,12 +91,7 @@ class RunReport(MetricRecorder):
 
     def _show_validations(self, category: str) -> None:
         rows, reports, title = self._rows(category), self._rows("train"), self._score
-        # The later of equals, as in the run's card.
-        best = max(range(len(rows)), key=lambda each: (-rows[each][title], each))
-        trained = [
-            next((r[_LOSS] for r in reversed(reports) if r["Step"] <= row["Step"]), inf)
-            for row in rows
-        ]
+        best, _ = advice.best_validation(rows, title)
         names = {SCORE_TITLES[name]: name for name in _COLUMNS if SCORE_TITLES[name] in rows[-1]}
         header = "".join(f"{_COLUMNS[name]:>10}" for name in names.values())
         lines = [f"{'step':>8}{'train loss':>12}{header}"]
@@ -109,19 +101,14 @@ class RunReport(MetricRecorder):
                     f"{row[key]:>10.{3 if name == 'loss' else 2}f}" for key, name in names.items()
                 )
                 mark = "  best" * (place == best)
-                lines.append(f"{row['Step']:>8,}{trained[place]:>12.3f}{cells}{mark}")
+                trained = advice.train_loss(reports, row["Step"])
+                lines.append(f"{row['Step']:>8,}{trained:>12.3f}{cells}{mark}")
         of = category.removeprefix("valid").replace("/", " of ")
         log.info("Validations{} so far, best by {}\n{}", of, title, "\n".join(lines))
         waited = len(rows) - 1 - best
-        late = category == "valid" and waited and waited % _OVERFITTING == 0
-        if late and trained[-1] < trained[best]:
-            log.warning(
-                "the best {} is {} validations old (step {}), and the training loss fell from "
-                "{:.3f} to {:.3f}: the model overfits. The best checkpoint is kept. "
-                "regime.early_stopping_patience ends such a run; more data, masking.time, "
-                "dataset.transforms or a lower optimizer.config.lr let it learn longer",
-                *(title, waited, rows[best]["Step"], trained[best], trained[-1]),
-            )
+        late = category == "valid" and waited % advice.OVERFITTING == 0
+        if late and (found := advice.overfitting(reports, rows, title)):
+            log.warning("{}", found)
 
     @override
     def close(self) -> None:

@@ -15,6 +15,7 @@ from torch.nn import Module
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text, to_yaml
+from danish_asr.recipe.advice import LOSS
 from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.tree import flatten, merge, read_yaml
 
@@ -31,7 +32,7 @@ SCORE_TITLES: Final = {
     "wer": "Word Error Rate (WER)",
     "cer": "Character Error Rate (CER)",
     "worst_group_wer": "WER of the worst dialect",
-    "loss": "Loss (nats per character)",
+    "loss": LOSS,
 }
 """The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
 

@@ -25,7 +25,7 @@ from typing_extensions import override
 from danish_asr.cluster import rank_info
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import make_decoder
-from danish_asr.recipe import cli, diagnostics, run_directory
+from danish_asr.recipe import advice, cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.averaging import finish
 from danish_asr.recipe.config import AsrConfig
@@ -256,7 +256,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
             self._first_is_known = True
             first, usual = float(metric_bag.get("loss", Mean).compute()), float(chance)
             log.info("{}", diagnostics.first_loss(first, usual, self._vocabulary))
-            if warning := diagnostics.loss_warning(first, usual):
+            if warning := advice.loss_warning(first, usual):
                 log.warning("{}", warning)
 
     @property

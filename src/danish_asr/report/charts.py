@@ -13,7 +13,7 @@ from typing import Any, Final
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from danish_asr.report.curves import Panel
 from danish_asr.scoring.scored_rows import FloatArray
@@ -91,7 +91,13 @@ def curves_chart(panel: Panel) -> str:
         if panel.marks:
             marks = ", ".join(f"{mark:.3g}" for mark in panel.marks)
             description.append(f"another job at {along} {marks}")
-        axes.set_ylim(bottom=0)
+        if panel.logarithmic:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("")
+        else:
+            axes.set_ylim(bottom=0)
         axes.set_xlabel(f"{along} (dashed: another job)" if panel.marks else along)
         axes.set_ylabel(panel.unit)
         axes.grid(visible=True, axis="y")

@@ -1,26 +1,28 @@
 """Curves of a run: its metrics over training steps, and what its jobs used over hours."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from danish_asr.errors import RunError
+from danish_asr.recipe.advice import CHANCE, LOSS
+from danish_asr.schema import SAMPLE_RATE
 
 Curve: TypeAlias = "pd.Series[Any]"
 """Values; the index holds steps or hours, in order."""
 
-_METRICS: Final = {
-    ("Loss", "CTC loss"): {"training": ("train", "CTC Loss"), "validation": ("valid", "CTC Loss")},
-    ("Error rates in validation", "%"): {
-        "WER": ("valid", "Word Error Rate (WER)"),
-        "CER": ("valid", "Character Error Rate (CER)"),
-        "WER of the worst dialect": ("valid", "WER of the worst dialect"),
-    },
+_LOSSES: Final = {"training": ("train", LOSS), "validation": ("valid", LOSS)}
+_OLD_LOSSES: Final = {name: (file, "CTC Loss") for name, (file, _) in _LOSSES.items()}
+_RATES: Final = {
+    "WER": ("valid", "Word Error Rate (WER)"),
+    "CER": ("valid", "Character Error Rate (CER)"),
+    "WER of the worst dialect": ("valid", "WER of the worst dialect"),
 }
-"""For each panel's title and unit its curves, each with its file and its key."""
+"""Curves, each with its file and its key."""
 
 
 class Panel(NamedTuple):
@@ -31,22 +33,24 @@ class Panel(NamedTuple):
     curves: Mapping[str, Curve]
     along: str = "step"
     marks: tuple[float, ...] = ()
+    logarithmic: bool = False
 
 
-def read_panels(run_dir: Path) -> list[Panel]:
+def read_panels(run_dir: Path, *, detailed: bool = False) -> list[Panel]:
     """Read ``metrics/*.jsonl``, which fairseq2 writes, and ``trace/*.jsonl`` of the jobs.
 
-    A curve without values is left out, and so is a panel without curves.
+    ``detailed``: also what a step takes. A curve without values is left out, and so is a panel
+    without curves.
     """
     panels = []
-    for panel in (*_training_panels(run_dir), *_usage_panels(run_dir)):
+    for panel in (*_training_panels(run_dir, detailed=detailed), *_usage_panels(run_dir)):
         curves = {n: known for n, c in panel.curves.items() if len(known := c.dropna())}
         if curves:
             panels.append(panel._replace(curves=curves))
     return panels
 
 
-def _training_panels(run_dir: Path) -> list[Panel]:
+def _training_panels(run_dir: Path, *, detailed: bool) -> Iterator[Panel]:
     files = {name: run_dir / "metrics" / f"{name}.jsonl" for name in ("train", "valid")}
     if not any(file.is_file() for file in files.values()):
         raise RunError(
@@ -54,15 +58,45 @@ def _training_panels(run_dir: Path) -> list[Panel]:
             "directory of a training run"
         )
     frames = {name: pd.DataFrame(_read(file)) for name, file in files.items()}
-    return [
-        Panel(title, unit, {n: _metric(frames[file], key) for n, (file, key) in curves.items()})
-        for (title, unit), curves in _METRICS.items()
-    ]
+    if any(LOSS in frame for frame in frames.values()):
+        curves = _metrics(frames, _LOSSES | {"chance": ("train", CHANCE)})
+        yield Panel("Loss", "nats per character", curves, logarithmic=True)
+    else:  # older versions had no other
+        yield Panel("Loss", "CTC loss", _metrics(frames, _OLD_LOSSES))
+    yield Panel("Error rates in validation", "%", _metrics(frames, _RATES))
+    if detailed:
+        yield from _step_panels(frames["train"])
+
+
+def _metrics(
+    frames: Mapping[str, pd.DataFrame], keys: Mapping[str, tuple[str, str]]
+) -> dict[str, Curve]:
+    return {name: _metric(frames[file], key) for name, (file, key) in keys.items()}
 
 
 def _metric(lines: pd.DataFrame, key: str) -> Curve:
     # A resumed run may log a step twice; training continued from the later line.
     return lines.reindex(columns=["Step", key]).groupby("Step")[key].last()
+
+
+def _step_panels(lines: pd.DataFrame) -> Iterator[Panel]:
+    """Yield what each step takes; the lines hold sums since the line before."""
+    rate = _metric(lines, "Learning Rate").map(np.max)  # of all groups
+    yield Panel("Learning rate", "", {"learning rate": rate})
+    norm = _metric(lines, "Gradient Norm")
+    yield Panel("Gradient norm", "before clipping", {"norm": norm}, logarithmic=True)
+
+    def per_step(key: str) -> Curve:
+        sums = _metric(lines, key)
+        each: Curve = sums / np.diff(sums.index, prepend=0)
+        return each
+
+    minutes = per_step("Number of Source Elements") / SAMPLE_RATE / 60
+    yield Panel("Audio per step", "minutes", {"audio": minutes})
+    times = {"all": per_step("Lapse Time"), "waiting for data": per_step("Data Time")}
+    yield Panel("Time per step", "seconds", times)
+    memory = _metric(lines, "Peak Reserved Device Memory") / 2**30
+    yield Panel("GPU memory, peak", "GiB", {"reserved": memory})
 
 
 def _usage_panels(run_dir: Path) -> list[Panel]:

@@ -1,0 +1,47 @@
+"""``danish-asr report``: one offline page about a run, also while it trains."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from danish_asr.files import publish_text
+from danish_asr.report.run.history import COMPLETE, History
+from danish_asr.report.run.page import render
+from danish_asr.report.tables import say
+
+RELOAD: Final = 30
+"""Seconds after which a page that is followed is written, and loaded, again."""
+
+
+def report_run(
+    run: Path,
+    page: Path | None = None,
+    *,
+    follow: bool = False,
+    seconds: int = RELOAD,
+    console: Console | None = None,
+) -> None:
+    """Write the page of a run, to ``OUTDIR/report.html`` by default.
+
+    ``follow`` writes it again every ``seconds`` until the run is complete. The page reloads itself
+    until then, or until Ctrl-C.
+
+    Raises:
+        RunError: The directory is not that of a run, or a metrics file is damaged.
+        PredictionsError: An evaluation of the run cannot be scored.
+    """
+    console = console or Console(stderr=True)
+    page = page or run / "report.html"
+    history = History(run)
+    if follow and history.state != COMPLETE:
+        say(f"writing {page} every {seconds} s until the run ends; Ctrl-C stops it", console)
+    try:
+        while follow and history.state != COMPLETE:
+            publish_text(page, render(history, page, reload=seconds))
+            time.sleep(seconds)
+            history = History(run)
+    finally:
+        publish_text(page, render(history, page))
+        say(f"{history.run.name}: step {history.step:,}, {history.state}; wrote {page}", console)

@@ -1,0 +1,70 @@
+"""What a run's directory says of its training: configuration, metrics, and whether it continues."""
+
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from danish_asr.errors import RunError
+from danish_asr.lease import LOCK_FILE, SECONDS
+from danish_asr.recipe.advice import Rows
+from danish_asr.recipe.loading import flatten, read_yaml
+from danish_asr.recipe.run_directory import (
+    CONFIG_FILE,
+    ENVIRONMENT,
+    METRICS,
+    SCORE_TITLES,
+    recorded,
+)
+from danish_asr.schema import CARDS_DIR
+
+COMPLETE: Final = "complete"
+TRAINING: Final = "training"
+STOPPED: Final = "not running; the command that started it continues it"
+
+
+class History:
+    """A run, as its files are now."""
+
+    def __init__(self, run: Path) -> None:
+        """Read the configuration and the metrics.
+
+        Raises:
+            RunError: The directory is not that of a run.
+            ConfigError: Its configuration cannot be read.
+        """
+        missing = [name for name in (CONFIG_FILE, ENVIRONMENT) if not (run / name).is_file()]
+        if missing:
+            raise RunError(
+                f"{run}: no {' and no '.join(missing)} there; expected OUTDIR of a training run, "
+                "which has both from its start"
+            )
+        self.run = run.resolve()
+        self.config: dict[str, Any] = dict(flatten(read_yaml(run / CONFIG_FILE)))
+        self.reports, self.validations = self._rows("train"), self._rows("valid")
+        self.score = SCORE_TITLES[self.config.get("regime.score_metric") or "wer"]
+        self.steps: int | None = self.config.get("regime.num_steps")
+        self.step: int = max(
+            (rows[-1]["Step"] for rows in (self.reports, self.validations) if rows), default=0
+        )
+
+    def _rows(self, name: str) -> Rows:
+        return [row for _, row in recorded(self.run / METRICS / f"{name}.jsonl")]
+
+    @property
+    def scored(self) -> Rows:
+        """The validations that have the run's score."""
+        return [row for row in self.validations if self.score in row]
+
+    @cached_property
+    def state(self) -> str:
+        """Whether the run is complete, in training or stopped.
+
+        A process that trains refreshes its lock; a complete run has a card for its best model.
+        """
+        lock = self.run / LOCK_FILE
+        if lock.exists() and time.time() - lock.stat().st_mtime < SECONDS:
+            return TRAINING
+        early = ("regime.early_stopping_patience", "regime.num_data_epochs")
+        ended = self.step >= (self.steps or 0) or any(self.config.get(key) for key in early)
+        return COMPLETE if ended and [*self.run.glob(f"{CARDS_DIR}/*.yaml")] else STOPPED

@@ -1,0 +1,111 @@
+"""The page of a run: one file without external links, like the page of scores."""
+
+from datetime import timedelta
+from math import nan
+from os.path import relpath
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from danish_asr import __version__
+from danish_asr.recipe.advice import CHANCE, LOSS, advise, best_validation
+from danish_asr.recipe.run_directory import METRICS, SCORE_TITLES, TENSORBOARD
+from danish_asr.report.charts import curves_chart
+from danish_asr.report.curves import read_panels
+from danish_asr.report.page import environment
+from danish_asr.report.run.configuration import changes
+from danish_asr.report.run.evaluations import evaluations, utterances
+from danish_asr.report.run.history import COMPLETE, History
+
+_DIALECT: Final = "wer/dialect/"
+
+
+class Dialect(NamedTuple):
+    """A dialect's WER in validation, in percent, and its curve in a box of 200 by 40."""
+
+    name: str
+    curve: str
+    first: float
+    best: float
+    last: float
+    cer: float
+
+
+def render(history: History, page: Path, *, reload: int | None = None) -> str:
+    """Return the page, which will be at ``page``; it reloads itself each ``reload`` seconds."""
+    run, scored = history.run, history.scored
+    best = dict(best_validation(scored, history.score)[1]) if scored else None
+    found = evaluations(run)
+    panels = []
+    if any((run / METRICS).glob("*.jsonl")):
+        panels = read_panels(run, detailed=True)
+    return (
+        environment()
+        .get_template("run/page.html")
+        .render(
+            name=run.name,
+            history=history,
+            reload=reload,
+            advice=advise(
+                history.reports,
+                history.validations,
+                history.score,
+                complete=history.state == COMPLETE,
+            ),
+            numbers=_numbers(history),
+            best=best,
+            titles=SCORE_TITLES,
+            charts={panel.title: curves_chart(panel) for panel in panels},
+            dialects=_dialects(history, best or {}),
+            evaluations=found,
+            pages={
+                each.predictions: relpath(report, page.resolve().parent)
+                for each in found
+                if (report := each.predictions.with_name("report.html")).is_file()
+            },
+            utterances=utterances(found[0]) if found else {},
+            changes=changes(run, history.config),
+            tensorboard=run / TENSORBOARD,
+            version=__version__,
+        )
+    )
+
+
+def _numbers(history: History) -> dict[str, str]:
+    """Return what the last report has, in words."""
+    if not history.reports:
+        return {}
+    *before, last = history.reports
+    steps = last["Step"] - (before[-1]["Step"] if before else 0)
+    seconds = sum(row["Lapse Time"] for row in history.reports)
+    numbers = {
+        "Training loss": f"{last[LOSS]:.3f} (chance {last[CHANCE]:.1f})" if LOSS in last else "",
+        "Seconds per step": f"{last['Lapse Time'] / steps:.2f}",
+        "Time in training": str(timedelta(seconds=round(seconds))),
+        "GPU memory, peak": _gib(max(_memory(row) for row in history.reports)),
+    }
+    return {name: number for name, number in numbers.items() if number}
+
+
+def _memory(row: Any) -> float:
+    return float(row.get("Peak Reserved Device Memory", 0))
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB" if size else ""
+
+
+def _dialects(history: History, best: dict[str, Any]) -> list[Dialect]:
+    """Return the dialects of the validations, the worst of the best validation first."""
+    rows = history.validations
+    names = dict.fromkeys(key for row in rows for key in row if key.startswith(_DIALECT))
+    most = max((row[key] for row in rows for key in names if key in row), default=0) or 1
+    steps = max((row["Step"] for row in rows), default=0) or 1
+    found = []
+    for key in names:
+        known = [(row["Step"], row[key]) for row in rows if key in row]
+        points = " ".join(
+            f"{4 + 192 * step / steps:.1f},{36 - 32 * rate / most:.1f}" for step, rate in known
+        )
+        rates = known[0][1], best.get(key, nan), known[-1][1], best.get(f"c{key[1:]}", nan)
+        found.append(Dialect(key.removeprefix(_DIALECT), points, *rates))
+    return sorted(found, key=lambda each: -each.best)

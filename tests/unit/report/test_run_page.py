@@ -1,0 +1,138 @@
+"""The page of a run, from its files."""
+
+import io
+import json
+import re
+import time
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from danish_asr.errors import RunError
+from danish_asr.files import to_yaml
+from danish_asr.recipe.advice import CHANCE, LOSS, advise
+from danish_asr.report.run import report_run
+from danish_asr.scoring.predictions import write_predictions
+from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
+from tests.score_rows import prediction
+
+WER = "Word Error Rate (WER)"
+HOSTILE = "<script>alert(1)</script>"
+
+
+def _lines(file: Path, rows: list[dict[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that has only just begun."""
+    run = tmp_path / "run"
+    run.mkdir()
+    optimizer = {"name": "adamw", "config": {"lr": 1e-3}}
+    config = {
+        "optimizer": optimizer,
+        "lr_scheduler": {"name": "tri_stage"},
+        "regime": {"num_steps": 40, "publish_metrics_every_n_steps": 10},
+    }
+    (tmp_path / "layer.yaml").write_text(to_yaml({"optimizer": {"config": {"lr": 2e-3}}}))
+    (run / "config.yaml").write_text(to_yaml(config))
+    command = ["train", "--config-file", f"{tmp_path}/layer.yaml", "optimizer.config.lr=1e-3"]
+    (run / "environment.json").write_text(json.dumps([{"command": command}]))
+    return run
+
+
+def _train(run: Path, until: int) -> None:
+    report = {CHANCE: 9.0, "Learning Rate": 1e-3, "Gradient Norm": 2.0, "Data Time": 1.0}
+    report |= {"Lapse Time": 20.0, "Number of Source Elements": 9_600_000.0}
+    report["Peak Reserved Device Memory"] = 2**31
+    steps = range(10, until + 1, 10)
+    _lines(run / "metrics" / "train.jsonl", [{"Step": n, LOSS: 20 / n, **report} for n in steps])
+    rates = {n: {WER: 500 / n, f"wer/dialect/{HOSTILE}": 600 / n} for n in steps}
+    _lines(run / "metrics" / "valid.jsonl", [{"Step": n, LOSS: 1.0, **rates[n]} for n in steps])
+
+
+def _complete(run: Path) -> None:
+    _train(run, until=40)
+    (run / "cards").mkdir()
+    (run / "cards" / "run.yaml").touch()
+
+
+def _page(run: Path) -> str:
+    report_run(run, console=Console(file=io.StringIO()))
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
+@needs_browser
+def test_the_page_has_everything_and_fits_a_phone(run: Path) -> None:
+    _complete(run)
+    results = run / "eval" / "best" / "test"
+    results.mkdir(parents=True)
+    about = {"model": "m", "checkpoint": "best", "step": 40, "rows_in_split": {"test": 2}}
+    (results / "evaluation.json").write_text(json.dumps(about))
+    rows = [prediction("a", "ja", "ja"), prediction("b", f"nej {HOSTILE}", "ja")]
+    write_predictions(results / "predictions.jsonl", rows)
+    (results / "report.html").touch()
+    text = _page(run)
+    assert "Training run: complete." in text
+    assert 'href="eval/best/test/report.html"' in text
+    assert "best, step 40" in text
+    assert "fell from 16.67 (step 30) to 12.50" in text
+    assert re.search(r"optimizer\.config\.lr</th>.*>0\.001<.*>5e-05<.*layer.yaml: 0\.002", text)
+    assert f"tensorboard --logdir {run}/tb" in text
+    assert "<script>alert" not in text
+    assert 'http-equiv="refresh"' not in text
+    charts = re.findall(r"<title>(.*?)</title><desc>(.*?)</desc>", text)
+    assert dict(charts)["Audio per step"].startswith("audio: 1 at step 10")
+    assert dict(charts)["Time per step"].startswith("all: 2 at step 10")
+    assert "chance: 9 at step 10" in dict(charts)["Loss"]
+    assert "reserved: 2 at step 10" in dict(charts)["GPU memory, peak"]
+    contrast, _, needed = in_browser(run / "report.html", CONTRAST_AND_WIDTH, width=380, dark=True)
+    assert contrast >= 4.5
+    assert needed <= 380
+
+
+def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(run: Path) -> None:
+    assert "the first one comes at step 10" in _page(run)
+    with pytest.raises(RunError, match=r"no config\.yaml and no environment\.json"):
+        report_run(run.parent)
+
+
+def test_a_page_that_is_followed_reloads_until_the_run_is_complete(run: Path) -> None:
+    followed: list[str] = []
+
+    def end() -> None:
+        while not (run / "report.html").is_file():
+            time.sleep(0.1)
+        followed.append((run / "report.html").read_text(encoding="utf-8"))
+        _complete(run)
+
+    Thread(target=end).start()
+    report_run(run, follow=True, seconds=1, console=Console(file=io.StringIO()))
+    assert 'http-equiv="refresh" content="1"' in followed[0]
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert 'http-equiv="refresh"' not in page
+    assert "complete" in page
+
+
+@pytest.mark.parametrize(
+    ("losses", "rates", "found"),
+    [
+        ([3.0, 2.0, 1.0, 0.9], [50, 30, 25, 24.9], None),
+        ([3.0, 2.0, 1.0, 0.9], [50, 40, 30, 20], "still improves"),
+        ([3.0, 2.0, 1.0, 0.9], [50, 51, 52, 53], "overfits"),
+        ([3.0, 1.0, 5.0, 0.9], [50, 30, 25, 24.9], "diverges"),
+    ],
+)
+def test_advice_names_what_a_run_shows_and_is_silent_otherwise(
+    losses: list[float], rates: list[float], found: str | None
+) -> None:
+    reports = [{"Step": n, LOSS: loss, CHANCE: 9.0} for n, loss in enumerate(losses)]
+    validations = [{"Step": n, WER: rate} for n, rate in enumerate(rates)]
+    advice = advise(reports, validations, WER, complete=True)
+    assert len(advice) == (found is not None)
+    assert all(found and found in each.text for each in advice)
