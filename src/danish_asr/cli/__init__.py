@@ -26,7 +26,7 @@ from danish_asr.errors import EXIT_FAILED, DanishAsrError
 
 _ORDER: Final = (
     *("demo", "doctor", "synthesize", "convert", "verify", "explore", "train", "evaluate"),
-    *("average", "score", "compare", "transcribe", "align", "serve", "export"),
+    *("average", "score", "compare", "report", "transcribe", "align", "serve", "export"),
 )
 app.registered_commands.sort(
     key=lambda command: _ORDER.index(getattr(command.callback, "__name__", ""))

@@ -149,7 +149,7 @@ def compare(
     )
 
 
-@app.command()
+@app.command(examples=["report outputs/300m", "report outputs/300m --follow"])
 def report(
     run: Annotated[Path, Argument(metavar="OUTDIR", help="The run, at any time after its start.")],
     *,

@@ -6,18 +6,16 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-
-from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
-from fairseq2.recipe.config import RegimeSection
-from torch.nn import Module
+from typing import TYPE_CHECKING, Any, Final
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.advice import LOSS
-from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.tree import flatten, merge, read_yaml
+
+if TYPE_CHECKING:  # their import takes seconds
+    from fairseq2.recipe.config import RegimeSection
+    from torch.nn import Module
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
@@ -207,6 +205,11 @@ def complete_model_card(
     output_dir: Path, tokenizer: str | None, model_config: Mapping[str, Any]
 ) -> None:
     """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
+    from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY  # noqa: PLC0415 - slow
+    from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY  # noqa: PLC0415 - slow
+
+    from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY  # noqa: PLC0415 - slow
+
     file = output_dir / CHECKPOINTS / MODEL_CARD
     added: dict[str, Any] = {"model_config": model_config}
     if own := own_tokenizer(output_dir):
@@ -221,7 +224,7 @@ def complete_model_card(
 
 
 def check_free_space(
-    output_dir: Path, module: Module, regime: RegimeSection, state_bytes: float
+    output_dir: Path, module: "Module", regime: "RegimeSection", state_bytes: float
 ) -> None:
     """Refuse, with RunError, a run whose checkpoints do not all fit on the disk.
 
@@ -242,7 +245,7 @@ def check_free_space(
         )
 
 
-def checkpoints_to_come(output_dir: Path, regime: RegimeSection) -> int:
+def checkpoints_to_come(output_dir: Path, regime: "RegimeSection") -> int:
     """Return how many checkpoints a run adds: those that it keeps and one that is being written."""
     kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
     if not kept:

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from danish_asr.errors import ConfigError
-from danish_asr.files import from_yaml
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import flatten, inspect, read_yaml, unstructure
+from danish_asr.recipe.keys import defaults
 from danish_asr.recipe.run_directory import ENVIRONMENT
+from danish_asr.recipe.tree import flatten, merge, parse_override, read_yaml
 
 _COMPONENTS: Final = ("optimizer", "lr_scheduler")
 _COMMAND_LINE: Final = "command line"
@@ -29,37 +29,42 @@ def changes(run: Path, config: Mapping[str, Any]) -> list[Change]:
 
     A file of a start that is not there any more has no layer.
     """
-    named = {name: {"name": config[f"{name}.name"]} for name in _COMPONENTS}
-    defaults = dict(flatten(unstructure(inspect(AsrConfig, named)[0])))
-    layers = _layers(run)
+    usual, layers = _defaults(config), _layers(run)
     found = []
     for key, value in config.items():
-        if key not in defaults or value != defaults[key]:
+        if key not in usual or value != usual[key]:
             said = {name: _shown(layer[key]) for name, layer in layers.items() if key in layer}
-            default = _shown(defaults[key]) if key in defaults else ""
+            default = _shown(usual[key]) if key in usual else ""
             found.append(Change(key, _shown(value), default, said))
     return found
+
+
+def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults, those of the chosen optimizer and schedule in the place of the usual."""
+    usual = defaults()
+    for section in _COMPONENTS:
+        own, place = f"{section}.config<{config.get(f'{section}.name')}>.", f"{section}.config."
+        named = {key.replace(own, place): value for key, value in usual.items() if own in key}
+        if named:
+            usual = {key: value for key, value in usual.items() if not key.startswith(place)}
+            usual |= named
+    return usual
 
 
 def _layers(run: Path) -> dict[str, dict[str, Any]]:
     """Return the flat configurations in the commands of the run's starts, the last one wins."""
     layers: dict[str, dict[str, Any]] = {}
-    overrides: dict[str, Any] = {}
+    overrides = []
     for start in json.loads((run / ENVIRONMENT).read_text(encoding="utf-8")):
         for argument in start["command"][1:]:
-            name = argument.partition("=")[2] if argument.startswith("-") else argument
-            key, equals, value = name.partition("=")
-            if name.endswith((".yaml", ".yml")) and not equals:
-                try:
-                    layers[Path(name).name] = dict(flatten(read_yaml(Path(name))))
-                except ConfigError:  # moved, or named from another directory
-                    continue
-            elif equals:
-                tree: Any = from_yaml(value)
-                for part in reversed(key.removeprefix("set:").split(".")):
-                    tree = {part: tree}
-                overrides |= flatten(tree)
-    return layers | ({_COMMAND_LINE: overrides} if overrides else {})
+            # --config-file=FILE and -c FILE name files, key=value needs no option or --config.
+            text = argument.partition("=")[2] if argument.startswith("-") else argument
+            if "=" in text:
+                overrides.append(parse_override(text))
+            elif text.endswith((".yaml", ".yml")):
+                with suppress(ConfigError):  # moved, or named from another directory
+                    layers[Path(text).name] = dict(flatten(read_yaml(Path(text))))
+    return layers | ({_COMMAND_LINE: dict(flatten(merge(*overrides)))} if overrides else {})
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from danish_asr.errors import RunError
 from danish_asr.lease import LOCK_FILE, SECONDS
 from danish_asr.recipe.advice import Rows
-from danish_asr.recipe.loading import flatten, read_yaml
 from danish_asr.recipe.run_directory import (
     CONFIG_FILE,
     ENVIRONMENT,
@@ -16,6 +15,7 @@ from danish_asr.recipe.run_directory import (
     SCORE_TITLES,
     recorded,
 )
+from danish_asr.recipe.tree import flatten, read_yaml
 from danish_asr.schema import CARDS_DIR
 
 COMPLETE: Final = "complete"
