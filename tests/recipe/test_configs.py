@@ -10,6 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
+from danish_asr.errors import ConfigError
 from danish_asr.recipe import keys
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.keys import NO_EFFECT, one_of
@@ -115,3 +116,16 @@ def test_a_preset_has_its_batch_on_any_number_of_gpus(
 def test_the_path_in_the_guide_leads_to_the_configurations() -> None:
     linked = ROOT / "workflows" / "recipes" / "wav2vec2" / "asr" / "configs"
     assert (linked / f"{GUIDE}.yaml").read_text() == (CONFIGS / f"{GUIDE}.yaml").read_text()
+
+
+def test_where_there_is_no_configs_the_packages_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("configs", "demo.yaml")
+    assert read_yaml(file) == read_yaml(ROOT / file)
+    with pytest.raises(ConfigError, match="No such file"):
+        read_yaml(Path("demo.yaml"))
+    file.parent.mkdir()
+    file.write_text("regime: {num_steps: 1}")
+    assert read_yaml(file) == {"regime": {"num_steps": 1}}

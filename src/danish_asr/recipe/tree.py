@@ -16,15 +16,22 @@ from danish_asr.files import from_yaml
 Tree = dict[str, Any]
 """A configuration as YAML has it: nested mappings of plain values."""
 
+_SHIPPED: Final = Path(__file__).parent / "configs"
+
 _QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adafactor}'"
 
 
 def read_yaml(file: Path) -> Tree:
     """Return the mapping in a YAML file, with ``${dir}`` replaced by the file's directory.
 
+    Outside of the checkout, ``configs/NAME.yaml`` is the package's, unless there is such a file.
+
     Raises:
         ConfigError: The file cannot be read, is not YAML, or does not hold a mapping.
     """
+    shipped = _SHIPPED / file.name
+    if file == Path("configs", file.name) and not file.exists() and shipped.exists():
+        file = shipped
     try:
         content = from_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
