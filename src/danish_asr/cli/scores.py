@@ -52,9 +52,15 @@ def score(
     html: Annotated[Path | None, Option(help="Default: report.html beside the input.")] = None,
     csv: Annotated[Path | None, Option(help="Write a table of all groups.")] = None,
     markdown: Annotated[Path | None, Option(help="Write a section for a model card.")] = None,
-    run: Annotated[Path | None, Option(help="The run; adds its curves to the page.")] = None,
+    run: Annotated[
+        Path | None, Option(help="The run, for its curves; default: the evaluated one.")
+    ] = None,
     dataset: Annotated[
-        Path | None, Option(help="The dataset; adds audio to the page, and missing references.")
+        Path | None,
+        Option(
+            help="The dataset; adds audio to the page (default: that evaluated), and missing "
+            "references."
+        ),
     ] = None,
     split: _Split = None,
     utterances: Annotated[

@@ -75,6 +75,9 @@ def open_manifest(config: DanishAsrDatasetConfig) -> ManifestDataset:
 class AsrDataset(ABC):
     """Utterances in splits, whatever they are stored in."""
 
+    path: Path
+    """The directory."""
+
     @property
     @abstractmethod
     def splits(self) -> list[str]:

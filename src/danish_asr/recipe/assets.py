@@ -185,6 +185,13 @@ class Assets:
             raise ConfigError([f"tokenizer.path: {error}"]) from None
 
 
+def configured_dataset(config: AsrConfig) -> AsrDataset:
+    """Open the dataset of a configuration that was checked."""
+    assets, section = Assets(config), config.dataset
+    card = assets.find("dataset.name", section.name, []) if section.name else None
+    return assets.open_dataset(section, card)
+
+
 def open_tokenizer(name_or_file: str, card_directories: Sequence[Path]) -> Tokenizer:
     """Open a tokenizer by its file or by the name of its card; raises `ConfigError`."""
     config = AsrConfig()

@@ -22,7 +22,7 @@ from danish_asr.data.make_reader import evaluation_fingerprint
 from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.files import publish_text, to_yaml
-from danish_asr.recipe.assets import Assets, open_tokenizer
+from danish_asr.recipe.assets import open_tokenizer
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.console import configure_console, log
 from danish_asr.recipe.evaluator import PREDICTIONS, publish_predictions
@@ -68,10 +68,9 @@ def open_decoder(spec: DecoderSpec) -> Decoder:
 
 def split_fingerprints(config: AsrEvalConfig) -> dict[str, dict[str, object]]:
     """Return what identifies the rows of each split to score, as their reader has it."""
-    section, assets = config.dataset, Assets(config)
-    card = assets.find("dataset.name", section.name, []) if section.name else None
-    dataset, task = assets.open_dataset(section, card), evaluation_task(section)
-    indices = validation_indices(dataset, section, config.evaluator.split or "", None)
+    section, task = config.dataset, evaluation_task(config.dataset)
+    dataset, splits = configured_dataset(config), config.evaluator.split or ""
+    indices = validation_indices(dataset, section, splits, None)
     return {name: evaluation_fingerprint(index, task) for name, index in indices.items()}
 
 

@@ -14,7 +14,7 @@ from fairseq2.recipe.base import RecipeContext
 
 from danish_asr.data.index import Index
 from danish_asr.files import publish
-from danish_asr.recipe.assets import Assets
+from danish_asr.recipe.assets import Assets, configured_dataset
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.head import FULL, keep_rows, sliced_tokenizer
@@ -32,10 +32,9 @@ def write_own_tokenizer(run: Path, config: AsrConfig) -> None:
     if file.is_file() and resumable_steps(run):
         return
     if config.model.head != FULL:
-        assets, data = Assets(config), config.dataset
-        card = assets.find("dataset.name", data.name, []) if data.name else None
-        index = training_rows(assets.open_dataset(data, card), data)
-        full = assets.tokenizer_file(section).read_bytes()
+        data = config.dataset
+        index = training_rows(configured_dataset(config), data)
+        full = Assets(config).tokenizer_file(section).read_bytes()
         content = sliced_tokenizer(full, _words(index, data.text_profile))
     elif section.path is not None and section.family == CHAR_TOKENIZER_FAMILY:
         content = section.path.read_bytes()

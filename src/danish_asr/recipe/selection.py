@@ -10,6 +10,7 @@ from fairseq2.recipe.config import ReferenceModelSection
 
 from danish_asr.decoding import GREEDY, Decoder
 from danish_asr.errors import RunError
+from danish_asr.recipe.assets import configured_dataset
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.evaluator import EVALUATION
 from danish_asr.recipe.loading import inspect, unstructure
@@ -21,6 +22,7 @@ from danish_asr.recipe.run_directory import (
     checkpoint_steps,
 )
 from danish_asr.recipe.tree import Tree, merge
+from danish_asr.schema import VERSION_DIR
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
 
@@ -48,8 +50,10 @@ class Selection(NamedTuple):
         """Return the content of ``evaluation.json``; ``rows`` are those of each split."""
         config = self.config
         section = {**vars(config.decoder), **_settings(decoder)}
+        path = configured_dataset(config).path.resolve()
         return {
             "dataset": config.dataset.name,
+            "dataset_root": str(path.parent if path.name == VERSION_DIR else path),
             "model": config.model.name,
             "checkpoint": config.evaluator.checkpoint,
             "step": self.step,

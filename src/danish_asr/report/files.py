@@ -21,6 +21,7 @@ from danish_asr.report.tables import (
     to_csv,
     to_markdown,
 )
+from danish_asr.schema import VERSION_DIR
 from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.groupings import MEASURES
@@ -54,7 +55,8 @@ def score_file(
     JSON, CSV and the page also hold the scores by duration and by words per second. ``run_dir``
     adds the training curves and the GPU and memory use of a run to the page, ``dataset`` the audio
     of the worst utterances and what the file lacks: references and metadata. References in the
-    file must equal the dataset's. ``split`` is that of the rows, or test, by default.
+    file must equal the dataset's. ``split`` is that of the rows, or test, by default. Beside an
+    ``evaluation.json`` the page has the curves and the audio of what was evaluated by default.
     """
     console, exports = console or Console(), exports or Exports()
     path = Path(path)
@@ -90,12 +92,13 @@ def score_file(
 
             first = [*analysis.worst[:10], *analysis.worst_by_wer[:10]]
             worst = {utterance.row.id for utterance in first}
+            run, root = run_dir or _run_of(path, about), dataset or _dataset_of(about)
             texts[html_path] = page.render_page(
                 scores,
                 analysis,
                 about={"file": "/".join(Path(realpath(path)).parts[-2:])} | about,
-                panels=curves.read_panels(Path(run_dir)) if run_dir else [],
-                clips=page.audio_clips(Path(dataset), worst, console) if dataset else {},
+                panels=curves.read_panels(Path(run)) if run else [],
+                clips=page.audio_clips(Path(root), worst, console) if root else {},
             )
     print_scores(requested, console)
     _write(texts, console)
@@ -181,6 +184,20 @@ def _evaluation(predictions: AnyPath) -> dict[str, Any]:
     """Read what the evaluation recipe writes beside the predictions, if it is there."""
     file = Path(predictions).parent / _EVALUATION
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def _run_of(predictions: Path, about: Mapping[str, Any]) -> Path | None:
+    """The run whose model was evaluated, also if it was moved; None: it is no run's, or gone."""
+    if not about.get("run"):
+        return None
+    parents = [*predictions.resolve().parents, *Path(about["run"]).parents]
+    return next((each for each in parents if (each / "metrics" / "train.jsonl").is_file()), None)
+
+
+def _dataset_of(about: Mapping[str, Any]) -> Path | None:
+    """The dataset that was evaluated, if it is on this machine."""
+    root = about.get("dataset_root")
+    return Path(root) if root and (Path(root) / VERSION_DIR).is_dir() else None
 
 
 def _rows_in_split(predictions: AnyPath) -> int | None:

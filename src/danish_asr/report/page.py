@@ -122,6 +122,8 @@ def audio_clips(dataset: Path, ids: set[str], console: Console) -> dict[str, str
     """Return ``data:`` URLs with FLAC of utterances, with a warning if some are missing."""
     clips: dict[str, str] = {}
     for shard in sorted((dataset / VERSION_DIR).rglob("*.parquet")):
+        if len(clips) == len(ids):
+            break
         try:
             clips |= _clips(shard, ids)
         except (OSError, pa.ArrowException) as error:
