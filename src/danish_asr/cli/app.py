@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -63,6 +63,14 @@ class App(typer.Typer):
         commands = options.pop("examples")
         lines = ["Examples:", *(f"$ danish-asr {command}" for command in commands)]
         return super().command(name, cls=_Command, epilog="\n".join(lines), **options)
+
+
+def choice(names: Iterable[str], *declarations: str, about: str) -> Any:
+    """Return an option whose value is one of these names, which the code behind it checks."""
+    known = list(names)
+    return typer.Option(
+        *declarations, metavar="|".join(known), autocompletion=lambda: known, help=about
+    )
 
 
 def _complete_key(incomplete: str) -> list[str]:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from danish_asr.cli.app import App, app
+from danish_asr.cli.app import App, app, choice
 from danish_asr.errors import ConfigError
+from danish_asr.text.profiles import PROFILES
 
 lm = App("lm", "N-gram language models for the decoder 'beam'.")
 app.add_typer(lm)
@@ -34,7 +35,7 @@ def build(
     model: Annotated[
         str | None, Option(help="The run or model to decode with; gives the text profile.")
     ] = None,
-    profile: Annotated[str | None, Option(help="Text profile, without --model.")] = None,
+    profile: Annotated[str | None, choice(PROFILES, about="Text profile, without --model.")] = None,
     prune: Annotated[
         str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
     ] = "0",
@@ -68,7 +69,7 @@ def tune(
     *,
     language_model: Annotated[Path, Option("--lm", help="Directory of the language model.")],
     rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
-    profile: Annotated[str, Option(help="Text profile of the error rates.")] = "coral",
+    profile: Annotated[str, choice(PROFILES, about="Text profile of the error rates.")] = "coral",
     workers: Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")] = None,
     json: Annotated[Path | None, Option(help="Default: tuning.json in DIR.")] = None,
     plot: Annotated[Path | None, Option(help="Default: tuning.png in DIR; or .svg, .pdf.")] = None,

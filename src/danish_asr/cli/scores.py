@@ -7,20 +7,24 @@ from typing import Annotated, Final
 
 from typer import Argument, Option
 
-from danish_asr.cli.app import app
-from danish_asr.scoring.settings import DEFAULT_BY, Settings
+from danish_asr.cli.app import app, choice
+from danish_asr.metrics import DENOMINATORS
+from danish_asr.scoring.settings import DEFAULT_BY, ROW_FILTERS, Settings
+from danish_asr.text.profiles import PROFILES
 
 _SCORING: Final = Settings()
 _GROUPINGS: Final = list(DEFAULT_BY)
 
-_Profile = Annotated[str, Option(help="Text profile: raw, coral, rye or rye-2026-06.")]
+_Profile = Annotated[str, choice(PROFILES, about="Text profile.")]
 _Fillers = Annotated[bool, Option("--remove-fillers", help="Also remove fillers (rye only).")]
 _By = Annotated[
     list[str],
     Option(help="Columns to group by, with commas; age:5 or age:18,25,50 in bands. Repeatable."),
 ]
-_Filter = Annotated[str, Option("--filter", help="Rows: all, coral or rye.")]
-_Denominator = Annotated[str, Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")]
+_Filter = Annotated[str, choice(ROW_FILTERS, "--filter", about="Rows.")]
+_Denominator = Annotated[
+    str, choice(DENOMINATORS, about="Divide by S+D+H (standard) or S+D+H+I (coral).")
+]
 _Resamples = Annotated[
     int, Option(help="Utterance-level intervals too, from this many resamples (e.g. 1000).")
 ]

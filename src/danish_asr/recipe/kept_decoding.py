@@ -22,7 +22,7 @@ from danish_asr.data.make_reader import evaluation_fingerprint
 from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.files import publish_text, to_yaml
-from danish_asr.recipe.assets import open_tokenizer
+from danish_asr.recipe.assets import configured_dataset, open_tokenizer
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.console import configure_console, log
 from danish_asr.recipe.evaluator import PREDICTIONS, publish_predictions

@@ -258,6 +258,29 @@ def test_predictions_of_an_evaluation_keep_its_name_and_split_beside_a_dataset(
     assert "data:audio/flac" in page
 
 
+def test_the_page_of_an_evaluation_has_its_curves_and_audio_also_where_the_run_was_moved(
+    tmp_path: Path,
+) -> None:
+    build_dataset(data := tmp_path / "data")
+    run = tmp_path / "moved"
+    path, references = run / "eval/best/test/predictions.jsonl", read_references(data)
+    write_predictions(path, [prediction(k, v["reference"], "") for k, v in references.items()])
+    (run / "metrics").mkdir()
+    row = {"Step": 1, "CTC Loss": 2.0}
+    (run / "metrics" / "train.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
+    about = {"run": f"{tmp_path}/gone/checkpoints", "rows_in_split": {"test": len(references)}}
+    pages = []
+    for root in (data, tmp_path / "gone"):
+        _evaluation(path, about | {"dataset_root": str(root)})
+        score_file(path, html_path=tmp_path / "r.html", console=_console())
+        pages.append((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert ["data:audio/flac" in page for page in pages] == [True, False]
+    assert all("CTC loss" in page for page in pages)
+    _evaluation(path, about | {"run": ""})  # a model that is not this run's
+    score_file(path, html_path=tmp_path / "r.html", console=_console())
+    assert "CTC loss" not in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
 def test_the_gaps_of_all_groupings_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
     path, block = tmp_path / "predictions.jsonl", tmp_path / "block.md"
     write_predictions(path, random_rows(1500))
