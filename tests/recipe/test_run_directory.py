@@ -108,6 +108,15 @@ def test_a_run_within_another_runs_directory_is_refused(tmp_path: Path, place: s
         check_output_dir(tmp_path / place)
 
 
+def test_a_new_run_does_not_get_the_name_of_its_dataset(tmp_path: Path) -> None:
+    check_output_dir(tmp_path / "mine", dataset="coral")
+    with pytest.raises(RunError, match="the dataset is 'mine'"):
+        check_output_dir(tmp_path / "mine", dataset="mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / CONFIG_FILE).touch()
+    check_output_dir(tmp_path / "mine", dataset="mine")  # continues
+
+
 @pytest.mark.parametrize(
     ("processes", "batches", "expected"),
     [

@@ -96,9 +96,17 @@ def own_tokenizer(run: Path) -> Path | None:
     return file if file.is_file() else None
 
 
-def check_output_dir(output_dir: Path) -> None:
-    """Refuse, with RunError, a file, a place within another run, and what cannot be written."""
+def check_output_dir(output_dir: Path, *, dataset: str | None = None) -> None:
+    """Refuse, with RunError, a file, a place within another run, and what cannot be written.
+
+    A new run may not have the name of its dataset either: two cards would have one name.
+    """
     path = output_dir.resolve()
+    if path.name == dataset and not (path / CONFIG_FILE).is_file():
+        raise RunError(
+            f"OUTDIR {output_dir}: the dataset is '{dataset}', and the model would get the same "
+            "name; name another directory"
+        )
     there = next(path for path in [path, *path.parents] if path.exists())
     if not there.is_dir():
         raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")

@@ -65,7 +65,7 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolve(config, where=request.where, faults=faults)
         rank, processes = rank_info(config.common.cluster)
         if rank == 0:
-            run_directory.check_output_dir(output_dir)
+            run_directory.check_output_dir(output_dir, dataset=config.dataset.name)
             if not request.trust:
                 check_owner(output_dir)
             now, usual = unstructure(config), unstructure(AsrConfig())
