@@ -10,6 +10,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +20,14 @@ from urllib.request import url2pathname
 import torch
 from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import WandbConfig
 
 from danish_asr import __version__
 from danish_asr.errors import MissingExtraError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.console import log
+from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
     ENVIRONMENT,
@@ -33,7 +36,7 @@ from danish_asr.recipe.run_directory import (
     best_model,
     own_tokenizer,
 )
-from danish_asr.recipe.tree import Tree, read_yaml
+from danish_asr.recipe.tree import Tree, merge, read_yaml
 from danish_asr.schema import CARDS_DIR
 
 WANDB: Final = "wandb"
@@ -87,6 +90,23 @@ def _git_state() -> dict[str, Any] | None:
         return {"commit": commit, "changed": bool(git("status", "--porcelain"))}
     except (OSError, subprocess.CalledProcessError):  # an installed wheel
         return None
+
+
+def complete_model_card(
+    output_dir: Path, tokenizer: str | None, model_config: Mapping[str, Any]
+) -> None:
+    """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
+    file = output_dir / CHECKPOINTS / MODEL_CARD
+    added: dict[str, Any] = {"model_config": model_config}
+    if own := own_tokenizer(output_dir):
+        added |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
+    else:
+        added["tokenizer_ref"] = tokenizer
+    card = merge(read_yaml(file), added)
+    if card["model_family"] == HUGGING_FACE_FAMILY:  # its checkpoints have fairseq2's names
+        card["model_family"] = WAV2VEC2_ASR_FAMILY
+        card["model_config"].pop("head_rows")
+    publish_text(file, to_yaml(card))
 
 
 def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:

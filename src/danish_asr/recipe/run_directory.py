@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from danish_asr.errors import RunError
-from danish_asr.files import publish_text, to_yaml
+from danish_asr.files import publish_text
 from danish_asr.recipe.advice import LOSS
-from danish_asr.recipe.tree import flatten, merge, read_yaml
+from danish_asr.recipe.tree import flatten, read_yaml
 
 if TYPE_CHECKING:  # their import takes seconds
     from fairseq2.recipe.config import RegimeSection
@@ -207,28 +207,6 @@ def check_continuation(
             + "\n".join(changed)
             + "\nStart the new run in another OUTDIR, or restore these values to continue."
         )
-
-
-def complete_model_card(
-    output_dir: Path, tokenizer: str | None, model_config: Mapping[str, Any]
-) -> None:
-    """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
-    from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY  # noqa: PLC0415 - slow
-    from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY  # noqa: PLC0415 - slow
-
-    from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY  # noqa: PLC0415 - slow
-
-    file = output_dir / CHECKPOINTS / MODEL_CARD
-    added: dict[str, Any] = {"model_config": model_config}
-    if own := own_tokenizer(output_dir):
-        added |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
-    else:
-        added["tokenizer_ref"] = tokenizer
-    card = merge(read_yaml(file), added)
-    if card["model_family"] == HUGGING_FACE_FAMILY:  # its checkpoints have fairseq2's names
-        card["model_family"] = WAV2VEC2_ASR_FAMILY
-        card["model_config"].pop("head_rows")
-    publish_text(file, to_yaml(card))
 
 
 def check_free_space(

@@ -44,7 +44,12 @@ from danish_asr.recipe.optimizers import (
 from danish_asr.recipe.own_tokenizer import run_tokenizer, slice_head, write_own_tokenizer
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
-from danish_asr.recipe.record import keep_wandb_id, write_environment, write_model_card
+from danish_asr.recipe.record import (
+    complete_model_card,
+    keep_wandb_id,
+    write_environment,
+    write_model_card,
+)
 from danish_asr.recipe.reporting import RunReport
 from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.trainer import StoppableTraining
@@ -150,7 +155,7 @@ class AsrRecipe(TrainRecipe):
                 context.output_dir, module, config.regime, state_bytes=state
             )
             changes = {**masking, "target_vocab_size": head.output_dim}
-            run_directory.complete_model_card(context.output_dir, config.tokenizer.name, changes)
+            complete_model_card(context.output_dir, config.tokenizer.name, changes)
         return model
 
     @override

@@ -7,6 +7,7 @@ from typing import Final
 from rich.console import Console
 
 from danish_asr.files import publish_text
+from danish_asr.recipe.run_directory import CONFIG_FILE, ENVIRONMENT
 from danish_asr.report.run.history import COMPLETE, History
 from danish_asr.report.run.page import render
 from danish_asr.report.tables import say
@@ -34,6 +35,9 @@ def report_run(
     """
     console = console or Console(stderr=True)
     page = page or run / "report.html"
+    if follow and (run / ENVIRONMENT).is_file():
+        while not (run / CONFIG_FILE).is_file():  # fairseq2 writes it when all is loaded
+            time.sleep(1)
     history = History(run)
     if follow and history.state != COMPLETE:
         say(f"writing {page} every {seconds} s until the run ends; Ctrl-C stops it", console)

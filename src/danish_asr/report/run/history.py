@@ -19,7 +19,7 @@ from danish_asr.recipe.tree import flatten, read_yaml
 from danish_asr.schema import CARDS_DIR
 
 COMPLETE: Final = "complete"
-TRAINING: Final = "training"
+TRAINING: Final = "in training"
 STOPPED: Final = "not running; the command that started it continues it"
 
 
@@ -37,7 +37,7 @@ class History:
         if missing:
             raise RunError(
                 f"{run}: no {' and no '.join(missing)} there; expected OUTDIR of a training run, "
-                "which has both from its start"
+                "which has both soon after its start"
             )
         self.run = run.resolve()
         self.config: dict[str, Any] = dict(flatten(read_yaml(run / CONFIG_FILE)))

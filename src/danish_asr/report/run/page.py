@@ -70,28 +70,24 @@ def render(history: History, page: Path, *, reload: int | None = None) -> str:
     )
 
 
-def _numbers(history: History) -> dict[str, str]:
-    """Return what the last report has, in words."""
+def _numbers(history: History) -> dict[str, tuple[str, str]]:
+    """Return what the reports have as a number and a note."""
     if not history.reports:
         return {}
     *before, last = history.reports
     steps = last["Step"] - (before[-1]["Step"] if before else 0)
     seconds = sum(row["Lapse Time"] for row in history.reports)
+    memory = max(row.get("Peak Reserved Device Memory", 0) for row in history.reports)
     numbers = {
-        "Training loss": f"{last[LOSS]:.3f} (chance {last[CHANCE]:.1f})" if LOSS in last else "",
-        "Seconds per step": f"{last['Lapse Time'] / steps:.2f}",
-        "Time in training": str(timedelta(seconds=round(seconds))),
-        "GPU memory, peak": _gib(max(_memory(row) for row in history.reports)),
+        "Seconds per step": (f"{last['Lapse Time'] / steps:.2f}", "since the report before"),
+        "Time in training": (str(timedelta(seconds=round(seconds))), "without validations"),
     }
-    return {name: number for name, number in numbers.items() if number}
-
-
-def _memory(row: Any) -> float:
-    return float(row.get("Peak Reserved Device Memory", 0))
-
-
-def _gib(size: float) -> str:
-    return f"{size / 2**30:.1f} GiB" if size else ""
+    if LOSS in last:  # older versions had none
+        note = f"nats per character; chance {last[CHANCE]:.1f}"
+        numbers = {"Training loss": (f"{last[LOSS]:.3f}", note)} | numbers
+    if memory:
+        numbers["GPU memory"] = (f"{memory / 2**30:.1f}", "GiB, peak")
+    return numbers
 
 
 def _dialects(history: History, best: dict[str, Any]) -> list[Dialect]:
