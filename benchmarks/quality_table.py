@@ -42,11 +42,19 @@ def run_of(folder: Path, arm: str, seed: int) -> Path:
 
 
 def report(folder: Path, arms: Sequence[str]) -> None:
-    """Print the table of the finished runs; write it as Markdown, and all numbers as JSON."""
+    """Print the table of the finished runs; write it as Markdown, and all numbers as JSON.
+
+    An arm ``x + y`` is compared with ``x``, others with ours.
+    """
     found: dict[str, dict[str, Any]] = {}
     for arm in dict.fromkeys(arms):
-        seeds = [n for n in range(1, 100) if (run_of(folder, arm, n) / RESULT).is_file()]
-        if seeds := [n for n in seeds if n in found.get(OURS, {"seeds": seeds})["seeds"]]:
+        baseline = arm.rpartition(" + ")[0] or OURS
+        seeds = [
+            seed
+            for seed in range(1, 100)
+            if all((run_of(folder, each, seed) / RESULT).is_file() for each in (arm, baseline))
+        ]
+        if seeds:
             files = (run_of(folder, arm, seed) / RESULT for seed in seeds)
             results = [json.loads(file.read_text()) for file in files]
             cpu = [each["cpu_seconds"] for each in results if each["cpu_seconds"]]
@@ -54,12 +62,14 @@ def report(folder: Path, arms: Sequence[str]) -> None:
                 "seeds": seeds,
                 "cpu_seconds": fmean(cpu) if cpu else None,
                 "audio_seconds": fmean(each["audio_seconds"] for each in results),
-                **{part: _measure(folder, arm, seeds, part) for part in SETS},
+                **{part: _measure(folder, baseline, arm, seeds, part) for part in SETS},
             }
     for part in SETS:
         _add_intervals([arm[part] for name, arm in found.items() if name != OURS])
     publish_text(folder / "quality.json", json.dumps(found, indent=1, ensure_ascii=False))
-    table = Table(*_COLUMNS, title="WER, %; differences to ours with 95 % intervals")
+    table = Table(
+        *_COLUMNS, title="WER, %; differences to ours, or to what is before +, with 95 % intervals"
+    )
     lines = [_COLUMNS, ("---",) * len(_COLUMNS)]
     for arm, values in found.items():
         cells = _cells(arm, values, found[OURS])
@@ -70,13 +80,15 @@ def report(folder: Path, arms: Sequence[str]) -> None:
     Console(width=140).print(table)
 
 
-def _measure(folder: Path, arm: str, seeds: Sequence[int], part: str) -> dict[str, Any]:
-    """Compare an arm with ours on a set, in per cent; ``by_seed`` are the differences of each."""
+def _measure(
+    folder: Path, baseline: str, arm: str, seeds: Sequence[int], part: str
+) -> dict[str, Any]:
+    """Compare an arm with another on a set, in per cent; ``by_seed`` has the difference of each."""
 
     def compare(*chosen: int) -> RunScore:
         runs = {
             name: {f"{name} {seed}": _predictions(folder, each, seed, part) for seed in chosen}
-            for name, each in (("baseline", OURS), ("arm", arm))
+            for name, each in (("baseline", baseline), ("arm", arm))
         }
         return compare_runs(runs, by=()).overall.runs[1]
 
