@@ -4,8 +4,9 @@
 
 A tiny model is trained once on synthetic Swedish, Norwegian and German, then fine-tuned on a little
 Danish: by this recipe with its defaults ("ours"), with each technique alone added to them, and,
-given a checkout of omnilingual-asr, by upstream's recipe. Unless their names say otherwise, all take
-the same number of steps on the same data. The best checkpoint by dev counts, as in any run. ``noisy`` is the test set with voices in the background, 20 dB below.
+given a checkout of omnilingual-asr, by upstream's recipe. All take the same number of steps on the
+same data, unless their name says otherwise. The best checkpoint by dev counts, as in any run.
+``noisy`` is the test set with voices in the background, 20 dB below.
 
 Every run goes through its recipe's entry point, in a process of its own with one thread. An
 interrupted command continues: finished runs stay in FOLDER, and the tables (``quality.md`` and
