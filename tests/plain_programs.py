@@ -25,6 +25,7 @@ def main(site: str, export: str, audio: str, output: str) -> None:
     warnings.simplefilter("ignore")
     import soundfile  # noqa: PLC0415 - it is in SITE_PACKAGES
 
+    target = Path(output).resolve()  # the examples run in other directories
     folder, files = Path(export).resolve(), sorted(Path(audio).resolve().glob("*.flac"))
     waveforms = {file.stem: soundfile.read(file, dtype="float32")[0] for file in files}
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -33,7 +34,7 @@ def main(site: str, export: str, audio: str, output: str) -> None:
         # An example names the directory, or the files in it.
         os.chdir(folder.parent if f'"{folder.name}"' in example else folder)
         texts.append(run(example, waveforms))
-    Path(output).write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
+    target.write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
 
 
 def run(example: str, waveforms: dict[str, Any]) -> dict[str, str]:

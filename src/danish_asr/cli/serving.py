@@ -13,7 +13,9 @@ from danish_asr.cli.app import app
 
 @app.command(examples=["serve outputs/300m", "serve outputs/300m --port 0 --lm lm"])
 def serve(
-    model: Annotated[str, Argument(help="A run, a checkpoint or the name of a model.")],
+    model: Annotated[
+        str, Argument(help="A run, a checkpoint, a Hugging Face directory or a name.")
+    ],
     *,
     host: Annotated[str, Option(help="Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, Option(help="0 takes a free one.")] = 8000,

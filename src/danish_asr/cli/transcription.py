@@ -20,7 +20,9 @@ from danish_asr.errors import EXIT_FAILED
     ]
 )
 def transcribe(
-    model: Annotated[str, Argument(help="A run, a checkpoint or the name of a model.")],
+    model: Annotated[
+        str, Argument(help="A run, a checkpoint, a Hugging Face directory or a name.")
+    ],
     audio: Annotated[
         list[Path], Argument(metavar="AUDIO", help="Audio files, and folders of them.")
     ],
@@ -71,7 +73,7 @@ def align(
     audio: Annotated[Path, Argument(help="An audio file of any length.")],
     text: Annotated[str, Argument(help="A text file, or the text itself; a line is a segment.")],
     *,
-    model: Annotated[str, Option(help="A run, a checkpoint or the name of a model.")],
+    model: Annotated[str, Option(help="A run, a checkpoint, a Hugging Face directory or a name.")],
     format_: Annotated[
         str, Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
     ] = "srt,textgrid",

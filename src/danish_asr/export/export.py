@@ -1,6 +1,5 @@
 """``danish-asr export``: write a model for another program, compare it, give it its name."""
 
-import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -54,7 +53,8 @@ def export_model(
     """
     console = console or Console()
     _check(to, dest, lm=lm, int8=int8, push=push)
-    partial = dest.with_name(f".{dest.name}.{os.getpid()}.partial")
+    partial = dest.with_name(f".{dest.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of an export that was killed
     try:
         partial.mkdir(parents=True)
     except OSError as error:
@@ -68,20 +68,20 @@ def export_model(
             else:
                 write = write_onnx if to == "onnx" else write_sherpa_onnx
                 write(loaded, partial, int8=int8)
-        with console.status("comparing with fairseq2"):
-            lines = verify(loaded, partial, to, utterances)
-        card = model_card(loaded, model, to, push or dest.name, with_lm=lm is not None)
+        lines = verify(loaded, partial, to, utterances)
+        if not audio:
+            lines.append(
+                "these were synthetic sounds, one of them very quiet: the comparison that counts "
+                "is on recordings of speech, with --audio"
+            )
+        name = push or dest.name
+        card = model_card(loaded, model, to, name, with_lm=lm is not None, compared=lines)
         publish_text(partial / "README.md", card)
         partial.rename(dest)
     except OSError as error:
         raise RunError(f"{dest}: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    if not audio:
-        lines.append(
-            "these were synthetic sounds, one of them very quiet: the comparison that counts is on "
-            "recordings of speech, with --audio"
-        )
     for line in [*lines, f"wrote {dest}"]:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     if push:

@@ -1,12 +1,12 @@
 """The ``README.md`` of an export: what the model is, how to use it, its scores and its limits."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from danish_asr import __version__
-from danish_asr.export.usage import LANGUAGE_MODEL, USAGE
+from danish_asr.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.files import from_yaml, to_yaml
 from danish_asr.recipe.run_directory import AVERAGES, CHECKPOINTS, CONFIG_FILE, best_model
 from danish_asr.recipe.tree import Tree, read_yaml
@@ -49,8 +49,19 @@ class _Origin(NamedTuple):
     config: Tree
 
 
-def model_card(model: Model, source: str, to: str, name: str, *, with_lm: bool = False) -> str:
-    """Return the text of the card; scores are those of the run's evaluation of this checkpoint."""
+def model_card(
+    model: Model,
+    source: str,
+    to: str,
+    name: str,
+    *,
+    with_lm: bool = False,
+    compared: Sequence[str] = (),
+) -> str:
+    """Return the text of the card; scores are those of the run's evaluation of this checkpoint.
+
+    ``compared`` are the lines of `verify`.
+    """
     origin = _origin(Path(source).expanduser())
     base, dataset = _base(origin, source), _get(origin.config, "dataset.name")
     about: dict[str, Any] = {
@@ -60,7 +71,7 @@ def model_card(model: Model, source: str, to: str, name: str, *, with_lm: bool =
         "tags": ["wav2vec2", "ctc", "danish-asr"],
     }
     corpora: list[str] = []
-    parts = [_what(model, origin, base), USAGE[to].replace("OWNER/NAME", name)]
+    parts, scores = [_what(model, origin, base, source), usage(to, name)], None
     if with_lm:
         parts.append(LANGUAGE_MODEL)
     if origin.run:
@@ -77,7 +88,9 @@ def model_card(model: Model, source: str, to: str, name: str, *, with_lm: bool =
     elif base.startswith(_OMNI):
         about |= {"license": "apache-2.0"}
     licence = _SYNTHETIC if synthetic else _licence(base, of_coral=of_coral)
-    parts += [f"## Licence\n\n{licence}", _limits(model)]
+    parts += [f"## Licence\n\n{licence}", _limits(model, table=scores is not None)]
+    if compared:
+        parts.append("\n".join(["## Comparison", "", *(f"- {line}" for line in compared)]))
     title = f"---\n{to_yaml(about)}---\n\n# {name}\n"
     return "\n".join([title, *(f"{part.strip()}\n" for part in parts)])
 
@@ -99,19 +112,21 @@ def _base(origin: _Origin, source: str) -> str:
     """What the training started from."""
     for key in ("model.name", "model.path", "pretrained_encoder.name"):
         if name := _get(origin.config, key):
-            return Path(str(name)).name
+            return Path(str(name)).name.removesuffix("-hf")  # what `import_model` adds
     return "" if origin.run else source
 
 
-def _what(model: Model, origin: _Origin, base: str) -> str:
+def _what(model: Model, origin: _Origin, base: str, source: str) -> str:
     encoder = model.settings.encoder_config
-    size = sum(p.numel() for p in model.module.parameters()) / 1e6
+    size = sum(p.numel() for p in model.module.parameters())
+    shown = f"{size / 1e6:,.1f} million" if size >= 1e6 else f"{size:,}"
     start = "trained from scratch" if not base else f"fine-tuned from {base}"
     if not origin.run:
-        start = "as released"
+        place = Path(source).expanduser()
+        start = f"of the directory {place.resolve().name}" if place.is_dir() else "as released"
     return (
-        f"A wav2vec 2.0 model with a CTC head for Danish speech recognition, {start}: {size:,.1f} "
-        f"million parameters, {encoder.num_encoder_layers} layers, "
+        f"A wav2vec 2.0 model with a CTC head for Danish speech recognition, {start}: {shown} "
+        f"parameters, {encoder.num_encoder_layers} layers, "
         f"{model.settings.target_vocab_size} symbols (characters). It takes 16 kHz mono audio and "
         "gives a text without times; each frame of its output is 20 ms. Exported by danish-asr "
         f"{__version__}, and compared with the original's output as it was written."
@@ -171,12 +186,13 @@ def _licence(base: str, *, of_coral: bool) -> str:
     return own + (_CORAL if of_coral else other)
 
 
-def _limits(model: Model) -> str:
+def _limits(model: Model, *, table: bool) -> str:
     shortest = model.frames.shortest_input() / 16
+    shown = " as far as the table above shows them," if table else ""
     return f"""\
 ## Limits
 
-- Error rates differ between dialects, ages and genders, as far as the table above shows them, and
+- Error rates differ between dialects, ages and genders,{shown} and
   are higher for noise, music, distant microphones and several people at once.
 - The text has the symbols that the model was trained on, which may exclude capitals, digits and
   punctuation. It can be wrong with great confidence; have it read before decisions rest on it.

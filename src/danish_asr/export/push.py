@@ -13,15 +13,17 @@ def push(folder: Path, repo: str) -> str:
     """
     from huggingface_hub import HfApi  # noqa: PLC0415 - slow
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
-    from requests import RequestException  # noqa: PLC0415
 
     api = HfApi(library_name="danish-asr")
     try:
         address = api.create_repo(repo, private=True, exist_ok=True)
         api.upload_folder(repo_id=repo, folder_path=folder, commit_message="danish-asr export")
-    except (HfHubHTTPError, HFValidationError, RequestException) as error:
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        fault = f"{api.endpoint} cannot be reached; check the network"
+        if isinstance(error, HfHubHTTPError | HFValidationError):
+            fault = f"{error}. Log in with `hf auth login`"
         raise DanishAsrError(
-            f"--push {repo}: {error}. The export is complete in {folder}; log in with `hf auth "
-            f"login`, then upload it with `hf upload {repo} {folder}`"
+            f"--push {repo}: {fault}, then upload the export, which is complete: "
+            f"`hf upload {repo} {folder}`"
         ) from error
     return str(address)

@@ -28,7 +28,8 @@ def hugging_face_model(model: Model) -> Any:
     encoder = model.settings.encoder_config
     if faults := export_faults(encoder):
         raise RunError(
-            f"model {model.name} has no counterpart in transformers: {', '.join(faults)}"
+            f"model {model.name} has no counterpart in transformers: {', '.join(faults)}. Train it "
+            "again with these values, which the architecture `tiny` now has"
         )
     config = to_hugging_face_config(encoder, model.settings.target_vocab_size)
     with torch.device("meta"):

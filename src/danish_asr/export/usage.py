@@ -1,6 +1,13 @@
 """How an export is used, for its README.md; the tests run these examples."""
 
+from importlib.metadata import version
 from typing import Final
+
+_PACKAGES: Final = {
+    "hf": ("torch", "transformers", "soundfile"),
+    "onnx": ("numpy", "onnxruntime", "soundfile"),
+    "sherpa-onnx": ("sherpa-onnx==2.0.1", "soundfile"),
+}
 
 _SAMPLES: Final = """\
 `samples` is a float32 array at 16 kHz, mono, as `soundfile.read(file, dtype="float32")` gives it.
@@ -10,11 +17,8 @@ _INT8: Final = """\
 exact.
 """
 
-USAGE: Final = {
-    "hf": f"""\
-## Use
-
-{_SAMPLES}
+_USAGE: Final = {
+    "hf": """\
 ```python
 from transformers import pipeline
 
@@ -37,7 +41,8 @@ model = AutoModelForCTC.from_pretrained("OWNER/NAME").eval()
 tokenizer = AutoTokenizer.from_pretrained("OWNER/NAME")
 
 inputs = torch.nn.functional.layer_norm(torch.from_numpy(samples), samples.shape)[None]
-text = tokenizer.decode(model(inputs).logits[0].argmax(-1))
+best = model(inputs).logits[0].argmax(-1)
+text = tokenizer.decode(best.where(best > 2, 0))  # 1 is <s>, 2 is </s>
 ```
 
 In a padded batch, what the model writes in the padding is garbage, so cut each row to its own
@@ -52,13 +57,11 @@ extractor = AutoFeatureExtractor.from_pretrained("OWNER/NAME")
 batch = extractor([samples, more], sampling_rate=16_000, padding=True, return_tensors="pt")
 frames = model._get_feat_extract_output_lengths(batch.attention_mask.sum(-1))
 best = model(**batch).logits.argmax(-1)
+best = best.where(best > 2, 0)
 texts = [tokenizer.decode(row[:count]) for row, count in zip(best, frames)]
 ```
 """,
     "onnx": f"""\
-## Use
-
-{_SAMPLES}
 ```python
 import itertools, numpy, onnxruntime
 
@@ -67,7 +70,7 @@ names = [line.rsplit(" ", 1)[0] for line in open("tokens.txt", encoding="utf-8")
 
 feed = {{"waveforms": samples[None], "lengths": numpy.array([len(samples)])}}
 logits, frames = session.run(None, feed)
-best = [symbol for symbol, _ in itertools.groupby(logits[0, : frames[0]].argmax(-1)) if symbol]
+best = [symbol for symbol, _ in itertools.groupby(logits[0, : frames[0]].argmax(-1)) if symbol > 2]
 text = "".join(names[symbol] for symbol in best).replace("▁", " ").strip()
 ```
 
@@ -76,9 +79,6 @@ anything; `frames` has the number of valid frames of each, 0 for a row that is t
 
 {_INT8}""",
     "sherpa-onnx": f"""\
-## Use
-
-{_SAMPLES}
 ```python
 import sherpa_onnx
 
@@ -87,7 +87,7 @@ recognizer = sherpa_onnx.OfflineRecognizer.from_omnilingual_asr_ctc("model.onnx"
 stream = recognizer.create_stream()
 stream.accept_waveform(16_000, samples)
 recognizer.decode_stream(stream)
-text = stream.result.text
+text = stream.result.text.strip()
 ```
 
 sherpa-onnx runs it on Android, iOS, Windows, in a browser, and from C, C++, C#, Go, Java, Kotlin,
@@ -98,7 +98,17 @@ Swift and JavaScript; see its documentation of omnilingual ASR models.
 """By the name of the format; OWNER/NAME stands for the model."""
 
 LANGUAGE_MODEL: Final = """\
-An n-gram language model is in `language_model/`. With `pip install pyctcdecode` and KenLM,
-`AutoProcessor.from_pretrained(...).decode(logits).text` decodes an array of logits, (frames,
-symbols), with it.
+An n-gram language model is in `language_model/`. After `pip install pyctcdecode==0.5.0
+kenlm-ex==0.2.1`, `AutoProcessor.from_pretrained(...).decode(logits).text` decodes an array of
+logits, (frames, symbols), with it.
 """
+
+
+def usage(to: str, name: str) -> str:
+    """Return the section of a format, with the versions that the export was compared with."""
+    packages = (
+        package if "==" in package else f"{package}=={version(package).split('+')[0]}"
+        for package in _PACKAGES[to]
+    )
+    text = _USAGE[to].replace("OWNER/NAME", name)
+    return f"## Use\n\n    pip install {' '.join(packages)}\n\n{_SAMPLES}\n{text}"

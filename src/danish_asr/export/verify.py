@@ -1,7 +1,7 @@
 """Run an exported model in its own library, and compare it with fairseq2's output."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -9,13 +9,15 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
 from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr.audio import AudioError, to_mono
-from danish_asr.decoding.greedy import BLANK, GreedyDecoder
+from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.errors import DanishAsrError, RunError
 from danish_asr.export.to_onnx import INT8, MODEL
-from danish_asr.export.vocabulary import Vocabulary
+from danish_asr.export.vocabulary import SILENT, TOKENS
 from danish_asr.metrics import compute_wer
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.text.profiles import normalize
@@ -75,41 +77,81 @@ def _sounds() -> Iterator[Array]:
         yield (level * sound / sound.std()).astype(np.float32)
 
 
+@dataclass
+class _Comparison:
+    """What an export gives, beside what it should give."""
+
+    largest: float = 0.0
+    frames: int = 0
+    flipped: int = 0
+    """Frames whose best symbol is another one."""
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    """Found, expected."""
+
+    def add(self, found: tuple[Array, str], expected: Array, text: str) -> None:
+        """Compare the logits of an utterance, (frames, symbols), and its text."""
+        logits, found_text = found
+        self.texts.append((found_text, text))
+        if logits.shape != expected.shape:
+            self.largest = float("inf")
+            return
+        pair = (log_softmax(torch.from_numpy(each), dim=-1) for each in (logits, expected))
+        self.largest = max(self.largest, float(torch.sub(*pair).abs().max()))
+        self.frames += len(logits)
+        self.flipped += int((logits.argmax(-1) != expected.argmax(-1)).sum())
+
+    @property
+    def changed(self) -> list[tuple[str, str]]:
+        return [(found, text) for found, text in self.texts if found != text]
+
+
 def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance]) -> list[str]:
     """Compare what is in ``folder`` with fairseq2's model; return lines to print.
+
+    A text is compared as the examples in README.md make it, without spaces around it.
 
     Raises:
         RunError: A log-probability differs by more than `LIMIT`, or a text differs.
     """
-    waveforms = [utterance.waveform for utterance in utterances]
-    expected = model.log_probs(waveforms)
-    decode = GreedyDecoder(model.tokenizer)
-    texts = [" ".join(decode(row[None], [len(row)])[0].split()) for row in expected]
-    runner, what = _runner(model, folder, to), f"{len(texts)} utterances"
-    largest, changed = 0.0, 0
-    for waveform, row, text in zip(waveforms, expected, texts, strict=True):
-        logits, found = runner(waveform)
-        largest = max(largest, _difference(logits, row))
-        changed += " ".join(found.split()) != text
-    measured = f"largest difference of a log-probability {largest:.1e}, {changed} texts differ"
-    if largest > LIMIT or changed:
+    decode, shortest = GreedyDecoder(model.tokenizer), model.frames.shortest_input()
+    run, exported, other = _runner(model, folder, to), _Comparison(), _Comparison()
+    run_other = None
+    if to == "hf" and model.normalizes:
+        run_other = _hugging_face(folder, exact=False)
+    elif (folder / INT8).is_file():
+        run_other = _runner(model, folder, to, INT8)
+    console, rows = Console(stderr=True), iter(utterances)
+    if console.is_terminal:
+        rows = track(utterances, "comparing with fairseq2", console=console, transient=True)
+    for utterance in rows:
+        missing = max(0, shortest - len(utterance.waveform))
+        waveform = np.pad(utterance.waveform, (0, missing))
+        row = model.log_probs([waveform])[0]
+        text = decode(row[None], [len(row)])[0].strip()
+        found = run(waveform)
+        exported.add(found, row.numpy(), text)
+        if run_other:
+            other.add(run_other(waveform), found[0], text)
+    what, differ = f"{len(utterances)} utterances", len(exported.changed)
+    measured = (
+        f"largest difference of a log-probability {exported.largest:.1e}, {differ} texts differ"
+    )
+    if exported.largest > LIMIT or differ:
+        example = ", such as {!r} instead of {!r}".format(*exported.changed[0]) if differ else ""
         raise RunError(
-            f"the export is not published: over {what}, {measured}; expected at most {LIMIT:g} and "
-            "equal texts. Report this with the model's configuration"
+            f"the export is not published: over {what}, {measured}{example}; expected at most "
+            f"{LIMIT:g} and equal texts. Report this with the model's configuration"
         )
     lines = [f"compared with fairseq2 on {what}: {measured}"]
-    if to == "hf" and model.normalizes:
-        lines.append(_plain_line(folder, runner, waveforms, texts))
-    if (folder / INT8).is_file():
-        lines.append(_int8_line(model, folder, to, utterances, texts))
+    if run_other and to == "hf":
+        lines.append(
+            "with the feature extractor of transformers itself: largest difference "
+            f"{other.largest:.1e}, {len(other.changed)} of {len(utterances)} texts differ (it "
+            "makes quiet audio louder; see README.md)"
+        )
+    elif run_other:
+        lines.append(_int8_line(other, utterances))
     return lines
-
-
-def _difference(logits: Array, expected: torch.Tensor) -> float:
-    found = log_softmax(torch.from_numpy(logits), dim=-1)
-    if found.shape != expected.shape:
-        return float("inf")
-    return float((found - expected).abs().max()) if found.numel() else 0.0
 
 
 def _runner(model: Model, folder: Path, to: str, file: str = MODEL) -> Runner:
@@ -118,7 +160,8 @@ def _runner(model: Model, folder: Path, to: str, file: str = MODEL) -> Runner:
     from onnxruntime import InferenceSession  # noqa: PLC0415 - an extra
 
     session = InferenceSession(folder / file, providers=["CPUExecutionProvider"])
-    vocabulary = Vocabulary(model.tokenizer, model.settings.target_vocab_size)
+    tokens = (folder / TOKENS).read_text(encoding="utf-8").splitlines()
+    names = [line.rsplit(" ", 1)[0] for line in tokens]
 
     def run(waveform: Array) -> tuple[Array, str]:
         if to == "onnx":
@@ -132,8 +175,8 @@ def _runner(model: Model, folder: Path, to: str, file: str = MODEL) -> Runner:
             centred = waveform - waveform.mean()
             x = centred / np.sqrt(centred.var() + np.float32(1e-5))
             logits = session.run(None, {"x": x[None]})[0][0]
-        best = [symbol for symbol, _ in groupby(logits.argmax(-1).tolist()) if symbol != BLANK]
-        return logits, vocabulary.text(best)
+        best = [symbol for symbol, _ in groupby(logits.argmax(-1).tolist()) if symbol > SILENT]
+        return logits, "".join(names[symbol] for symbol in best).replace("▁", " ").strip()
 
     return run
 
@@ -159,48 +202,25 @@ def _hugging_face(folder: Path, *, exact: bool) -> Runner:
             found: Any = extractor(waveform, sampling_rate=SAMPLE_RATE, return_tensors="pt")
             inputs = found.input_values
         logits = module(inputs).logits[0]
-        return logits.numpy(), tokenizer.decode(logits.argmax(-1))
+        best = logits.argmax(-1)
+        return logits.numpy(), tokenizer.decode(best.where(best > SILENT, 0))
 
     return run
 
 
-def _plain_line(
-    folder: Path, exact: Runner, waveforms: Sequence[Array], texts: Sequence[str]
-) -> str:
-    """Measure the feature extractor of transformers, whose constant is 1e-7 instead of 1e-5."""
-    plain, largest, changed = _hugging_face(folder, exact=False), 0.0, 0
-    for waveform, text in zip(waveforms, texts, strict=True):
-        logits, found = plain(waveform)
-        expected = log_softmax(torch.from_numpy(exact(waveform)[0]), dim=-1)
-        largest = max(largest, _difference(logits, expected))
-        changed += " ".join(found.split()) != text
-    return (
-        f"with the feature extractor of transformers itself: largest difference {largest:.1e}, "
-        f"{changed} of {len(texts)} texts differ (it makes quiet audio louder; see README.md)"
-    )
-
-
-def _int8_line(
-    model: Model, folder: Path, to: str, utterances: Sequence[Utterance], texts: Sequence[str]
-) -> str:
-    full, small = _runner(model, folder, to), _runner(model, folder, to, INT8)
-    frames, flipped, found = 0, 0, []
-    for utterance in utterances:
-        logits, text = small(utterance.waveform)
-        found.append(text)
-        best = full(utterance.waveform)[0].argmax(-1)
-        frames, flipped = frames + len(best), flipped + int((best != logits.argmax(-1)).sum())
-    changed = sum(" ".join(a.split()) != b for a, b in zip(found, texts, strict=True))
+def _int8_line(int8: _Comparison, utterances: Sequence[Utterance]) -> str:
     line = (
-        f"int8: the best symbol of {100 * flipped / max(frames, 1):.2f} % of {frames} frames "
-        f"changed, and the text of {changed} of {len(texts)} utterances"
+        f"int8: the best symbol of {100 * int8.flipped / max(int8.frames, 1):.2f} % of "
+        f"{int8.frames} frames changed, and the text of {len(int8.changed)} of "
+        f"{len(utterances)} utterances"
     )
-    rows = [n for n, utterance in enumerate(utterances) if utterance.reference is not None]
+    references = [utterance.reference for utterance in utterances]
+    rows = [n for n, reference in enumerate(references) if reference is not None]
     if rows:
-        references = [normalize(utterances[n].reference or "", "coral") for n in rows]
-        rates = [
-            100 * compute_wer([normalize(part[n], "coral") for n in rows], references)
-            for part in (list(texts), found)
-        ]
-        line += f"; WER {rates[0]:.2f} % in float32, {rates[1]:.2f} % in int8"
+        right = [normalize(references[n] or "", "coral") for n in rows]
+        in_int8, in_float32 = (
+            100 * compute_wer([normalize(texts[n], "coral") for n in rows], right)
+            for texts in zip(*int8.texts, strict=True)
+        )
+        line += f"; WER {in_float32:.2f} % in float32, {in_int8:.2f} % in int8"
     return line

@@ -18,6 +18,11 @@ UNKNOWN: Final = "⁇"
 
 _CONTROL: Final = (BLANK, "<s>", "</s>")
 
+SILENT: Final = 2
+"""The last of them: symbols up to it write nothing."""
+
+TOKENS: Final = "tokens.txt"
+
 
 class Vocabulary:
     """What each symbol adds to a text: nothing (control symbols), a space or characters.
@@ -52,9 +57,7 @@ class Vocabulary:
 
     def write_tokens(self, folder: Path) -> None:
         """Write ``tokens.txt``, a line per symbol with its index, as sherpa-onnx reads it."""
-        lines = (f"{name} {number}\n" for number, name in enumerate(self.names("▁")))
-        publish_text(folder / "tokens.txt", "".join(lines))
-
-    def text(self, symbols: list[int]) -> str:
-        """Join the texts of symbols whose repeats and blanks are left out."""
-        return "".join(self.texts[symbol] for symbol in symbols).strip()
+        # sherpa-onnx leaves SIL and </s> out of texts, but not <s>.
+        names = ("SIL" if name == "<s>" else name for name in self.names("▁"))
+        lines = (f"{name} {number}\n" for number, name in enumerate(names))
+        publish_text(folder / TOKENS, "".join(lines))

@@ -241,8 +241,8 @@ def _check_trained_model(
     model: Any = family.get_model_config(card)
     section = config.model
     if family.name == HUGGING_FACE_FAMILY and not model.head_rows:
-        if isinstance(config, AsrEvalConfig):
-            faults.append(f"model.path: '{card.name}' is an encoder without a head; train it first")
+        if isinstance(config, AsrEvalConfig):  # alone, as its lack of a tokenizer follows from it
+            faults[:] = [f"model.path: '{card.name}' is an encoder without a head; train it first"]
         model.target_vocab_size = size or model.target_vocab_size
         overrides = cast(Mapping[str, object], section.config_overrides or {})
         overrides = {**overrides, "target_vocab_size": model.target_vocab_size}

@@ -47,7 +47,7 @@ def align_file(
     """Write the times of a text's words beside the audio, or to the folder ``out``.
 
     Args:
-        model: A run, a checkpoint or the name of a model.
+        model: As for `load_model`.
         audio: A file.
         text: A file or the text itself; a line is a segment.
         formats: Names in `FORMATS`, with commas.

@@ -43,7 +43,7 @@ def load_model(
     device: str = "auto",
     decoder: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Model:
-    """Load a run directory (its best checkpoint), a checkpoint directory or a named model.
+    """Load a run (its best checkpoint), a checkpoint, a Hugging Face directory or a named model.
 
     ``device`` is a device of PyTorch, or ``auto``: a GPU if there is one. ``decoder``, a name and
     what it is created with, is created before the weights are read, so that its faults are found
