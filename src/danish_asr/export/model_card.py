@@ -188,16 +188,17 @@ def _licence(base: str, *, of_coral: bool) -> str:
 
 def _limits(model: Model, *, table: bool) -> str:
     shortest = model.frames.shortest_input() / 16
-    shown = " as far as the table above shows them," if table else ""
+    shown = ", as far as the table above shows them" if table else ""
     return f"""\
 ## Limits
 
-- Error rates differ between dialects, ages and genders,{shown} and
-  are higher for noise, music, distant microphones and several people at once.
+- Error rates differ between dialects, ages and genders{shown}.
+  They are higher for noise, music, distant microphones and several people at once.
 - The text has the symbols that the model was trained on, which may exclude capitals, digits and
   punctuation. It can be wrong with great confidence; have it read before decisions rest on it.
-- Audio of another rate must be resampled to 16 kHz, and long recordings cut into parts of up to
-  about 30 s. The shortest is {shortest:.0f} ms.
+- Audio of another rate must be resampled to 16 kHz, several channels mixed to one, and long
+  recordings cut into parts of up to about 30 s. Less than {shortest:.0f} ms fails.
+  Amplify audio of an RMS below 0.01 (-40 dBFS), which is recognised worse.
 - It is not made to identify people, nor to rate them by the way they speak."""
 
 

@@ -1,6 +1,6 @@
 """Run an exported model in its own library, and compare it with fairseq2's output."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -120,7 +120,8 @@ def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance])
         run_other = _hugging_face(folder, exact=False)
     elif (folder / INT8).is_file():
         run_other = _runner(model, folder, to, INT8)
-    console, rows = Console(stderr=True), iter(utterances)
+    console = Console(stderr=True)
+    rows: Iterable[Utterance] = utterances
     if console.is_terminal:
         rows = track(utterances, "comparing with fairseq2", console=console, transient=True)
     for utterance in rows:
