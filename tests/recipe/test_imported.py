@@ -105,7 +105,7 @@ def test_an_encoder_gets_a_head_for_the_tokenizer_of_the_dataset(
     assert train(run, dataset, *usual) == 0
     size = load_model(run, device="cpu").tokenizer.vocab_info.size
     assert weights(run, 4)["final_proj.weight"].shape == (size, 32)
-    with pytest.raises(ConfigError, match="encoder without a head"):
+    with pytest.raises(ConfigError, match=r"one fault:\n.*encoder without a head"):
         load_model(folder)
 
 

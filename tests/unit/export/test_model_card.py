@@ -48,6 +48,7 @@ def test_the_card_has_the_scores_of_this_checkpoint_and_the_terms_of_base_and_da
         ("coral_v2_read", 0.0),
         ("coral_v2_read", 0.0),
     ]
+    assert "pip install numpy==" in card.text
     for text in (
         "fine-tuned from omniASR_CTC_300M",
         "Apache 2.0",
