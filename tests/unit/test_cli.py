@@ -69,6 +69,7 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
     own = cli.Request(output_dir=Path("run"), config_files=[Path("run/config.yaml")])
     assert found == [(cli.TRAIN, given), (cli.EVALUATE, own)]
     assert "KEY=VALUE comes after OUTDIR" in _run("train", "regime.num_steps=3")
+    assert "holds no run yet" in _run("evaluate", "new")
     assert "KEY=VALUE needs no option" in _run("train", "run", "-c", "regime.num_steps=3")
 
 

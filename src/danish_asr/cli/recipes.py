@@ -90,10 +90,14 @@ def _request(
         if "=" in file.name and not file.exists():
             fix = f"expected a file, found '{file}'; KEY=VALUE needs no option, after OUTDIR"
             raise BadParameter(fix, param_hint="--config")
-    own = output_dir / "config.yaml"
+    if not files and (own := output_dir / "config.yaml").is_file():
+        files = [own]
+    if not files and not values:
+        fix = f"{output_dir} holds no run yet; name its configuration: --config FILE"
+        raise BadParameter(fix, param_hint="OUTDIR")
     return Request(
         output_dir=output_dir,
-        config_files=files or ([own] if own.is_file() else []),
+        config_files=files,
         overrides=values,
         dump_config=dump,
         trust=trust,
