@@ -24,7 +24,15 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 
 @contextmanager
 def publish(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing; it gets its name when the block ends without an error."""
+    """Open a file for writing; it gets its name when the block ends without an error.
+
+    What a link points to is replaced, not the link; a device or a pipe is written to.
+    """
+    path = path.resolve()
+    if path.is_char_device() or path.is_fifo():  # /dev/null would become a file
+        with path.open("wb") as stream:
+            yield stream
+        return
     with _partial(path) as partial:
         with partial.open("wb") as stream:
             yield stream

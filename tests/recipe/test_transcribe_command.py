@@ -151,7 +151,6 @@ def silent_video(path: Path) -> None:
         ("folder", "folder: no audio file among 0 files"),
         ("in/a.wav --out in/a.wav/x", "in/a.wav/x: cannot be written"),
         ("in/a.wav --format pdf", "unknown format 'pdf'; available: txt, srt"),
-        ("in/a.wav --channels left", "channels must be mix or split, but is 'left'"),
         ("in/a.wav --decoder gredy", "did you mean greedy"),
         ("in/a.wav --lm folder", "folder: .*lm build"),
         ("in --out out --lm folder", "folder: .*lm build"),

@@ -21,6 +21,16 @@ def test_a_file_appears_when_the_block_ends_and_partial_files_are_swept(tmp_path
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_link_and_a_device_stay_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file.txt")
+    publish_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file.txt").read_text() == "text"
+    (tmp_path / "device").symlink_to(os.devnull)
+    publish_text(tmp_path / "device", "text")
+    assert Path(os.devnull).is_char_device()
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_an_error_leaves_only_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "file.txt"
