@@ -75,7 +75,7 @@ def _numbers(history: History) -> dict[str, tuple[str, str]]:
     if not history.reports:
         return {}
     *before, last = history.reports
-    steps = last["Step"] - (before[-1]["Step"] if before else 0)
+    steps = max(last["Step"] - (before[-1]["Step"] if before else 0), 1)
     seconds = sum(row["Lapse Time"] for row in history.reports)
     memory = max(row.get("Peak Reserved Device Memory", 0) for row in history.reports)
     numbers = {
