@@ -42,7 +42,6 @@ def test_an_unknown_key_a_wrong_type_and_a_broken_rule_are_reported_at_once() ->
 TASK = "dataset.asr_task_config"
 STORAGE = "dataset.mixture_parquet_storage_config"
 OPTIMIZER = "optimizer.config"
-COSINE = {"name": "cosine_annealing"}
 
 
 @pytest.mark.parametrize(
@@ -68,17 +67,7 @@ COSINE = {"name": "cosine_annealing"}
         ("trainer.mixed_precision.dtype", "float64", "float32, bfloat16 or float16"),
         ("evaluator.amp_dtype", "int32", "float32, bfloat16 or float16"),
         (f"{OPTIMIZER}.betas", [0.9], "must be 2 numbers, but is [0.9]"),
-        (f"{OPTIMIZER}.betas", [math.nan, 0.9], "must be 2 numbers, but is [nan, 0.9]"),
-        (f"{OPTIMIZER}.betas", [0.9, 1.0], "must be 2 numbers from 0 to below 1"),
-        ("dataset.speed_factors", [1.0, math.inf], "but is [1.0, inf]"),
-        (f"{OPTIMIZER}.groups", [{"lr": math.inf}], "'lr': inf"),
-        # TRAPS, training: fairseq2 and torch find these after loading, in a traceback, or never.
-        (f"{OPTIMIZER}.eps", 0, "must be above 0, but is 0.0"),
-        (f"{OPTIMIZER}.groups", [{"params": "encoder.("}], "[0].params must be a regular expr"),
-        (f"{OPTIMIZER}.groups", [{"lr": -1.0}], "[0].lr must be 0 or more, but is -1.0"),
-        ("optimizer", {"name": "adafactor", "config": {"d": 0.5}}, "config.d must be 1 or more"),
-        ("lr_scheduler", COSINE | {"config": {"cycle_len": 0}}, "cycle_len must be above 0"),
-        ("lr_scheduler", COSINE | {"config": {"cycle_mul": 0.5}}, "cycle_mul must be 1 or more"),
+        # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0, "must be above 0, but is 0.0"),
         ("lr_scheduler.config.stage_ratio", [1.5, -0.5, 0.0], "must be 0 or more"),
         ("common.no_sweep_dir", False, "must be true: OUTDIR is the directory of one run"),
@@ -88,7 +77,6 @@ COSINE = {"name": "cosine_annealing"}
             "run_id must be `persistent` or an id, but is None",
         ),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
-        ("optimizer.config.lr", 0, "must be above 0, but is 0"),
         ("regime.export_hugging_face", True, "must be false"),
         ("dataset.text_profile", "dansk", "must be one of raw, coral, rye"),
         (f"{STORAGE}.beta_corpus", 2, "to 1 (shares by hours), but is 2"),

@@ -42,7 +42,7 @@ def test_rules_names_and_splits_are_refused_in_one_pass(
     status = train(
         tmp_path / "run",
         dataset,
-        "optimizer.config.lr=.nan",
+        "optimizer.config.lr=-1",
         "regime.num_steps=0",
         "dataset.train_split=trian",
         "dataset.valid_split='dev,dav'",
@@ -52,8 +52,8 @@ def test_rules_names_and_splits_are_refused_in_one_pass(
     )
     assert status == 2
     assert [fault.split()[0].rstrip(":") for fault in faults(capsys)] == [
-        "optimizer.config.lr",
         "regime.num_steps",
+        "optimizer.config.lr",
         "dataset.train_split",
         "dataset.valid_split",
         "model.name",
@@ -100,6 +100,10 @@ UNUSABLE = [
     (
         "optimizer.config.groups=[{params: 'encoder\\.'}, {params: encoder.layers}]",
         *("optimizer.config.groups[1].params", "begin with encoder, encoder_frontend, final_"),
+    ),
+    (
+        "optimizer.config.groups=[{params: 'encoder.('}]",
+        *("optimizer.config.groups[0].params", "must be a regular expression, but is 'encoder.('"),
     ),
     (
         *("optimizer.config.groups=[{params: final}]", "lr_scheduler.config.final_lr_scale=[1]"),

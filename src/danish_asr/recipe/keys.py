@@ -8,6 +8,7 @@ default`` with the default in JSON. The keys of a component other than the defau
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -23,7 +24,7 @@ DTYPES: Final = ("float32", "bfloat16", "float16")
 DTYPE: Final = "float32, bfloat16 or float16"
 _ONE_OF: Final = "one of "
 
-_SIMPLE: Final = {"bool": bool, "str": str, "Path": str, "None": NoneType}
+_SIMPLE: Final = {"bool": bool, "str": str, "Path": str | Path, "None": NoneType}
 
 _IGNORED: Final = {
     "mixture_parquet_storage_config": "sync_batches sync_mode pa_cpu_count max_workers "
@@ -75,7 +76,7 @@ def key_faults(tree: Tree) -> list[str]:
 
 def _faults(tree: Mapping[str, Any], known: Tree, path: str) -> Iterator[str]:
     name = tree.get("name")
-    misnamed = name is not None and _is_wrong(name, str(known.get("name")))
+    misnamed = name is not None and is_wrong(name, str(known.get("name")))
     for key, value in tree.items():
         where = join(path, key)
         kind = known.get(f"{key}<{name}>", known.get(key))
@@ -84,7 +85,7 @@ def _faults(tree: Mapping[str, Any], known: Tree, path: str) -> Iterator[str]:
         if kind is None:
             yield unknown_key(where, key, [each for each in known if "<" not in each])
         elif isinstance(kind, str):
-            if _is_wrong(value, kind):
+            if is_wrong(value, kind):
                 yield wrong_type(where, kind, value)
         elif isinstance(value, Mapping):
             yield from _faults(value, kind, where)
@@ -92,13 +93,18 @@ def _faults(tree: Mapping[str, Any], known: Tree, path: str) -> Iterator[str]:
             yield no_section(where, value)
 
 
-def _is_wrong(value: Any, kind: str) -> bool:
+def is_wrong(value: Any, kind: str) -> bool:
+    """Whether a value is certainly not of a type, as ``keys.txt`` has it, or is not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return True
     return not any(_may_be(value, each) for each in kind.split(" | "))
 
 
 def _may_be(value: Any, kind: str) -> bool:
     if kind.startswith(_ONE_OF):
         return value in kind.removeprefix(_ONE_OF).split(", ")
+    if kind.startswith("Sequence["):
+        return isinstance(value, list | tuple)
     if kind == DTYPE:
         return str(value).removeprefix("torch.") in DTYPES
     if kind not in {"int", "float"}:

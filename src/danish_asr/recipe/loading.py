@@ -4,7 +4,6 @@ fairseq2 stops at the first fault, and finds some after minutes of loading. Here
 each key alone. A faulty key keeps its default, so that rules between values are checked too.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass, replace
@@ -18,7 +17,7 @@ from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.validation import StandardObjectValidator, ValidationError, ValidationResult
 
-from danish_asr.recipe.keys import DTYPE, DTYPES, no_section, one_of, unknown_key, wrong_type
+from danish_asr.recipe.keys import DTYPE, is_wrong, no_section, one_of, unknown_key, wrong_type
 from danish_asr.recipe.optimizers import (
     ADAMW_8BIT_OPTIMIZER,
     ADAMW_OFFLOAD_OPTIMIZER,
@@ -116,40 +115,14 @@ def _field(hint: Any, current: Any, value: Any, path: str, faults: list[str]) ->
             return _build(current or section(), value, path, faults)  # type: ignore[operator]
         faults.append(no_section(path, value))
         return current
-    try:
-        return _structured(value, hint)
-    except (StructureError, ValueError, OverflowError):
-        faults.append(wrong_type(path, describe(hint), value))
-        return current
-
-
-def _structured(value: Any, hint: Any) -> Any:
-    # fairseq2 calls the types: ``int(2.5)`` is 2, ``list("ab")`` has two parts, True is an int.
-    structured = _converter.structure(value, hint)
-    if (
-        (isinstance(value, bool) and not {bool, object} & {hint, *get_args(hint)})
-        or (isinstance(structured, torch.dtype) and str(structured)[6:] not in DTYPES)
-        # What a user's own component takes as keywords is its own affair.
-        or not (isinstance(value, Mapping) or _kept(value, structured))
-    ):
-        raise StructureError("The value is not finite, or changed its type.")
-    return structured
-
-
-def _kept(value: Any, structured: Any) -> bool:
-    """Whether a value, or each in a list, is finite and was not changed by its conversion."""
-    if isinstance(value, bool):
-        return isinstance(structured, bool)
-    if isinstance(value, float):
-        return math.isfinite(value) and structured == value
-    if isinstance(value, str):
-        return not isinstance(structured, list | tuple)
-    if isinstance(value, list):
-        return all(map(_kept, value, structured))
-    if isinstance(value, Mapping):
-        parts = structured if isinstance(structured, Mapping) else vars(structured)
-        return all(_kept(part, parts[key]) for key, part in value.items())
-    return True
+    kind = describe(hint)
+    if not is_wrong(value, kind):  # fairseq2 calls the types: ``int(2.5)`` is 2, and True an int
+        try:
+            return _converter.structure(value, hint)
+        except (StructureError, ValueError, OverflowError):
+            pass
+    faults.append(wrong_type(path, kind, value))
+    return current
 
 
 def describe(hint: Any) -> str:

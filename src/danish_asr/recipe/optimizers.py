@@ -1,7 +1,7 @@
 """The optimizers that this recipe adds to fairseq2's: AdamW for GPUs with little memory."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -16,7 +16,6 @@ from fairseq2.recipe.config import (
     AdafactorGroupConfig,
     AdamWGroupConfig,
     ParameterGroupConfig,
-    default,
 )
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.optim import prepare_parameter_groups
@@ -65,38 +64,8 @@ def register_optimizers(container: DependencyContainer) -> None:
         register_component(container, Optimizer, name, config_kls=LeanAdamWConfig, factory=factory)
 
 
-_RULES: Final[tuple[tuple[str, str, Callable[[Any], bool]], ...]] = (
-    ("lr", "0 or more", lambda lr: lr >= 0),
-    ("betas", "2 numbers from 0 to below 1", lambda betas: all(0 <= beta < 1 for beta in betas)),
-    # With 0, AdamW divides by 0 where a gradient is 0. Adafactor has two values, and 0 is sound.
-    ("eps", "above 0", lambda eps: not isinstance(eps, float) or eps > 0),
-    ("beta2_decay", "0 or less", lambda decay: decay <= 0),
-    ("d", "1 or more", lambda threshold: threshold >= 1),
-    ("weight_decay", "0 or more", lambda decay: decay >= 0),
-)
-"""What PyTorch's optimizers refuse in the constructor, after minutes of loading, or never."""
-
-
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
-
-
-def value_faults(config: Any) -> Iterator[str]:
-    """Yield the faults of ``optimizer.config`` and of its groups."""
-    key, groups = "optimizer.config", config.groups
-    sections = {key: config} | {f"{key}.groups[{i}]": group for i, group in enumerate(groups)}
-    for where, section in sections.items():
-        for name, rule, holds in _RULES:
-            value = getattr(section, name, default)
-            if value != default and not holds(value):
-                yield f"{where}.{name} must be {rule}, but is {value!r}"
-    for number, group in enumerate(groups):
-        for pattern in patterns(group):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                rule = f"must be a regular expression, but is {pattern!r}: {error}"
-                yield f"{key}.groups[{number}].params {rule}"
 
 
 def group_faults(
@@ -106,7 +75,12 @@ def group_faults(
     left = set(names)
     parts = ", ".join(sorted({name.split(".")[0] for name in left}))
     for number, group in enumerate(groups):
-        taken = {n for n in left if any(n == p or re.match(p, n) for p in patterns(group))}
+        try:
+            taken = {n for n in left if any(n == p or re.match(p, n) for p in patterns(group))}
+        except re.error as error:
+            rule = f"must be a regular expression, but is {group.params!r}: {error}"
+            yield f"optimizer.config.groups[{number}].params {rule}"
+            continue
         if not taken:
             yield (
                 f"optimizer.config.groups[{number}].params must match a parameter that no group "

@@ -69,8 +69,7 @@ class StoppableTraining(StoppableTask):
 
         mode, dtype = section.mixed_precision.mode, section.mixed_precision.dtype
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
-        if mode == "static" and not sharded:
-            log.warning("Only FSDP on several devices trains in static mixed precision; using AMP.")
+        # Only sharded parameters can be static, which is fairseq2's default; others train with AMP.
         amp = mode == "auto" or (mode == "static" and not sharded)
         shared = {"amp": amp, "amp_dtype": dtype, "seed": config.common.seed + 3}
         reader.before_step = self._before_step
