@@ -2,7 +2,6 @@
 
 import errno
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -44,22 +43,6 @@ def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> 
 def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None:
     """TRAPS, training: a full quota ends the job without a message."""
     assert "disk or quota is full" in fail(error, cause)
-
-
-@pytest.mark.parametrize(("number", "silent"), [(errno.ENOSPC, True), (errno.ENOENT, False)])
-def test_on_a_full_disk_a_thread_gives_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, silent: bool
-) -> None:
-    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
-
-    def write() -> None:
-        raise OSError(number, "of TensorBoard's thread")
-
-    with explained():
-        thread = threading.Thread(target=write)
-        thread.start()
-        thread.join()
-    assert ("Traceback" not in capsys.readouterr().err) == silent
 
 
 @pytest.mark.parametrize(

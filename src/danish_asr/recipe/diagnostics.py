@@ -7,22 +7,16 @@ import os
 import re
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pickle import UnpicklingError
 from textwrap import shorten
 from typing import Final
 
-from fairseq2.assets import AssetCardError, AssetDownloadError
+from fairseq2.assets import AssetDownloadError
 from fairseq2.checkpoint import CheckpointError
-from fairseq2.cluster import ClusterNotDetectedError, ClusterNotKnownError
-from fairseq2.device import LocalRankOutOfRangeError
 from fairseq2.model_checkpoint import ModelCheckpointError
-from fairseq2.nn.utils.grad import InconsistentGradNormError
-from fairseq2.recipe import error as recipe_error
 from fairseq2.recipe.task import TaskStopException
-from fairseq2.utils.env import EnvironmentVariableError
 from torch.cuda import OutOfMemoryError
 
 from danish_asr.errors import (
@@ -71,21 +65,26 @@ _TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file
 
 _DAMAGED: Final = re.compile("central directory|zip archive|unexpected EOF")
 
+_NOT_WRITABLE: Final = (
+    "The disk or quota is full, or not writable. What was saved is kept: free some space, and the "
+    "same command continues"
+)
+
+_WANDB: Final = (
+    "Weights & Biases cannot record the run: run `wandb login`, set WANDB_MODE=offline, or set "
+    "common.metric_recorders.wandb.enabled=false"
+)
+
 _BROKEN_CHECKPOINT: Final = (
     "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
     "command continues from the one before, or scores it"
 )
 
-_FAILED: Final = (
-    *(ClusterNotDetectedError, ClusterNotKnownError, LocalRankOutOfRangeError),
-    *(recipe_error.GangTopologyError, recipe_error.HSDPTopologyError),
-    *(recipe_error.FSDPNotSupportedError, recipe_error.LayerwiseACNotSupportedError),
-    *(recipe_error.DeviceTypeNotSupportedError, recipe_error.ManualGradScalingNotSupportedError),
-    *(recipe_error.ModelCheckpointNotFoundError, recipe_error.WandbInitializationError),
-    *(InconsistentGradNormError, recipe_error.MinimumLossScaleReachedError),
-    EnvironmentVariableError,
+_FOR_USERS: Final = (
+    *("fairseq2.cluster", "fairseq2.device", "fairseq2.nn.utils.grad", "fairseq2.recipe.error"),
+    "fairseq2.utils.env",
 )
-"""What a user can fix and preflight does not check."""
+"""Modules whose errors say what a user can fix and preflight does not check."""
 
 _HINTS: Final[dict[type[Exception], str]] = {
     OutOfMemoryError: (
@@ -108,8 +107,6 @@ _HINTS: Final[dict[type[Exception], str]] = {
 }
 """The first that is among an error and its causes says what to do."""
 
-_EXPLAINED: Final[tuple[type[Exception], ...]] = (AssetCardError, *_HINTS)
-
 
 @contextmanager
 def explained() -> Iterator[None]:
@@ -119,10 +116,9 @@ def explained() -> Iterator[None]:
         RunFailedError: What happened, with its causes, and the fix. The run has begun: also a
             faulty configuration, found now, has left files in its directory.
     """
-    raises, excepthook = logging.raiseExceptions, threading.excepthook
+    raises = logging.raiseExceptions
     # On a full disk the log cannot be written either; each line would give a traceback.
     logging.raiseExceptions = False
-    threading.excepthook = _report_thread
     try:
         yield
     except RunFailedError:
@@ -133,51 +129,32 @@ def explained() -> Iterator[None]:
             raise
         raise RunFailedError(explanation) from error
     finally:
-        logging.raiseExceptions, threading.excepthook = raises, excepthook
-
-
-def _report_thread(failed: threading.ExceptHookArgs) -> None:
-    """Be silent on TensorBoard's thread on a full disk: the run's next write ends it."""
-    if not _unwritten(failed.exc_value):
-        threading.__excepthook__(failed)
+        logging.raiseExceptions = raises
 
 
 def _explanation(error: Exception) -> str | None:
     """Return what happened, and the fix; None for a bug."""
     if isinstance(error, DanishAsrError):
         return str(error)
-    if isinstance(error, _FAILED):
+    chain, module = list(_chain(error)), type(error).__module__
+    hints = [text for kls, text in _HINTS.items() if any(isinstance(e, kls) for e in chain)]
+    if any(map(_cannot_write, chain)):
+        hints = [_NOT_WRITABLE]
+    elif any(_DAMAGED.search(str(each)) for each in chain):
+        hints = [_BROKEN_CHECKPOINT]
+    elif module.startswith("wandb."):  # an optional dependency
+        hints = [_WANDB]
+    if hints:
+        return f"{_causes(chain)}\n{hints[0]}."
+    if module.startswith(_FOR_USERS):
         hint = " (common.cluster: auto, none or slurm)" if hasattr(error, "cluster") else ""
-        return _causes(error) + hint
-    if isinstance(error, _EXPLAINED):
-        chain = list(_chain(error))
-        hints = [text for kls, text in _HINTS.items() if any(isinstance(e, kls) for e in chain)]
-        if any(_DAMAGED.search(str(each)) for each in chain):
-            hints = [_BROKEN_CHECKPOINT]
-        return f"{_causes(error)}\n{hints[0]}." if hints else None
-    if type(error).__module__.startswith("wandb."):  # an optional dependency
-        return (
-            f"{_causes(error)}\nWeights & Biases cannot record the run: run `wandb login`, set "
-            "WANDB_MODE=offline, or set common.metric_recorders.wandb.enabled=false."
-        )
-    if unwritten := _unwritten(error):
-        return (
-            f"{_causes(unwritten)}\nThe disk or quota is full, or not writable. "
-            "What was saved is kept: free some space, and the same command continues."
-        )
+        return _causes(chain) + hint
     return None
 
 
-def _unwritten(error: BaseException | None) -> BaseException | None:
-    """Return what says, of an error and its causes, that a file could not be written."""
-    found = None
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
-            return error
-        if _TORCH_CANNOT_WRITE.search(str(error)):
-            found = error
-        error = error.__cause__ or error.__context__
-    return found
+def _cannot_write(error: BaseException) -> bool:
+    full = isinstance(error, OSError) and error.errno in _CANNOT_WRITE
+    return full or bool(_TORCH_CANNOT_WRITE.search(str(error)))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -186,10 +163,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _causes(error: BaseException | None) -> str:
+def _causes(chain: Iterable[BaseException]) -> str:
     """The messages of an error and its causes, one a line; fairseq2 lists every parameter."""
     lines = []
-    for each in _chain(error):
+    for each in chain:
         text = refused_content(each) if isinstance(each, UnpicklingError) else str(each)
         lines.append(shorten(text or type(each).__name__, 300, placeholder=" ..."))
     return "\n  because: ".join(dict.fromkeys(lines))

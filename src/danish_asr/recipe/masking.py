@@ -5,7 +5,6 @@ and spans of channels by zeros. fairseq2's own masker refuses rows that are not 
 and gives every row of a batch the number of spans of the shortest.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -68,11 +67,11 @@ def effective_masking(section: MaskingSection, model: Wav2Vec2AsrConfig) -> Mask
 
 
 def masking_faults(
-    section: MaskingSection, model: Wav2Vec2AsrConfig, overrides: object = None
+    section: MaskingSection, model: Wav2Vec2AsrConfig, trained: Wav2Vec2AsrConfig | None = None
 ) -> list[str]:
-    """Compare the section with a model's configuration, and with overrides of a named model's."""
+    """Compare the section with a model's configuration, and that with the one of its checkpoint."""
     faults = []
-    if isinstance(overrides, Mapping) and overrides.get("use_masking") and not model.use_masking:
+    if trained is not None and model.use_masking and not trained.use_masking:
         faults.append(
             "model.config_overrides.use_masking must be left out: the checkpoint has no mask "
             "embedding; set masking.time and masking.channel instead"

@@ -15,7 +15,7 @@ from fairseq2.assets import AssetCard
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from torch.nn import Module
 
@@ -212,87 +212,76 @@ def _check_model(
     size: int | None,
     faults: list[str],
 ) -> tuple[AsrModelSection, Module | None]:
-    """Check which model is trained; return its section, completed, and the model without memory."""
-    section = config.model
-    if card is not None:
-        return _check_trained_model(assets, card, size, config, faults)
-    if section.path is not None and not (section.arch and section.path.exists()):
-        faults.append(
-            f"model.path {section.path} must be a finished run, one checkpoint of a run "
-            "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
-            "another checkpoint needs model.arch"
-        )
-    elif section.arch is not None:
-        family = cast(ModelFamily, assets.model_family(WAV2VEC2_ASR_FAMILY))
-        return _with_new_head(family, config, size, faults)
-    elif not faults:
-        faults.append("model.name, model.arch or model.path must say which model to train")
-    return section, None
+    """Check which model is trained; return its section, completed, and the model without memory.
 
-
-def _check_trained_model(
-    assets: Assets, card: AssetCard, size: int | None, config: AsrConfig, faults: list[str]
-) -> tuple[AsrModelSection, Module]:
-    """Compare a named model with the tokenizer and the disk; return it without memory.
-
-    An encoder from Hugging Face gets a head for the tokenizer.
-    """
-    family = cast(ModelFamily, assets.model_family(card.field("model_family").as_(str)))
-    model: Any = family.get_model_config(card)
-    section = config.model
-    if family.name == HUGGING_FACE_FAMILY and not model.head_rows:
-        if isinstance(config, AsrEvalConfig):  # alone, as its lack of a tokenizer follows from it
-            faults[:] = [f"model.path: '{card.name}' is an encoder without a head; train it first"]
-        model.target_vocab_size = size or model.target_vocab_size
-        overrides = cast(Mapping[str, object], section.config_overrides or {})
-        overrides = {**overrides, "target_vocab_size": model.target_vocab_size}
-        section = replace(section, config_overrides=overrides)
-    faults.extend(masking_faults(config.masking, model, config.model.config_overrides))
-    weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
-    if weights is not None and weights.scheme == "file":
-        path = Path(url2pathname(weights.path)).resolve()
-        if not path.exists():
-            faults.append(
-                f"model.name: the weights of '{card.name}' must be in {path}, as its card says; "
-                "if the run was moved, give its directory as model.path"
-            )
-    if size not in {None, model.target_vocab_size}:
-        faults.append(
-            f"tokenizer has {size} symbols, but the head of '{card.name}' has "
-            f"{model.target_vocab_size}; leave tokenizer.name out to use the model's own"
-        )
-    gangs = create_fake_gangs(CPU)
-    return section, family.create_new_model(model, gangs, torch.float32, meta=True)
-
-
-def _with_new_head(
-    family: ModelFamily, config: AsrConfig, size: int | None, faults: list[str]
-) -> tuple[AsrModelSection, Module | None]:
-    """Check ``model.arch`` and its overrides, and set the size of the head to the tokenizer's.
-
-    Also returns the model, without memory, if it can be built.
+    A new head gets the size of the tokenizer, which a trained one must have.
     """
     section = config.model
-    architecture = family.maybe_get_arch_config(section.arch or "")
-    if architecture is None:
-        known = ", ".join(sorted(family.get_archs()))
-        faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
+    kind = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
+    family = cast(ModelFamily, assets.model_family(kind))
+    usual = _described_model(section, card, family, faults)
+    if usual is None:
         return section, None
     try:
-        model = overridden(architecture, section.config_overrides, "model")
+        model: Any = overridden(usual, section.config_overrides, "model")
         # Without memory: this finds sizes that do not fit each other.
-        module = family.create_new_model(model, create_fake_gangs(CPU), section.dtype, meta=True)
+        module = family.create_new_model(model, create_fake_gangs(CPU), torch.float32, meta=True)
     except ConfigError as error:
         faults.extend(error.faults)
         return section, None
     except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
         faults.append(f"model.config_overrides: no model can be built with these values: {error}")
         return section, None
-    faults.extend(masking_faults(config.masking, cast(Wav2Vec2AsrConfig, model)))
-    overrides = cast(Mapping[str, object], section.config_overrides or {})
-    given = overrides.get("target_vocab_size", size)
-    if size is not None and given != size:
-        key = "model.config_overrides.target_vocab_size"
-        faults.append(f"{key} must be {size}, as in the tokenizer, but is {given}; leave it out")
-    completed = {**overrides, "target_vocab_size": size}
-    return replace(section, config_overrides=completed), module
+    faults.extend(masking_faults(config.masking, model, usual if card else None))
+    if card is not None:
+        faults.extend(_weights_faults(card))
+    if card is None or (kind == HUGGING_FACE_FAMILY and not model.head_rows):
+        if card is not None and isinstance(config, AsrEvalConfig):
+            # Alone, as its lack of a tokenizer follows from it.
+            faults[:] = [f"model.path: '{card.name}' is an encoder without a head; train it first"]
+        overrides = cast(Mapping[str, object], section.config_overrides or {})
+        given = overrides.get("target_vocab_size", size)
+        if size is not None and given != size:
+            rule = f"must be {size}, as in the tokenizer, but is {given}; leave it out"
+            faults.append(f"model.config_overrides.target_vocab_size {rule}")
+        section = replace(section, config_overrides={**overrides, "target_vocab_size": size})
+    elif size not in {None, model.target_vocab_size}:
+        faults.append(
+            f"tokenizer has {size} symbols, but the head of '{card.name}' has "
+            f"{model.target_vocab_size}; leave tokenizer.name out to use the model's own"
+        )
+    return section, module
+
+
+def _described_model(
+    section: AsrModelSection, card: AssetCard | None, family: ModelFamily, faults: list[str]
+) -> Any:
+    """Return the configuration in the card or of ``model.arch``; None: there is neither."""
+    if card is not None:
+        return family.get_model_config(card)
+    found = family.maybe_get_arch_config(section.arch or "")
+    if section.path is not None and not (section.arch and section.path.exists()):
+        faults.append(
+            f"model.path {section.path} must be a finished run, one checkpoint of a run "
+            "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
+            "another checkpoint needs model.arch"
+        )
+        return None
+    if section.arch is not None and found is None:
+        known = ", ".join(sorted(family.get_archs()))
+        faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
+    elif section.arch is None and not faults:
+        faults.append("model.name, model.arch or model.path must say which model to train")
+    return found
+
+
+def _weights_faults(card: AssetCard) -> Iterator[str]:
+    """Check that the weights of a card are on the disk, if they should be there."""
+    weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
+    if weights is not None and weights.scheme == "file":
+        path = Path(url2pathname(weights.path)).resolve()
+        if not path.exists():
+            yield (
+                f"model.name: the weights of '{card.name}' must be in {path}, as its card says; "
+                "if the run was moved, give its directory as model.path"
+            )
