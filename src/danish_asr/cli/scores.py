@@ -66,6 +66,9 @@ def score(
             "references."
         ),
     ] = None,
+    audio: Annotated[
+        bool, Option(help="Put the worst utterances' audio on the page, if the dataset is there.")
+    ] = True,
     split: _Split = None,
     utterances: Annotated[
         Path | None, Option(help="Write each utterance (.csv or .jsonl).")
@@ -102,6 +105,7 @@ def score(
         markdown_path=markdown,
         run_dir=run,
         dataset=dataset,
+        audio=audio,
         split=split,
         exports=Exports(
             utterances=utterances,

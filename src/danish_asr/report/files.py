@@ -48,6 +48,7 @@ def score_file(
     markdown_path: AnyPath | None = None,
     html_path: AnyPath | None = None,
     exports: Exports | None = None,
+    audio: bool = True,
     console: Console | None = None,
 ) -> Scores:
     """Score ``path``, print the table of ``by``, and write the reports that have a path.
@@ -56,7 +57,8 @@ def score_file(
     adds the training curves and the GPU and memory use of a run to the page, ``dataset`` the audio
     of the worst utterances and what the file lacks: references and metadata. References in the
     file must equal the dataset's. ``split`` is that of the rows, or test, by default. Beside an
-    ``evaluation.json`` the page has the curves and the audio of what was evaluated by default.
+    ``evaluation.json`` the page has the curves and the audio of what was evaluated by default;
+    without ``audio`` it has no audio.
     """
     console, exports = console or Console(), exports or Exports()
     path = Path(path)
@@ -98,7 +100,7 @@ def score_file(
                 analysis,
                 about={"file": "/".join(Path(realpath(path)).parts[-2:])} | about,
                 panels=curves.read_panels(Path(run)) if run else [],
-                clips=page.audio_clips(Path(root), worst, console) if root else {},
+                clips=page.audio_clips(Path(root), worst, console) if root and audio else {},
             )
     print_scores(requested, console)
     _write(texts, console)

@@ -270,11 +270,11 @@ def test_the_page_of_an_evaluation_has_its_curves_and_audio_also_where_the_run_w
     (run / "metrics" / "train.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
     about = {"run": f"{tmp_path}/gone/checkpoints", "rows_in_split": {"test": len(references)}}
     pages = []
-    for root in (data, tmp_path / "gone"):
+    for root, audio in ((data, True), (data, False), (tmp_path / "gone", True)):
         _evaluation(path, about | {"dataset_root": str(root)})
-        score_file(path, html_path=tmp_path / "r.html", console=_console())
+        score_file(path, html_path=tmp_path / "r.html", audio=audio, console=_console())
         pages.append((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert ["data:audio/flac" in page for page in pages] == [True, False]
+    assert ["data:audio/flac" in page for page in pages] == [True, False, False]
     assert all("CTC loss" in page for page in pages)
     _evaluation(path, about | {"run": ""})  # a model that is not this run's
     score_file(path, html_path=tmp_path / "r.html", console=_console())
