@@ -101,7 +101,7 @@ def check_gpu() -> Iterator[Finding]:
         fix = "request a GPU (bsub -gpu), or choose a node whose driver has CUDA 12.8 or later"
         yield error("gpu", found, fix)
     else:
-        check = "bsub -Is -q gpua100 -n 4 -gpu num=1 -W 0:10 .venv/bin/danish-asr doctor"
+        check = "bsub -Is -q gpua100 -n 4 -gpu num=1 -W 0:10 danish-asr doctor"
         fix = f"to check a GPU node: {check}, or run it in `a100sh`"
         yield warning("gpu", "torch finds none here, as on login nodes", fix)
 

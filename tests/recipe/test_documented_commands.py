@@ -1,0 +1,163 @@
+"""Every command of the documentation exists, and runs as written where this machine can run it."""
+
+import csv
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from danish_asr.recipe.keys import key_faults
+from danish_asr.recipe.tree import merge, parse_override
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.sources.voices import Espeak, SyntheticSpeaker
+from tests.builders import tone
+from tests.documented import MODULES, PAGES, PROGRAMS, ROOT, blocks, check, commands, inline, run
+from tests.recipe.running import evaluate
+
+ONLY_CHECKED = {
+    "danish-asr demo": "minutes; integration/test_demo.py runs it",
+    "danish-asr doctor": "what it finds depends on the machine; unit/test_doctor.py",
+    " serve ": "runs until Ctrl-C; recipe/test_serve.py",
+    "hf:": "network",
+    "omniASR_": "network",
+    "configs/standard.yaml": "hours on a GPU",
+    "ctc-finetune-danish.yaml": "hours on a GPU; recipe/test_guide.py",
+    "FILE": "a synopsis",
+    "lm tune": "half a minute; recipe/test_tuning.py",
+    "/work3/": "a directory of DTU's cluster",
+    "train.jsonl": "a corpus of the reader; unit/test_convert.py",
+    "FOLDER": "a corpus of the reader; unit/sources",
+    "SOURCE": "a corpus of the reader; unit/conversion/test_command.py",
+    "verify DIR": "a corpus of the reader; unit/test_verify.py",
+    "verify data/parquet": "splits of the tests' dataset share sentences; unit/test_verify.py",
+    "python -c": "upstream's pipeline; recipe/test_after_run.py",
+}
+"""What a command contains that is not run, and why."""
+
+TEXTS = ("en", "to", "tre", "fire", "fem", "seks", "syv", "otte", "ni", "ti", "elleve", "tolv")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, finished_run: Path, dataset: Path) -> Path:
+    """A directory with the files that the documentation names."""
+    root = tmp_path_factory.mktemp("files")
+    shutil.copytree(finished_run, root / "outputs" / "300m")
+    assert evaluate(root / "outputs" / "300m", dataset) == 0
+    with chdir(root):
+        _write_predictions(Path("outputs/300m/eval/best/test/predictions.jsonl"))
+        _write_recordings()
+        Path("short.txt").write_text("jeg vil gerne\nhave rødgrød\n", encoding="utf-8")
+        Path("names.txt").write_text("Anna\n", encoding="utf-8")
+        links = dict.fromkeys(("outputs/v2", "demo/run", "OUTDIR", "RUN_DIR"), "outputs/300m")
+        links |= {"data/parquet": str(dataset), "FILE": "configs/demo.yaml"}
+        links |= {name: str(ROOT / name) for name in ("configs", "lsf")}
+        for name, target in links.items():
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).symlink_to(Path(*[".."] * name.count("/"), target))
+        shares = ("--split", "train", "--split-by-speaker", "60/20/20")
+        source = ("recordings.csv", "--corpus", "demo", *shares)
+        run(["danish-asr", "convert", *source, "--name", "demo", "--out", "demo/dataset"])
+        run(
+            [
+                "danish-asr",
+                "lm",
+                "build",
+                "--dataset",
+                "demo/dataset",
+                "--profile",
+                "coral",
+                "--out",
+                "lm",
+            ]
+        )
+    return root
+
+
+def _write_predictions(predictions: Path) -> None:
+    for name in ("predictions", "a/predictions", "b/predictions", "a1", "a2", "b1", "b2"):
+        Path(name).parent.mkdir(exist_ok=True)
+        shutil.copy(predictions, f"{name}.jsonl")
+    with Path("whisper.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = [(row.id, row.hypothesis) for row in read_predictions(predictions)]
+        csv.writer(file).writerows([("id", "hypothesis"), *rows])
+
+
+def _write_recordings() -> None:
+    speaker = SyntheticSpeaker({}, "da+f2", 170, 50, 50, 60, 0)
+    speech = Espeak().speak("Jeg vil gerne have rødgrød med fløde", speaker)
+    speech = 0.5 * speech / np.abs(speech).max()
+    names = ("interviews/anna.wav", "interviews/bo.wav", "rows/1.wav", "rows/2.wav", "hello.wav")
+    for name in (*names, "short.flac", "speech.flac", "meeting.mp3"):
+        Path(name).parent.mkdir(exist_ok=True)
+        soundfile.write(name, speech, 16_000)
+    soundfile.write("call.wav", np.stack([speech, speech[::-1]], axis=1), 16_000)
+    with Path("recordings.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["path", "sentence", "speaker", "dialect", "age", "gender"])
+        for number, text in enumerate(TEXTS):
+            path = Path(f"recordings/speaker{number:02}/0001.wav")
+            path.parent.mkdir(parents=True)
+            path.write_bytes(tone(0.6 + number / 20, hertz=200.0 + number))
+            path.with_suffix(".txt").write_text(f"{text} og {text}")
+            table.writerow([path, f"{text} og {text}", path.parent.name, "Fynsk", 29, "female"])
+
+
+@pytest.fixture
+def here(tmp_path: Path, files: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a copy of ``files`` the current directory."""
+    shutil.copytree(files, tmp_path / "here", symlinks=True)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.syspath_prepend(tmp_path / "here")
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(dataset / "cards"))
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("page", PAGES)
+def test_each_command_of_a_page_exists_and_runs_as_written(
+    page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    faults = []
+    for language, lines in blocks(page):
+        if language in {"python", "yaml"}:
+            if named := re.search(r"[\w-]+\.(py|yaml)\b", lines[0]):
+                Path(named[0]).write_text("\n".join(lines), encoding="utf-8")
+            continue
+        for text, words in commands(lines):
+            try:
+                _follow(text, words, monkeypatch)
+            except (AssertionError, Exception) as error:  # noqa: BLE001 - all are collected
+                faults.append(f"{text}\n{type(error).__name__}: {error}\n{capfd.readouterr().err}")
+            capfd.readouterr()
+    assert not faults, "\n\n".join(faults)
+
+
+def _follow(text: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    check(words)
+    if any(part in shlex.join(words) for part in ONLY_CHECKED):
+        return
+    if words[0] == "export":
+        monkeypatch.setenv(*words[1].split("=", 1))
+    elif words[0] == "danish-asr" or (words[:2] == ["python", "-m"] and words[2] in MODULES):
+        run(words)
+    elif words[0] == "python" and Path(words[1]).is_file():
+        command = text.replace("python", sys.executable)
+        subprocess.run(["bash", "-c", command], check=True)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_values_within_the_text_exist(page: str) -> None:
+    for code in inline(page):
+        if code.split()[0] in PROGRAMS:
+            for _, words in commands([code]):
+                check(words)
+        elif re.match(r"[\"']?[a-z_]+(\.\w+)+=", code):
+            values = [parse_override(value) for value in shlex.split(code)]
+            assert not [f for f in key_faults(merge(*values)) if "not a key" in f], code
