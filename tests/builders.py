@@ -157,3 +157,12 @@ def tree(root: Path) -> dict[str, str]:
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
+
+
+def arpa_text(first: str, second: str) -> str:
+    """A language model of two words in an ARPA file, which expects them in this order."""
+    unigrams = ["-2.0\t<unk>", "-99\t<s>\t-0.3", "-0.7\t</s>"]
+    unigrams += [f"-0.5\t{word}\t-0.3" for word in (first, second)]
+    bigrams = [f"-0.1\t{pair}" for pair in (f"<s> {first}", f"{first} {second}", f"{second} </s>")]
+    head = ["\\data\\", "ngram 1=5", "ngram 2=3", "", "\\1-grams:", *unigrams]
+    return "\n".join([*head, "", "\\2-grams:", *bigrams, "", "\\end\\", ""])

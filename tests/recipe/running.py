@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from danish_asr.recipe.cli import evaluate as eval_main
 from danish_asr.recipe.cli import train as train_main
+from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "demo.yaml"
@@ -50,6 +52,18 @@ def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> i
 def evaluate(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Evaluate in this process; returns the exit status."""
     return _status(eval_main, arguments(run, dataset, *overrides, config=config))
+
+
+def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
+    """Call ``do`` with the number of batches that an evaluation has saved since its start."""
+    saved, add = [], ScoredBatches.add
+
+    def then(self: ScoredBatches, batch: ScoredBatch) -> None:
+        add(self, batch)
+        saved.append(batch)
+        do(len(saved))
+
+    monkeypatch.setattr(ScoredBatches, "add", then)
 
 
 def start(module: str, args: Sequence[str], *, processes: int = 1) -> subprocess.Popen[str]:

@@ -12,8 +12,7 @@ from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED
 from danish_asr.lease import LOCK_FILE
 from danish_asr.recipe.evaluator import PREDICTIONS
 from danish_asr.recipe.run_lock import locked
-from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
-from tests.recipe.running import evaluate, metrics
+from tests.recipe.running import after_each_batch, evaluate, metrics
 
 FILE = Path("eval", "best", "dev,test", PREDICTIONS)
 FEW_ROWS = (
@@ -47,18 +46,6 @@ def undisturbed(
 def run(tmp_path: Path, finished_run: Path) -> Path:
     shutil.copytree(finished_run, tmp_path / "run")
     return tmp_path / "run"
-
-
-def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
-    """Call ``do`` with the number of batches that a start has saved."""
-    saved, add = [], ScoredBatches.add
-
-    def then(self: ScoredBatches, batch: ScoredBatch) -> None:
-        add(self, batch)
-        saved.append(batch)
-        do(len(saved))
-
-    monkeypatch.setattr(ScoredBatches, "add", then)
 
 
 def test_a_stopped_evaluation_ends_with_the_predictions_and_scores_of_an_undisturbed_one(

@@ -14,8 +14,7 @@ from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED
 from danish_asr.recipe import kept_decoding
 from danish_asr.recipe.evaluator import PREDICTIONS
 from danish_asr.recipe.kept import LOG_PROBS
-from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
-from tests.recipe.running import ROOT, arguments, evaluate, finish, start
+from tests.recipe.running import ROOT, after_each_batch, arguments, evaluate, finish, start
 
 SMALL = ("dataset.asr_task_config.max_audio_len=16000",)
 FEW_ROWS = (*SMALL, "dataset.asr_task_config.max_num_elements=32000")
@@ -70,17 +69,6 @@ def kept(folder: Path) -> dict[str, Any]:
     ]
     assert len(dict(found)) == len(found)
     return dict(found)
-
-
-def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
-    saved, add = [], ScoredBatches.add
-
-    def then(self: ScoredBatches, batch: ScoredBatch) -> None:
-        add(self, batch)
-        saved.append(batch)
-        do(len(saved))
-
-    monkeypatch.setattr(ScoredBatches, "add", then)
 
 
 def interrupt(at: int) -> Callable[[int], None]:

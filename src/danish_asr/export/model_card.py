@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from danish_asr import __version__
 from danish_asr.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.files import from_yaml, to_yaml
-from danish_asr.recipe.run_directory import AVERAGES, CHECKPOINTS, CONFIG_FILE, best_model
+from danish_asr.recipe.run_directory import AVERAGES, CONFIG_FILE, meant_checkpoint
 from danish_asr.recipe.tree import Tree, read_yaml
 from danish_asr.report.hub import BY_CORPUS, model_index
 from danish_asr.report.tables import to_markdown
@@ -97,13 +97,7 @@ def model_card(
 
 def _origin(path: Path) -> _Origin:
     """Find the run of a model as `select_model` does."""
-    checkpoint = path.parent if path.name == "model" else path
-    run, step = path, None
-    if checkpoint.resolve().parent.name == CHECKPOINTS:
-        run, number = checkpoint.resolve().parents[1], checkpoint.resolve().name
-        step = int(number.removeprefix("step_"))
-    elif best := best_model(path):
-        run, step = best
+    run, step = meant_checkpoint(path) or (path, None)
     file = run / CONFIG_FILE
     return _Origin(run, step, read_yaml(file)) if file.is_file() else _Origin(None, None, {})
 

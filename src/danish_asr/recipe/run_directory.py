@@ -90,6 +90,14 @@ def best_model(output_dir: Path) -> tuple[Path, int] | None:
     return folder, step
 
 
+def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
+    """Return the run and the step that a directory means: a checkpoint, or the best of a run."""
+    checkpoint = (path.parent if path.name == "model" else path).resolve()
+    if checkpoint.parent.name == CHECKPOINTS and checkpoint.name[5:].isdigit():
+        return checkpoint.parents[1], int(checkpoint.name[5:])
+    return best_model(path)
+
+
 def own_tokenizer(run: Path) -> Path | None:
     """Return the file of the run's own tokenizer (`danish_asr.recipe.own_tokenizer`), if any."""
     file = run / CHECKPOINTS / TOKENIZER

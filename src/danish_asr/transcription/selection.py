@@ -10,7 +10,7 @@ from danish_asr.recipe.imported import is_hugging_face
 from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.model_path import cards_of
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_model
+from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, meant_checkpoint
 from danish_asr.recipe.tree import Tree, merge, read_yaml
 from danish_asr.schema import CARDS_DIR
 
@@ -21,7 +21,6 @@ _TAKEN: Final = (
     ("dataset", "asr_task_config", "normalize_audio"),
     ("dataset", "text_profile"),
     ("dataset", "asr_task_config", "max_audio_len"),
-    ("dataset", "text_profile"),
     ("common", "assets", "extra_paths"),
 )
 """What of a run's configuration matters for its model."""
@@ -52,10 +51,10 @@ def select_model(model: str | Path) -> AsrEvalConfig:
 
 
 def _of_directory(path: Path) -> AsrEvalConfig:
-    checkpoint = path.parent if path.name == "model" else path
-    run = checkpoint.parents[1] if checkpoint.resolve().parent.name == CHECKPOINTS else path
-    if run == path and (best := best_model(path)) is not None:
-        checkpoint = best[0] / CHECKPOINTS / f"step_{best[1]}"
+    meant = meant_checkpoint(path)
+    checkpoint = meant[0] / CHECKPOINTS / f"step_{meant[1]}" if meant else path
+    # The best model of a run can be one of its averages, which have no cards.
+    run = checkpoint.parents[1] if path.resolve() in (checkpoint, checkpoint / "model") else path
     cards = sorted((run / CARDS_DIR).glob("*.yaml"))
     if run == checkpoint and not cards and not is_hugging_face(path):
         raise RunError(

@@ -14,25 +14,9 @@ from torch import Tensor
 from danish_asr.decoding import decode, find_decoder, make_decoder
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.errors import ConfigError, LanguageModelError
+from tests.builders import arpa_text
 
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=3
-
-\\1-grams:
--2.0\t<unk>
--99\t<s>\t-0.3
--0.7\t</s>
--0.5\ten\t-0.3
--0.5\tko\t-0.3
-
-\\2-grams:
--0.1\t<s> en
--0.1\ten ko
--0.1\tko </s>
-
-\\end\\
-"""
+ARPA = arpa_text("en", "ko")
 
 EXACT: dict[str, Any] = {"beam": 10_000, "beam_prune": -1e9, "symbol_prune": -30.0}
 

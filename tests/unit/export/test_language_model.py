@@ -13,24 +13,7 @@ from danish_asr.export import export_model
 from danish_asr.export.verify import read_utterances
 from danish_asr.ngram import find_language_model
 from danish_asr.transcription.model import load_model
-
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=2
-
-\\1-grams:
--2.0\t<unk>
--99\t<s>\t-0.3
--0.7\t</s>
--0.5\tk\t-0.3
--0.5\tpå\t-0.3
-
-\\2-grams:
--0.1\tk på
--0.1\tpå </s>
-
-\\end\\
-"""
+from tests.builders import arpa_text
 
 
 def test_the_processor_of_transformers_decodes_with_it_as_we_do(
@@ -40,7 +23,7 @@ def test_the_processor_of_transformers_decodes_with_it_as_we_do(
 
     lm = tmp_path / "lm"
     lm.mkdir()
-    (lm / "two.arpa").write_text(ARPA, encoding="utf-8")
+    (lm / "two.arpa").write_text(arpa_text("k", "på"), encoding="utf-8")
     (lm / "lm.json").write_text('{"alpha": 0.7, "beta": 2.0}')
     export_model(str(model), "hf", tmp_path / "hf", lm=lm, console=Console(file=io.StringIO()))
     assert find_language_model(tmp_path / "hf").words() == ["k", "på"]
