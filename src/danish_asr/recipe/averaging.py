@@ -19,11 +19,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from danish_asr.data.targets import FrameCount
-from danish_asr.decoding import make_decoder
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text
-from danish_asr.recipe.assets import Assets, overridden
+from danish_asr.recipe.assets import Assets, configured_dataset, overridden
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
@@ -31,7 +29,7 @@ from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.moving_average import EMA, NAMES
 from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.preflight import resolve, tokenizer_card
-from danish_asr.recipe.readers import evaluation_task
+from danish_asr.recipe.readers import ReaderSetup, model_frames
 from danish_asr.recipe.record import write_model_card
 from danish_asr.recipe.run_directory import (
     AVERAGES,
@@ -46,9 +44,8 @@ from danish_asr.recipe.run_directory import (
     checkpoint_steps,
     recorded,
 )
-from danish_asr.recipe.subsets import validation_indices
 from danish_asr.recipe.tree import read_yaml
-from danish_asr.recipe.validation import AsrValidationUnit
+from danish_asr.recipe.validation import open_validation
 
 _SHARD: Final = Path("pp_00/tp_00/sdp_00.pt")
 
@@ -167,53 +164,28 @@ def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: 
 def validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[str, Any]) -> float:
     """Score weights on the validation splits as training does; higher is better."""
     device = get_default_device()
-    gangs, assets, section = create_fake_gangs(device), Assets(config), config.dataset
+    gangs, assets = create_fake_gangs(device), Assets(config)
     family: Any = assets.model_family(WAV2VEC2_ASR_FAMILY)
     settings = overridden(Wav2Vec2AsrConfig(), card["model_config"], "model")
     model = cast(
-        Wav2Vec2AsrModel, family.create_new_model(settings, gangs, torch.float32, meta=False)
+        Wav2Vec2AsrModel, family.create_new_model(settings, gangs, config.model.dtype, meta=False)
     )
     model.load_state_dict(state, strict=False)  # a masker is for training only
     tokenizer = assets.open_tokenizer(config.tokenizer, [])
     assert tokenizer is not None
-    dataset_card = assets.find("dataset.name", section.name, []) if section.name else None
-    dataset = assets.open_dataset(section, dataset_card)
-    layers = settings.encoder_config.feature_extractor_layer_descs
-    splits = validation_indices(dataset, section, section.valid_split or "", section.valid_subset)
-    decoder = make_decoder(config.decoder.name, config.decoder.config, tokenizer)
-    dialects = sorted({name for index in splits.values() for name in index.dialects()[1]})
-    unit = AsrValidationUnit(
-        CtcCriterion(cast(Any, SimpleNamespace(module=model.eval(), base_module=model))),
-        decoder,
-        profile=config.regime.score_profile,
-        dialects=dialects,
-    )
+    setup = ReaderSetup(configured_dataset(config), tokenizer, gangs, model_frames(settings))
+    criterion = CtcCriterion(cast(Any, SimpleNamespace(module=model.eval(), base_module=model)))
+    unit, reader = open_validation(setup, config, criterion)
     bag = MetricBag(device=device)
     unit.prepare_metric_bag(bag)
     amp = config.trainer.mixed_precision
-    for name, index in splits.items():
-        reader = dataset.create_reader(
-            name,
-            tokenizer=tokenizer,
-            gangs=gangs,
-            dtype=torch.float32,
-            num_accumulate=1,
-            storage_config=section.storage_config,
-            task_config=evaluation_task(section),
-            training=False,
-            seed=config.common.seed,
-            text_profile=section.text_profile,
-            num_frames=FrameCount([(kernel, stride) for _, kernel, stride in layers]),
-            index=index,
-        )
-        for batch in (batch for batches in reader for batch in batches):
-            batch.to(device)
-            cast(dict[str, Any], batch.example)["split"] = [name] * batch.num_examples
-            with (
-                torch.inference_mode(),
-                torch.autocast(device.type, amp.dtype, enabled=amp.mode != "off"),
-            ):
-                unit.process_batch(batch, bag)
+    for batch in (batch for batches in reader for batch in batches):
+        batch.to(device)
+        with (
+            torch.inference_mode(),
+            torch.autocast(device.type, amp.dtype, enabled=amp.mode != "off"),
+        ):
+            unit.process_batch(batch, bag)
     values = cast(dict[str, Any], sync_and_compute_metrics(bag, gangs.root))
     unit.process_metric_values(values)
     return -float(values[cast(str, config.regime.score_metric)])

@@ -23,7 +23,7 @@ from danish_asr.recipe.evaluator import PREDICTIONS, PredictionUnit, StoppableEv
 from danish_asr.recipe.kept import LOG_PROBS, LogProbsKeeper, kept_log_probs
 from danish_asr.recipe.kept_decoding import decode_kept, split_fingerprints
 from danish_asr.recipe.preflight import dump, resolve
-from danish_asr.recipe.readers import splits_reader
+from danish_asr.recipe.readers import ReaderSetup, splits_reader
 from danish_asr.recipe.record import keep_wandb_id
 from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.scored_batches import ScoredBatches
@@ -95,7 +95,7 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config = context.config.as_(AsrEvalConfig)
-        reader = splits_reader(context, config, config.evaluator.split or "")
+        reader = splits_reader(ReaderSetup.of(context), config, config.evaluator.split or "")
         section, directory = config.decoder, context.output_dir
         decoder = make_decoder(section.name, section.config, context.default_tokenizer)
         selection = self._selection

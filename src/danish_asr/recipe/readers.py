@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self, cast, final
+from typing import Any, Final, NamedTuple, Self, cast, final
 
 import torch
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
@@ -29,10 +30,24 @@ from danish_asr.recipe.subsets import training_rows, validation_indices
 from danish_asr.schema import SAMPLE_RATE
 
 
-def model_frames(context: RecipeContext) -> FrameCount:
-    """Frames that the run's model makes of a number of samples."""
-    model = cast(Wav2Vec2AsrConfig, context.model.config)
-    layers = model.encoder_config.feature_extractor_layer_descs
+class ReaderSetup(NamedTuple):
+    """What a reader takes beside the configuration."""
+
+    dataset: AsrDataset
+    tokenizer: Tokenizer
+    gangs: Gangs
+    frames: FrameCount
+
+    @classmethod
+    def of(cls, context: RecipeContext) -> Self:
+        """That of a run."""
+        frames, tokenizer = model_frames(context.model.config), run_tokenizer(context)
+        return cls(context.default_dataset.as_(AsrDataset), tokenizer, context.gangs, frames)
+
+
+def model_frames(model: object) -> FrameCount:
+    """Frames that a model makes of a number of samples, by its configuration."""
+    layers = cast(Wav2Vec2AsrConfig, model).encoder_config.feature_extractor_layer_descs
     return FrameCount([(kernel, stride) for _, kernel, stride in layers])
 
 
@@ -60,9 +75,9 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
     return index
 
 
-def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> BatchReader:
+def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
     """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
-    reader = _reader(context, config, index.name, index, training=True)
+    reader = _reader(setup, config, index.name, index, training=True)
     if reader.filtered is not None:
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
@@ -78,7 +93,7 @@ def training_reader(context: RecipeContext, config: AsrConfig, index: Index) -> 
 
 
 def splits_reader(
-    context: RecipeContext, config: AsrConfig, splits: str, *, subset: int | None = None
+    setup: ReaderSetup, config: AsrConfig, splits: str, *, subset: int | None = None
 ) -> SplitsReader:
     """Open splits, separated by commas, for validation or evaluation.
 
@@ -87,10 +102,9 @@ def splits_reader(
     Raises:
         DatasetError: A split does not exist; the message names those that do.
     """
-    dataset = context.default_dataset.as_(AsrDataset)
-    indices = validation_indices(dataset, config.dataset, splits, subset)
+    indices = validation_indices(setup.dataset, config.dataset, splits, subset)
     return SplitsReader(
-        [_reader(context, config, name, index, training=False) for name, index in indices.items()],
+        [_reader(setup, config, name, index, training=False) for name, index in indices.items()],
         rows={name: len(index) for name, index in indices.items()},
         dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
     )
@@ -141,7 +155,7 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: 
 
 
 def _reader(
-    context: RecipeContext, config: AsrConfig, split: str, index: Index, *, training: bool
+    setup: ReaderSetup, config: AsrConfig, split: str, index: Index, *, training: bool
 ) -> BatchReader:
     section = config.dataset
     task = section.asr_task_config if training else evaluation_task(section)
@@ -149,11 +163,11 @@ def _reader(
     if section.train_where and isinstance(storage, MixtureParquetStorageConfig):
         # The file has the hours of all rows.
         storage = replace(storage, dataset_summary_path=None)
-    return context.default_dataset.as_(AsrDataset).create_reader(
+    return setup.dataset.create_reader(
         split,
-        tokenizer=run_tokenizer(context),
-        gangs=context.gangs,
-        dtype=waveform_dtype(context.gangs, config),
+        tokenizer=setup.tokenizer,
+        gangs=setup.gangs,
+        dtype=waveform_dtype(setup.gangs, config),
         num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
         storage_config=storage,
         task_config=task,
@@ -163,7 +177,7 @@ def _reader(
         speed_factors=section.speed_factors,
         transforms=section.transforms,
         quadratic_seconds=section.quadratic_seconds,
-        num_frames=model_frames(context),
+        num_frames=setup.frames,
         index=index,
     )
 

@@ -24,7 +24,6 @@ from typing_extensions import override
 
 from danish_asr.cluster import rank_info
 from danish_asr.data.targets import FrameCount
-from danish_asr.decoding import make_decoder
 from danish_asr.recipe import advice, cli, diagnostics, run_directory
 from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.averaging import finish
@@ -41,9 +40,9 @@ from danish_asr.recipe.optimizers import (
     register_optimizers,
     unwrap_names,
 )
-from danish_asr.recipe.own_tokenizer import run_tokenizer, slice_head, write_own_tokenizer
+from danish_asr.recipe.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
-from danish_asr.recipe.readers import model_frames, splits_reader, training_index, training_reader
+from danish_asr.recipe.readers import ReaderSetup, training_index, training_reader
 from danish_asr.recipe.record import (
     complete_model_card,
     keep_wandb_id,
@@ -55,7 +54,7 @@ from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.trainer import StoppableTraining
 from danish_asr.recipe.tree import Tree
 from danish_asr.recipe.trust import check_owner
-from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
+from danish_asr.recipe.validation import open_validation, patience_stopper
 
 
 def run(request: cli.Request, tree: Tree) -> None:
@@ -165,23 +164,12 @@ class AsrRecipe(TrainRecipe):
         index = training_index(context, config)
         unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model, config.masking.consistency_scale)
-        tokenizer = run_tokenizer(context)
-        reader = training_reader(context, config, index)
-        frames = model_frames(context)
-        unit = AsrTrainUnit(criterion, Freezing(config), frames, tokenizer.vocab_info.size)
-        validation = None
-        if config.dataset.valid_split is not None:
-            splits, subset = config.dataset.valid_split, config.dataset.valid_subset
-            valid_reader = splits_reader(context, config, splits, subset=subset)
-            decoder = make_decoder(config.decoder.name, config.decoder.config, tokenizer)
-            valid_unit = AsrValidationUnit(
-                criterion,
-                decoder,
-                profile=config.regime.score_profile,
-                splits=list(valid_reader.rows),
-                dialects=valid_reader.dialects,
-            )
-            validation = valid_unit, valid_reader
+        setup = ReaderSetup.of(context)
+        reader = training_reader(setup, config, index)
+        size = setup.tokenizer.vocab_info.size
+        unit = AsrTrainUnit(criterion, Freezing(config), setup.frames, size)
+        validates = config.dataset.valid_split is not None
+        validation = open_validation(setup, config, criterion) if validates else None
         task = StoppableTraining(context, config, unit, reader, validation)
         return cast(Trainer, task)  # fairseq2 uses it as a Task
 

@@ -16,10 +16,12 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import override
 
-from danish_asr.decoding import Decoder, decode
+from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.readers import ReaderSetup, SplitsReader, splits_reader
 from danish_asr.recipe.run_directory import validation_scores
 from danish_asr.recipe.sections import AsrRegimeSection
 from danish_asr.text.profiles import normalize
@@ -109,6 +111,22 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     @override
     def model(self) -> RecipeModel:
         return self._criterion.model
+
+
+def open_validation(
+    setup: ReaderSetup, config: AsrConfig, criterion: CtcCriterion
+) -> tuple[AsrValidationUnit, SplitsReader]:
+    """Return what measures a model on ``dataset.valid_split``, and the reader of its rows."""
+    section, decoder = config.dataset, config.decoder
+    reader = splits_reader(setup, config, section.valid_split or "", subset=section.valid_subset)
+    unit = AsrValidationUnit(
+        criterion,
+        make_decoder(decoder.name, decoder.config, setup.tokenizer),
+        profile=config.regime.score_profile,
+        splits=list(reader.rows),
+        dialects=reader.dialects,
+    )
+    return unit, reader
 
 
 @final

@@ -51,10 +51,11 @@ def select_model(model: str | Path) -> AsrEvalConfig:
 
 
 def _of_directory(path: Path) -> AsrEvalConfig:
-    meant = meant_checkpoint(path)
-    checkpoint = meant[0] / CHECKPOINTS / f"step_{meant[1]}" if meant else path
-    # The best model of a run can be one of its averages, which have no cards.
-    run = checkpoint.parents[1] if path.resolve() in (checkpoint, checkpoint / "model") else path
+    run = checkpoint = path
+    if meant := meant_checkpoint(path):
+        checkpoint = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
+        # The best of a run can be one of its averages, which have no cards.
+        run = meant[0] if path.resolve().is_relative_to(checkpoint.resolve()) else path
     cards = sorted((run / CARDS_DIR).glob("*.yaml"))
     if run == checkpoint and not cards and not is_hugging_face(path):
         raise RunError(
