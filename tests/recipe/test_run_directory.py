@@ -16,6 +16,7 @@ from danish_asr.recipe.run_directory import (
     check_output_dir,
     check_processes,
     checkpoint_steps,
+    meant_checkpoint,
     resumable_steps,
     tidy,
     validation_scores,
@@ -146,3 +147,12 @@ def test_fewer_steps_than_a_run_has_taken_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"at step 14, but regime.num_steps is 8"):
         check_continuation(run, {"regime": {"num_steps": 8}}, {})
     check_continuation(run, {"regime": {"num_steps": 14}}, {})
+
+
+def test_a_directory_means_a_checkpoint_or_the_best_of_a_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", full=2, model_only=4)
+    step = run / "checkpoints" / "step_2"
+    assert meant_checkpoint(step) == meant_checkpoint(step / "model") == (run, 2)
+    assert meant_checkpoint(run) == (run, 4)
+    # Not every directory of this name is one of a run.
+    assert meant_checkpoint(tmp_path / "checkpoints" / "xlsr") is None

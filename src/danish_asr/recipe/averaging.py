@@ -5,10 +5,11 @@ takes a run takes it too. By its score on the validation splits it can be the ru
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final, cast, final
 
 import torch
 from fairseq2.device import get_default_device
@@ -18,6 +19,8 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig,
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text
@@ -26,7 +29,6 @@ from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.loading import inspect
-from danish_asr.recipe.moving_average import EMA, NAMES
 from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.preflight import resolve, tokenizer_card
 from danish_asr.recipe.readers import ReaderSetup, model_frames
@@ -47,7 +49,60 @@ from danish_asr.recipe.run_directory import (
 from danish_asr.recipe.tree import read_yaml
 from danish_asr.recipe.validation import open_validation
 
+EMA: Final = "ema"
+"""The average over steps: in the optimizer's state, in metrics and below ``averages``."""
+
+_NAMES: Final = "names"
+"""The key, in the optimizer's groups, of the names of their parameters."""
+
 _SHARD: Final = Path("pp_00/tp_00/sdp_00.pt")
+
+
+@final
+class MovingAverage:
+    """The exponential moving average of the weights, after each step of the optimizer.
+
+    It lies in the optimizer's state, so that checkpoints keep it. A parameter's average begins with
+    its value after its first step. Polyak and Juditsky (1992), "Acceleration of stochastic
+    approximation by averaging".
+    """
+
+    def __init__(self, optimizer: Optimizer, model: Module, decay: float) -> None:
+        self._optimizer, self._decay = optimizer, decay
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        for group in optimizer.param_groups:  # in checkpoints they name each average
+            group[_NAMES] = [names[parameter] for parameter in group["params"]]
+        optimizer.register_step_post_hook(lambda *_: self._update())
+
+    def _states(self) -> Iterator[tuple[Tensor, dict[str, Any]]]:
+        for group in self._optimizer.param_groups:
+            yield from (
+                (p, self._optimizer.state[p]) for p in group["params"] if p in self._optimizer.state
+            )
+
+    @torch.no_grad()
+    def _update(self) -> None:
+        for parameter, state in self._states():
+            if EMA not in state:
+                state[EMA] = parameter.detach().clone()
+            # An optimizer whose state is in the host's memory restores it there.
+            state[EMA] = state[EMA].to(parameter.device)
+            state[EMA].lerp_(parameter.detach(), 1 - self._decay)
+
+    @contextmanager
+    def weights(self) -> Iterator[None]:
+        """Let the model have the averages instead of its weights."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for parameter, state in self._states():
+            if EMA in state:
+                average = state[EMA].to(parameter.device)
+                parameter.data, state[EMA] = average, parameter.data
 
 
 def finish(run: Path, config: AsrConfig) -> None:
@@ -139,7 +194,7 @@ def _moving_average(run: Path, step: int) -> dict[str, Tensor]:
     averages = {
         name: saved["state"][number][EMA]
         for group in saved["param_groups"]
-        for name, number in zip(group[NAMES], group["params"], strict=True)
+        for name, number in zip(group[_NAMES], group["params"], strict=True)
         if EMA in saved["state"].get(number, ())
     }
     return _weights(run, step) | averages

@@ -75,8 +75,9 @@ def group_faults(
     left = set(names)
     parts = ", ".join(sorted({name.split(".")[0] for name in left}))
     for number, group in enumerate(groups):
+        patterns = [group.params] if isinstance(group.params, str) else group.params
         try:
-            taken = {n for n in left if any(n == p or re.match(p, n) for p in patterns(group))}
+            taken = {n for n in left if any(n == p or re.match(p, n) for p in patterns)}
         except re.error as error:
             rule = f"must be a regular expression, but is {group.params!r}: {error}"
             yield f"optimizer.config.groups[{number}].params {rule}"
@@ -117,11 +118,6 @@ def unwrap_names(module: Module) -> None:
         return ((_WRAPPERS.sub("", name), p) for name, p in wrapped(*args, **kwargs))
 
     module.named_parameters = named  # type: ignore[method-assign]
-
-
-def patterns(group: ParameterGroupConfig) -> Sequence[str]:
-    """Return the regular expressions of a group."""
-    return [group.params] if isinstance(group.params, str) else group.params
 
 
 def optimizer_faults(name: str) -> list[str]:
