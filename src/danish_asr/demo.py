@@ -4,6 +4,7 @@ Every stage uses the same code and files as a real corpus. Each stage continues 
 interrupted, and so does the demo.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from shutil import which
 from typing import Final
 
 from rich.console import Console
@@ -58,6 +60,22 @@ def run_demo(
     minutes = (time.monotonic() - started) / 60
     done = f"Done in {minutes:.1f} minutes. Everything is in {root}/ and can be deleted."
     console.print(done, soft_wrap=True)
+    print_next_steps(run, console)
+
+
+def print_next_steps(run: Path, console: Console) -> None:
+    """Print three commands to try on the demo's run, with the activation that they need."""
+    steps = [
+        (f"report {run}", "curves, dialects, scores and the worst utterances on one page"),
+        (f"serve {run}", "a local web page that transcribes files and recordings"),
+        (f"train {run} regime.num_steps=1800", "twice the steps; then evaluate it again"),
+    ]
+    console.print("Next:", highlight=False)
+    if which("danish-asr") is None:  # make calls it by its path
+        console.print(f"    source {os.path.relpath(sys.prefix)}/bin/activate", soft_wrap=True)
+    for command, what in steps:
+        line = f"    danish-asr {command:<40}  # {what}"
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:

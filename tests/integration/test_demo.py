@@ -14,6 +14,7 @@ import pytest
 
 from danish_asr.recipe.run_directory import checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
+from tests.documented import check, commands
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +59,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     process = start(folder, "regime.num_steps=4")
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
-    assert f"Everything is in {folder}/" in output
+    _, _, steps = output.partition(f"Everything is in {folder}/")
+    three = [words for _, words in commands([line.strip() for line in steps.splitlines()])]
+    assert [words[1] for words in three[-3:]] == ["report", "serve", "train"]
+    for words in three:
+        check(words)
     return folder
 
 
