@@ -19,6 +19,7 @@ from danish_asr.recipe import cli
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.console import hide_progress_bar
 from danish_asr.recipe.diagnostics import exit_on_error, explained
+from danish_asr.recipe.evaluation_sections import DecoderSection
 from danish_asr.recipe.evaluator import PREDICTIONS, PredictionUnit, StoppableEvaluation
 from danish_asr.recipe.kept import LOG_PROBS, LogProbsKeeper, kept_log_probs
 from danish_asr.recipe.kept_decoding import decode_kept, split_fingerprints
@@ -27,7 +28,6 @@ from danish_asr.recipe.readers import ReaderSetup, splits_reader
 from danish_asr.recipe.record import keep_wandb_id
 from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.scored_batches import ScoredBatches
-from danish_asr.recipe.sections import DecoderSection
 from danish_asr.recipe.selection import Selection, select
 from danish_asr.recipe.training import register_common
 from danish_asr.recipe.tree import Tree
