@@ -55,6 +55,7 @@ ARMS: Final[dict[str, tuple[str, ...]]] = {
         f"{_TASK}.example_shuffle_window=1",
         f"{_TASK}.batch_shuffle_window=1",
     ),
+    "no gradient clipping": ("trainer.max_grad_norm=null",),
     "learning rate x 2": (f"optimizer.config.lr={2 * LR}",),
     "learning rate / 2": (f"optimizer.config.lr={LR / 2}",),
     "masking 0.2, channels 0.1": (MASKING,),

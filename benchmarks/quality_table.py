@@ -55,13 +55,9 @@ def report(folder: Path, arms: Sequence[str]) -> None:
             if all((run_of(folder, each, seed) / RESULT).is_file() for each in (arm, baseline))
         ]
         if seeds:
-            files = (run_of(folder, arm, seed) / RESULT for seed in seeds)
-            results = [json.loads(file.read_text()) for file in files]
-            cpu = [each["cpu_seconds"] for each in results if each["cpu_seconds"]]
             found[arm] = {
                 "seeds": seeds,
-                "cpu_seconds": fmean(cpu) if cpu else None,
-                "audio_seconds": fmean(each["audio_seconds"] for each in results),
+                "ratios_to_ours": _ratios(folder, arm, seeds),
                 **{part: _measure(folder, baseline, arm, seeds, part) for part in SETS},
             }
     for part in SETS:
@@ -72,7 +68,7 @@ def report(folder: Path, arms: Sequence[str]) -> None:
     )
     lines = [_COLUMNS, ("---",) * len(_COLUMNS)]
     for arm, values in found.items():
-        cells = _cells(arm, values, found[OURS])
+        cells = _cells(arm, values)
         table.add_row(*cells)
         lines.append(cells)
     text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -123,7 +119,21 @@ def _add_intervals(compared: Sequence[dict[str, Any]]) -> None:
         each |= {"low": each["difference"] - half, "high": each["difference"] + half}
 
 
-def _cells(arm: str, values: dict[str, Any], ours: dict[str, Any]) -> tuple[str, ...]:
+def _ratios(folder: Path, arm: str, seeds: Sequence[int]) -> dict[str, float | None]:
+    """How much an arm's runs used, as a multiple of ours with the same seeds."""
+    used = [
+        [json.loads((run_of(folder, each, seed) / RESULT).read_text()) for seed in seeds]
+        for each in (arm, OURS)
+    ]
+    return {
+        name: sum(run[name] for run in used[0]) / sum(run[name] for run in used[1])
+        if all(run[name] for runs in used for run in runs)
+        else None
+        for name in ("cpu_seconds", "audio_seconds")
+    }
+
+
+def _cells(arm: str, values: dict[str, Any]) -> tuple[str, ...]:
     """A line of the table."""
 
     def difference(part: str) -> str:
@@ -131,11 +141,9 @@ def _cells(arm: str, values: dict[str, Any], ours: dict[str, Any]) -> tuple[str,
             return ""
         return "{difference:+.1f} ({low:+.1f} to {high:+.1f})".format(**values[part])
 
-    def ratio(name: str) -> str:
-        return f"{values[name] / ours[name]:.2f}" if values[name] and ours[name] else ""
-
     wer = {part: f"{values[part]['wer']:.1f}" for part in SETS}
+    ratios = (f"{ratio:.2f}" if ratio else "" for ratio in values["ratios_to_ours"].values())
     return (
         *(arm, str(len(values["seeds"])), wer["dev"], wer["test"], difference("test")),
-        *(wer["noisy"], difference("noisy"), ratio("cpu_seconds"), ratio("audio_seconds")),
+        *(wer["noisy"], difference("noisy"), *ratios),
     )
