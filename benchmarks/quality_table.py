@@ -111,11 +111,14 @@ def _predictions(folder: Path, arm: str, seed: int, part: str) -> Iterator[Predi
 
 def _add_intervals(compared: Sequence[dict[str, Any]]) -> None:
     """Add ``low`` and ``high`` of each difference, for other speakers and other seeds."""
-    several = [each["by_seed"] for each in compared if len(each["by_seed"]) > 1]
-    freedom = sum(len(each) - 1 for each in several)
+    # Where the best model is that of the baseline, seeds say nothing.
+    different = [each["by_seed"] for each in compared if any(each["by_seed"])]
+    several = [by_seed for by_seed in different if len(by_seed) > 1]
+    freedom = sum(len(by_seed) - 1 for by_seed in several)
     reach = t_quantile(0.975, freedom) * sqrt(fmean(map(variance, several))) if freedom else 0.0
     for each in compared:
-        half = hypot(each["half_between_speakers"], reach / sqrt(len(each["by_seed"])))
+        seeds = reach / sqrt(len(each["by_seed"])) if any(each["by_seed"]) else 0.0
+        half = hypot(each["half_between_speakers"], seeds)
         each |= {"low": each["difference"] - half, "high": each["difference"] + half}
 
 
