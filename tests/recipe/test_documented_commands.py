@@ -119,11 +119,8 @@ def here(tmp_path: Path, files: Path, dataset: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DANISH_ASR_ASSETS", str(dataset / "cards"))
 
 
-README = pytest.mark.xfail(reason="`convert recordings` in README.md lacks --corpus", strict=False)
-
-
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", [pytest.param("README.md", marks=README), *PAGES[1:]])
+@pytest.mark.parametrize("page", PAGES)
 def test_each_command_of_a_page_exists_and_runs_as_written(
     page: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

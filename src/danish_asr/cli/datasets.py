@@ -56,11 +56,13 @@ def convert(
     *,
     name: Annotated[str | None, Option(help="Name of the dataset's card.")] = None,
     out: Annotated[Path, Option(help="Root of the dataset.")] = _DATASET,
-    corpus: Annotated[str | None, Option(help="Name of a corpus other than CoRal.")] = None,
+    corpus: Annotated[str | None, Option(help="Name of the corpus; default: --name.")] = None,
     column: Annotated[
         list[str] | None, Option(metavar="OURS=THEIRS", help="Such as text=sentence. Repeatable.")
     ] = None,
-    split: Annotated[str | None, Option(help="Split; default: inferred from file names.")] = None,
+    split: Annotated[
+        str | None, Option(help="Split; default: from file names; else train, to be divided.")
+    ] = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
     shard_rows: Annotated[
@@ -89,7 +91,13 @@ def convert(
         source,
         name=name,
         out=out,
-        source_options=SourceOptions(corpus=corpus, columns=tuple(column or ()), split=split),
+        source_options=SourceOptions(
+            corpus=corpus,
+            columns=tuple(column or ()),
+            split=split,
+            name=name,
+            by_speaker=split_by_speaker is not None,
+        ),
         options=ConvertOptions(
             max_seconds=max_seconds,
             shard_rows=shard_rows,

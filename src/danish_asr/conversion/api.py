@@ -29,9 +29,10 @@ def convert(
         source: A folder, a manifest or ``KIND:WHERE``, as for ``danish-asr convert``.
         out: The root of the dataset. A finished dataset of the same source and options is kept.
         name: The name of the dataset's card, by which a training finds it.
-        corpus: The name of the corpus, for all kinds but those that have their own, such as CoRal.
+        corpus: The name of the corpus; None is ``name``, or that of a corpus such as CoRal.
         columns: The names of the source's columns by ours, such as ``{"text": "sentence"}``.
-        split: The split of all rows; None infers it from the names of files, or from a column.
+        split: The split of all rows; None infers it from the names of files, or from a column;
+            with ``split_by_speaker``, the split of the rows of which they say none is train.
         workers: Processes. With more than one, a script needs ``if __name__ == "__main__":``.
         options: The fields of `ConvertOptions`, such as ``split_by_speaker="80/10/10"``.
 
@@ -46,5 +47,12 @@ def convert(
     checked = ConvertOptions(**options)
     check_options(checked, name)
     pairs = tuple(f"{ours}={theirs}" for ours, theirs in (columns or {}).items())
-    opened = open_source(str(source), SourceOptions(corpus=corpus, columns=pairs, split=split))
+    described = SourceOptions(
+        corpus=corpus,
+        columns=pairs,
+        split=split,
+        name=name,
+        by_speaker=checked.split_by_speaker is not None,
+    )
+    opened = open_source(str(source), described)
     return conversion.convert(opened, Path(out), name=name, options=checked, workers=workers)

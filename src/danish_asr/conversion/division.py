@@ -120,8 +120,9 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     wanted = [split for split, share in enumerate(shares) if share]
     if len(weights) < len(wanted):
         raise SourceError(
-            f"--split-by-speaker: {len(weights)} speakers cannot fill {len(wanted)} splits; "
-            "expected a column with speakers (--column speaker_id=THEIRS)"
+            f"--split-by-speaker: {len(weights)} known speakers cannot fill {len(wanted)} splits; "
+            "name the column with the speakers (--column speaker_id=THEIRS), or put the recordings "
+            "of each speaker into a folder. If nobody knows who speaks, convert with --split train"
         )
     dialects = defaultdict[str, list[tuple[float, str]]](list)
     ordered = sorted(

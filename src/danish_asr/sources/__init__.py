@@ -55,7 +55,7 @@ SOURCES: Final[dict[str, SourceKind]] = {
     ),
     "hf-parquet": SourceKind(
         where="FOLDER, FILE or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
-        what="any Hugging Face audio Parquet; needs --corpus, takes --column and --split",
+        what="any Hugging Face audio Parquet; takes --corpus, --column and --split",
         open=open_hf_parquet,
     ),
     "common-voice": SourceKind(
@@ -79,13 +79,13 @@ SOURCES: Final[dict[str, SourceKind]] = {
     ),
     "lhotse": SourceKind(
         where="FOLDER",
-        what="Lhotse's recordings and supervisions, or cuts; needs --corpus, takes --split",
+        what="Lhotse's recordings and supervisions, or cuts; takes --corpus and --split",
         open=open_lhotse,
         signs=(("*supervisions*.jsonl*", "*cuts*.jsonl*"),),
     ),
     "kaldi": SourceKind(
         where="FOLDER",
-        what="Kaldi's wav.scp, text, segments, utt2spk, spk2gender; needs --corpus, takes --split",
+        what="Kaldi's wav.scp, text, segments, utt2spk, spk2gender; takes --corpus and --split",
         open=open_kaldi,
         signs=(
             tuple(f"{level}wav.scp" for level in ("", "*/", "*/*/")),
@@ -100,20 +100,20 @@ SOURCES: Final[dict[str, SourceKind]] = {
     ),
     "librispeech": SourceKind(
         where="FOLDER",
-        what="LibriSpeech's layout: SPEAKER/CHAPTER/*.trans.txt and audio; needs --corpus",
+        what="LibriSpeech's layout: SPEAKER/CHAPTER/*.trans.txt and audio; takes --corpus",
         open=open_librispeech,
         signs=(tuple(f"{level}*/*.trans.txt" for level in ("", "*/", "*/*/")),),
     ),
     "manifest": SourceKind(
         where="FILE or FOLDER",
-        what="JSON lines, CSV or TSV with audio paths (NeMo's keys or other usual names); needs "
-        "--corpus, takes --column and --split",
+        what="JSON lines, CSV or TSV with audio paths (NeMo's keys or other usual names); takes "
+        "--corpus, --column and --split",
         open=open_manifest,
         signs=(tuple(f"*{suffix}" for suffix in SUFFIXES),),
     ),
     "pairs": SourceKind(
         where="FOLDER",
-        what="audio files with a .txt file of the same name; needs --corpus, takes --split",
+        what="audio files with a .txt file of the same name; takes --corpus and --split",
         open=open_pairs,
         signs=(_AUDIO, ("**/*.txt",)),
     ),

@@ -103,15 +103,19 @@ class SourceOptions:
     corpus: str | None = None
     columns: tuple[str, ...] = ()
     split: str | None = None
+    # What the defaults depend on; these are no options of the source.
+    name: str | None = field(default=None, compare=False)  # of the card
+    by_speaker: bool = field(default=False, compare=False)  # rows are divided by speaker later
 
     def checked_corpus(self) -> str:
-        """The name of the corpus; raises `SourceError` if it is missing or invalid."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", self.corpus or ""):
+        """The name of the corpus, or the card's; `SourceError` if it is missing or invalid."""
+        corpus = self.corpus or self.name or ""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", corpus):
             raise SourceError(
-                f"--corpus {self.corpus or ''}: expected a name of up to 100 letters, digits, "
-                "'_', '-' and '.'"
+                f"--corpus {corpus}: expected a name of up to 100 letters, digits, '_', '-' and "
+                "'.'; the default is --name"
             )
-        return str(self.corpus)
+        return corpus
 
     def checked_columns(self, default: Columns = COLUMNS) -> Columns:
         """The columns with the user's names; raises `SourceError` for an invalid assignment."""
@@ -127,7 +131,10 @@ class SourceOptions:
         return columns
 
     def split_of(self, path: PurePosixPath) -> str:
-        """The split of a file; without ``split``, from its name or a folder above it."""
+        """The split of a file; without ``split``, from its name or a folder above it.
+
+        Where they say none, all rows are ``train`` until they are divided by speaker.
+        """
         if self.split is not None:
             split = SPLIT_ALIASES.get(self.split, self.split)
             if split not in SPLITS:
@@ -137,10 +144,12 @@ class SourceOptions:
             first = re.split("[-_.]", part.lower())[0]
             if (split := SPLIT_ALIASES.get(first, first)) in SPLITS:
                 return split
+        if self.by_speaker:
+            return "train"
         raise SourceError(
             f"{path}: cannot infer the split; expected a file name that begins with "
-            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}, or --split for all files "
-            "(--split train with --split-by-speaker)"
+            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}, or --split train for all "
+            "files, or --split-by-speaker 80/10/10"
         )
 
 

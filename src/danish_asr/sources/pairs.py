@@ -1,11 +1,12 @@
 """A folder of recordings with a text file for each: ``0001.wav`` and ``0001.txt``.
 
 Each folder with recordings is one list. The name of a recording's folder is the column ``folder``,
-so ``--column speaker_id=folder`` makes speakers of the folders.
+so ``--column speaker_id=folder`` makes speakers of the folders; ``--split-by-speaker`` does so too.
 """
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from danish_asr.sources.base import SourceOptions
@@ -16,6 +17,8 @@ _WHAT = "audio files with a .txt file of the same name"
 
 def open_pairs(where: str, options: SourceOptions) -> ListedSource:
     """Open a folder and all folders below it."""
+    if options.by_speaker and not any(pair.startswith("speaker_id=") for pair in options.columns):
+        options = replace(options, columns=(*options.columns, "speaker_id=folder"))
     return open_lists(where, options, _folders, _recordings, _values, what=_WHAT)
 
 

@@ -123,7 +123,7 @@ def test_shared_sentences_are_reported_or_go_to_the_ledger(tmp_path: Path) -> No
 
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path / "in", speaker_id=lambda _: None)
-    with pytest.raises(SourceError, match=r"0 speakers .*--column speaker_id=THEIRS"):
+    with pytest.raises(SourceError, match=r"0 known speakers .*--column speaker_id=THEIRS"):
         build(manifest, tmp_path / "ds")
     source = open_source(str(manifest), SourceOptions(corpus="radio", split="dev"))
     with pytest.raises(SourceError, match="its own dev"):
