@@ -16,6 +16,10 @@ _ABOVE_BEST: Final = 3.0
 OVERFITTING: Final = 3
 """Validations without a new best score, while the training loss falls."""
 
+_STOP: Final = "regime.early_stopping_patience"
+_REMEDIES: Final = ("masking.time", "dataset.transforms")
+"""Keys that help against overfitting, unless a configuration sets them."""
+
 _LATE: Final = 0.25
 """The last part of the validations, in which a run that has converged gains little."""
 
@@ -39,13 +43,15 @@ class Advice(NamedTuple):
         return f"{self.evidence}: {self.text}"
 
 
-def advise(reports: Rows, validations: Rows, score: str, *, complete: bool) -> list[Advice]:
+def advise(
+    reports: Rows, validations: Rows, score: str, config: Mapping[str, Any], *, complete: bool
+) -> list[Advice]:
     """Judge a run by its reports and validations; ``score`` is the key of its score, lower is best.
 
-    Most runs get no advice.
+    ``config`` is the run's, by dotted key. Most runs get no advice.
     """
     improving = still_improving(validations, score) if complete else None
-    found = [unstable(reports), overfitting(reports, validations, score), improving]
+    found = [unstable(reports), overfitting(reports, validations, score, config), improving]
     return [each for each in found if each]
 
 
@@ -77,8 +83,13 @@ def unstable(reports: Rows) -> Advice | None:
     return found
 
 
-def overfitting(reports: Rows, validations: Rows, score: str) -> Advice | None:
-    """Whether the score has its best behind it while the training loss falls."""
+def overfitting(
+    reports: Rows, validations: Rows, score: str, config: Mapping[str, Any]
+) -> Advice | None:
+    """Whether the score has its best behind it while the training loss falls.
+
+    What ``config`` has already is not advised.
+    """
     rows = [row for row in validations if score in row]
     if not rows:
         return None
@@ -87,12 +98,13 @@ def overfitting(reports: Rows, validations: Rows, score: str) -> Advice | None:
     then, now = train_loss(reports, best["Step"]), train_loss(reports, rows[-1]["Step"])
     if waited < OVERFITTING or not now < then:
         return None
+    stop = f"{_STOP} ends such a run; " if not config.get(_STOP) else ""
+    more = ", ".join(["more data", *(key for key in _REMEDIES if not config.get(key))])
     return Advice(
         f"the best {score} is {waited} validations old (step {best['Step']}), and the training "
         f"loss fell from {then:.3f} to {now:.3f}",
-        "the model overfits. The best checkpoint is kept. regime.early_stopping_patience ends such "
-        "a run; more data, masking.time, dataset.transforms or a lower optimizer.config.lr let it "
-        "learn longer",
+        f"the model overfits. The best checkpoint is kept. {stop}{more} or a lower "
+        "optimizer.config.lr let it learn longer",
     )
 
 

@@ -37,6 +37,7 @@ from danish_asr.recipe.run_directory import (
     AVERAGES,
     CHECKPOINTS,
     CONFIG_FILE,
+    EMA,
     METRICS,
     MODEL_CARD,
     SCORE_TITLES,
@@ -48,9 +49,6 @@ from danish_asr.recipe.run_directory import (
 )
 from danish_asr.recipe.tree import read_yaml
 from danish_asr.recipe.validation import open_validation
-
-EMA: Final = "ema"
-"""The average over steps: in the optimizer's state, in metrics and below ``averages``."""
 
 _NAMES: Final = "names"
 """The key, in the optimizer's groups, of the names of their parameters."""

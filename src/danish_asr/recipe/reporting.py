@@ -15,7 +15,9 @@ from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.recipe import advice, diagnostics
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
+from danish_asr.recipe.loading import unstructure
 from danish_asr.recipe.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
+from danish_asr.recipe.tree import flatten
 from danish_asr.schema import SAMPLE_RATE
 
 _LOSS: Final = SCORE_TITLES["loss"]
@@ -34,7 +36,8 @@ class RunReport(MetricRecorder):
     """
 
     def __init__(self, output_dir: Path, config: RecipeConfig) -> None:
-        regime = config.as_(AsrConfig).regime
+        self._config = config.as_(AsrConfig)
+        regime = self._config.regime
         self._metrics, self._end = output_dir / METRICS, regime.num_steps
         self._score = SCORE_TITLES[regime.score_metric or "wer"]
         self._step = max(resumable_steps(output_dir), default=0)
@@ -107,7 +110,8 @@ class RunReport(MetricRecorder):
         log.info("Validations{} so far, best by {}\n{}", of, title, "\n".join(lines))
         waited = len(rows) - 1 - best
         late = category == "valid" and waited % advice.OVERFITTING == 0
-        if late and (found := advice.overfitting(reports, rows, title)):
+        config = dict(flatten(unstructure(self._config)))
+        if late and (found := advice.overfitting(reports, rows, title, config)):
             log.warning("{}", found)
 
     @override

@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # their import takes seconds
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
 AVERAGES: Final = "averages"
+EMA: Final = "ema"
+"""The average over steps: in the optimizer's state, in metrics and below ``averages``."""
+
 METRICS: Final = "metrics"
 TENSORBOARD: Final = "tb"
 ENVIRONMENT: Final = "environment.json"

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from danish_asr.report.curves import Panel
+from danish_asr.report.curves import OF_EMA, Panel
 from danish_asr.scoring.scored_rows import FloatArray
 from danish_asr.scoring.scores import Scores
 
@@ -77,10 +77,12 @@ def curves_chart(panel: Panel) -> str:
     with mpl.rc_context(_STYLE | {"svg.hashsalt": panel.title}):
         figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
         axes = figure.add_subplot()
-        colours = (_ACCENT, _SECOND, _MUTED)
-        for (label, curve), colour in zip(panel.curves.items(), colours, strict=False):
+        names = dict.fromkeys(label.removesuffix(OF_EMA) for label in panel.curves)
+        colours = dict(zip(names, (_ACCENT, _SECOND, _MUTED), strict=False))
+        for label, curve in panel.curves.items():
+            colour, line = colours[label.removesuffix(OF_EMA)], "-:"[label.endswith(OF_EMA)]
             marker = "o" if len(curve) < 40 else ""
-            axes.plot(curve.index, curve, color=colour, label=label, marker=marker, ms=3)
+            axes.plot(curve.index, curve, line, color=colour, label=label, marker=marker, ms=3)
             description.append(
                 f"{label}: {curve.iloc[0]:.4g} at {along} {curve.index[0]:.4g}, lowest "
                 f"{curve.min():.4g}, highest {curve.max():.4g}, {curve.iloc[-1]:.4g} at {along} "

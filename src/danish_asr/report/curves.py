@@ -10,6 +10,7 @@ import pandas as pd
 
 from danish_asr.errors import RunError
 from danish_asr.recipe.advice import CHANCE, LOSS
+from danish_asr.recipe.run_directory import EMA
 from danish_asr.schema import SAMPLE_RATE
 
 Curve: TypeAlias = "pd.Series[Any]"
@@ -23,6 +24,8 @@ _RATES: Final = {
     "WER of the worst dialect": ("valid", "WER of the worst dialect"),
 }
 """Curves, each with its file and its key."""
+OF_EMA: Final = ", EMA"
+"""The end of the name of a curve of validations with the average of the weights."""
 
 
 class Panel(NamedTuple):
@@ -51,7 +54,9 @@ def read_panels(run_dir: Path, *, detailed: bool = False) -> list[Panel]:
 
 
 def _training_panels(run_dir: Path, *, detailed: bool) -> Iterator[Panel]:
-    files = {name: run_dir / "metrics" / f"{name}.jsonl" for name in ("train", "valid")}
+    files = {
+        name: run_dir / "metrics" / f"{name}.jsonl" for name in ("train", "valid", f"valid/{EMA}")
+    }
     if not any(file.is_file() for file in files.values()):
         raise RunError(
             f"{run_dir}: no metrics/train.jsonl or metrics/valid.jsonl; expected the output "
@@ -71,7 +76,8 @@ def _training_panels(run_dir: Path, *, detailed: bool) -> Iterator[Panel]:
 def _metrics(
     frames: Mapping[str, pd.DataFrame], keys: Mapping[str, tuple[str, str]]
 ) -> dict[str, Curve]:
-    return {name: _metric(frames[file], key) for name, (file, key) in keys.items()}
+    ema = {n + OF_EMA: (f"{f}/{EMA}", key) for n, (f, key) in keys.items() if f == "valid"}
+    return {name: _metric(frames[file], key) for name, (file, key) in (*keys.items(), *ema.items())}
 
 
 def _metric(lines: pd.DataFrame, key: str) -> Curve:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts
-from danish_asr.scoring.frames import as_html
+from danish_asr.scoring.frames import as_table
 from danish_asr.scoring.intervals import to_plain
 from danish_asr.scoring.mapsswe import MatchedPairs, matched_pairs
 from danish_asr.scoring.paired import (
@@ -89,11 +89,18 @@ class Comparison:
             ]
         )
 
+    def __repr__(self) -> str:
+        return self._table(html=False)
+
     def _repr_html_(self) -> str:
+        return self._table(html=True)
+
+    def _table(self, *, html: bool) -> str:
         columns = {name: name for name in ("grouping", "group", "run", "rows", "speakers")}
         columns |= {"wer": "WER %", "wer_deviation": "± over seeds", "wer_difference": "diff."}
         columns |= {"wer_low": "from", "wer_high": "to", "wer_p_adjusted": "p (Holm)"}
-        return as_html(self.to_pandas(), columns | {"cer": "CER %"}, self.settings)
+        columns |= {"cer": "CER %"}
+        return as_table(self.to_pandas(), columns, self.settings, html=html)
 
 
 def compare_runs(

@@ -1,4 +1,4 @@
-"""Tables of scores as HTML, for notebooks."""
+"""Tables of scores as text, and as HTML for notebooks."""
 
 from collections.abc import Callable, Hashable, Mapping
 from math import isnan
@@ -9,8 +9,10 @@ import pandas as pd
 from danish_asr.scoring.settings import Settings
 
 
-def as_html(table: pd.DataFrame, columns: Mapping[str, str], settings: Settings) -> str:
-    """Return columns of a table under other names, escaped; fractions but p-values in per cent."""
+def as_table(
+    table: pd.DataFrame, columns: Mapping[str, str], settings: Settings, *, html: bool
+) -> str:
+    """Return columns of a table under other names; fractions but p-values in per cent."""
     shown = table[list(columns)].rename(columns=dict(columns))
     for name in set(shown.select_dtypes("object")) - {"grouping", "group", "run"}:
         shown[name] = shown[name].astype(float)  # None becomes an empty cell
@@ -19,12 +21,9 @@ def as_html(table: pd.DataFrame, columns: Mapping[str, str], settings: Settings)
         for name in columns.values()
         if name.startswith("p ")
     }
-    cells = shown.to_html(
-        index=False,
-        border=0,
-        na_rep="",
-        float_format=lambda rate: f"{100 * rate:.2f}",
-        formatters=p_values,
-    )
+    form: dict[str, Any] = {"index": False, "na_rep": "", "formatters": p_values}
+    form["float_format"] = lambda rate: f"{100 * rate:.2f}"
     about = ", ".join(f"{name} {value}" for name, value in settings.to_dict().items())
-    return f"<p>{about}</p>\n{cells}"
+    if html:
+        return f"<p>{about}</p>\n{shown.to_html(border=0, **form)}"
+    return f"{about}\n{shown.to_string(**form)}"

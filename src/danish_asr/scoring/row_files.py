@@ -37,9 +37,10 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             else:
                 yield from _read_text(path, file)
     except (OSError, EOFError, zlib.error) as error:
+        below = ", ".join(map(str, sorted(path.glob("**/predictions.jsonl"))))
         raise PredictionsError(
             f"{path}: {getattr(error, 'strerror', None) or error}; expected the predictions.jsonl "
-            "of an evaluation"
+            f"of an evaluation{f'; in it are {below}' if below else ''}"
         ) from error
 
 

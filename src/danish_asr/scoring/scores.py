@@ -8,7 +8,7 @@ import pandas as pd
 
 from danish_asr.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.scoring.frames import as_html
+from danish_asr.scoring.frames import as_table
 from danish_asr.scoring.intervals import Estimate, Gap, estimate_gap, estimate_rates, to_plain
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
@@ -66,10 +66,16 @@ class Scores:
         }
         return pd.DataFrame([{"grouping": name} | _line(group) | about for name, group in named])
 
+    def __repr__(self) -> str:
+        return self._table(html=False)
+
     def _repr_html_(self) -> str:
+        return self._table(html=True)
+
+    def _table(self, *, html: bool) -> str:
         columns = {name: name for name in ("grouping", "group", "rows", "speakers", "words")}
         columns |= {"wer": "WER %", "wer_low": "from", "wer_high": "to", "cer": "CER %"}
-        return as_html(self.to_pandas(), columns, self.settings)
+        return as_table(self.to_pandas(), columns, self.settings, html=html)
 
 
 def _line(group: GroupScore) -> dict[str, Any]:

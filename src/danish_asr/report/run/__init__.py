@@ -27,7 +27,7 @@ def report_run(
     """Write the page of a run, to ``OUTDIR/report.html`` by default.
 
     ``follow`` writes it again every ``seconds`` until the run is complete. The page reloads itself
-    until then, or until Ctrl-C.
+    until then, or until Ctrl-C. It waits for a run that has not begun.
 
     Raises:
         RunError: The directory is not that of a run, or a metrics file is damaged.
@@ -35,8 +35,10 @@ def report_run(
     """
     console = console or Console(stderr=True)
     page = page or run / "report.html"
-    if follow and (run / ENVIRONMENT).is_file():
-        while not (run / CONFIG_FILE).is_file():  # fairseq2 writes it when all is loaded
+    begun = (run / CONFIG_FILE, run / ENVIRONMENT)  # when all is loaded
+    if follow and not all(file.is_file() for file in begun):
+        say(f"waiting until a run begins in {run}; Ctrl-C stops it", console)
+        while not all(file.is_file() for file in begun):
             time.sleep(1)
     history = History(run)
     if follow and history.state != COMPLETE:

@@ -13,6 +13,7 @@ from danish_asr.recipe.tree import flatten, merge, parse_override, read_yaml
 
 _COMPONENTS: Final = ("optimizer", "lr_scheduler")
 _COMMAND_LINE: Final = "command line"
+_START: Final = "model.path"
 
 
 class Change(NamedTuple):
@@ -30,6 +31,9 @@ def changes(run: Path, config: Mapping[str, Any]) -> list[Change]:
     A file of a start that is not there any more has no layer.
     """
     usual, layers = _defaults(config), _layers(run)
+    started = [layer[_START] for layer in layers.values() if layer.get(_START)]
+    if started:  # config.yaml has the name of its card, in model.name
+        config = {**config, _START: str(started[-1])}
     found = []
     for key, value in config.items():
         if key not in usual or value != usual[key]:

@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from danish_asr.errors import RunError
 from danish_asr.lease import LOCK_FILE, SECONDS
-from danish_asr.recipe.advice import Rows
+from danish_asr.recipe.advice import Rows, best_validation
 from danish_asr.recipe.run_directory import (
+    AVERAGES,
     CONFIG_FILE,
+    EMA,
     ENVIRONMENT,
     METRICS,
     SCORE_TITLES,
+    checkpoint_scores,
     recorded,
 )
 from danish_asr.recipe.tree import flatten, read_yaml
@@ -55,6 +58,24 @@ class History:
     def scored(self) -> Rows:
         """The validations that have the run's score."""
         return [row for row in self.validations if self.score in row]
+
+    @property
+    def models(self) -> list[tuple[float, str, int]]:
+        """The best score of the weights and of each average, its name and step, the best first.
+
+        The average over steps is a model of its own in ``averages`` when the run is complete.
+        """
+        validated = {"weights": self.scored}
+        if not (self.run / AVERAGES / EMA).is_dir():
+            validated["EMA"] = [row for row in self._rows(f"valid/{EMA}") if self.score in row]
+        best = {
+            name: best_validation(rows, self.score)[1] for name, rows in validated.items() if rows
+        }
+        found = [(row[self.score], name, row["Step"]) for name, row in best.items()]
+        for folder in sorted((self.run / AVERAGES).glob("*")):
+            scores = checkpoint_scores(folder).items()
+            found += [(-score, f"{AVERAGES}/{folder.name}", step) for step, score in scores]
+        return sorted(found, key=lambda each: each[0])  # of equals the weights, as in the card
 
     @cached_property
     def state(self) -> str:
