@@ -21,7 +21,7 @@ _OLD_LOSSES: Final = {name: (file, "CTC Loss") for name, (file, _) in _LOSSES.it
 _RATES: Final = {
     "WER": ("valid", "Word Error Rate (WER)"),
     "CER": ("valid", "Character Error Rate (CER)"),
-    "WER of the worst dialect": ("valid", "WER of the worst dialect"),
+    "WER, worst dialect": ("valid", "WER of the worst dialect"),
 }
 """Curves, each with its file and its key."""
 OF_EMA: Final = ", EMA"
