@@ -65,6 +65,8 @@ def run(recipe: str, request: Request) -> None:
         tree = read_configuration(request)
     except ConfigError as error:
         refuse(error)
+    if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
+        note("loading PyTorch and fairseq2, checking the configuration")
     import_module(f"danish_asr.recipe.{recipe}").run(request, tree)
 
 

@@ -23,6 +23,8 @@ _SHOWN: Final = re.compile(
     r"Downloading|Download complete|Loading .*model|Starting validation|Training restored|"
     r"Checkpoint at step|End of (training|data) |Early stop|Task finished"
 )
+_IGNORED: Final = re.compile(r"`\w+\.family` will be ignored")
+"""A warning about a default: the section of a named model has a family as well."""
 
 
 def hide_progress_bar() -> None:
@@ -53,10 +55,12 @@ def configure_console() -> None:
 
 
 def _is_for_users(record: LogRecord) -> bool:
-    ours = record.name == log.logger.name or record.levelno >= WARNING
-    return (
-        ours or fairseq2_log.is_enabled_for_debug() or _SHOWN.match(record.getMessage()) is not None
-    )
+    message = record.getMessage()
+    if record.name == log.logger.name or fairseq2_log.is_enabled_for_debug():
+        return True
+    if record.levelno >= WARNING:
+        return not _IGNORED.match(message)
+    return _SHOWN.match(message) is not None
 
 
 class _PlainHandler(StreamHandler[TextIO]):
