@@ -66,7 +66,7 @@ def run_demo(
 def print_next_steps(run: Path, console: Console) -> None:
     """Print three commands to try on the demo's run, with the activation that they need."""
     steps = [
-        (f"report {run}", "curves, dialects, scores and the worst utterances on one page"),
+        (f"report {run}", "curves, dialects, scores, worst utterances on a page"),
         (f"serve {run}", "a local web page that transcribes files and recordings"),
         (f"train {run} regime.num_steps=1800", "twice the steps; then evaluate it again"),
     ]
