@@ -7,11 +7,13 @@ A conversion can be continued after any stop: its plan and one record per finish
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -171,15 +173,26 @@ class _Conversion:
         self._check_drops(records)
         return sorted(records, key=lambda record: record.task)
 
-    def _check_drops(self, records: Iterable[Record]) -> None:
+    def _check_drops(self, records: Sequence[Record]) -> None:
         reasons = sum(map(_unwanted, records), Counter[str]())
         most = self._most_drops
         if reasons.total() > most:
             counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+            dropped = (row for record in records for row in record.dropped)
+            unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
+            first = "; ".join(map(self._describe, islice(unwanted, 3)))
             raise DatasetError(
                 f"{reasons.total()} rows were dropped, and --max-drop allows {most} of this "
-                f"source: {counts}. Fix the source, or continue with a larger --max-drop"
+                f"source: {counts}. The first: {first}. Fix the source, or continue with a larger "
+                "--max-drop"
             )
+
+    def _describe(self, dropped: Mapping[str, Any]) -> str:
+        """A row of the ledger, with its reason and the path of its audio if it has one."""
+        file = next(file for file in self._source.files if file.name == dropped["source"])
+        (row,) = self._source.read(file, dropped["row"], dropped["row"] + 1)
+        where = f", {row.audio}" if isinstance(row.audio, Path) else ""
+        return f"{file.name}, row {dropped['row'] + 1}{where} ({dropped['reason']})"
 
     def complete(self, records: Sequence[Record], name: str) -> None:
         """Write ledger, statistics, cards and README, and last the inventory."""

@@ -80,7 +80,8 @@ class Verification(NamedTuple):
             ]
             advice.append(
                 "what splits share is no damage, but makes scores too good: accept it with "
-                f"--allow-shared ({', '.join(LEAKS)}), or convert again without the rows"
+                f"--allow-shared ({', '.join(LEAKS)}), or delete the dataset, or choose "
+                "another --out, and convert again without the rows"
                 + (f", with {' and '.join(found)}" if found else "")
             )
         return advice

@@ -26,7 +26,16 @@ COLUMNS: Final = {name: name for name in _ALWAYS} | {"start": "", "seconds": ""}
 utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
 
 USUAL_NAMES: Final = {
-    "audio": ("audio", "path", "audio_path", "file", "filename", "file_name", "wav"),
+    "audio": (
+        "audio",
+        "audio_filepath",
+        "path",
+        "audio_path",
+        "file",
+        "filename",
+        "file_name",
+        "wav",
+    ),
     "text": ("sentence", "transcript", "transcription"),
     "speaker_id": ("speaker", "client_id"),
     "dialect": ("accent", "accents"),
@@ -158,10 +167,11 @@ def usual_columns(columns: Columns, found: Collection[str]) -> Columns:
 
     Times are left out: audio inside of a table is cut already.
     """
-    usual = dict(columns)
+    usual, lower = dict(columns), {name.lower(): name for name in found}
     for ours, others in USUAL_NAMES.items():
         if columns[ours] and columns[ours] == COLUMNS[ours] and columns[ours] not in found:
-            usual[ours] = next((name for name in others if name in found), columns[ours])
+            names = (lower[name] for name in (ours, *others) if name in lower)
+            usual[ours] = next(names, columns[ours])
     return usual
 
 
@@ -177,11 +187,14 @@ def list_files(
     for file, names in files:
         listed.append(file)
         found |= dict.fromkeys(names)
-        required = columns[file.corpus]["text"], columns[file.corpus]["audio"]
-        if file.rows and (missing := [name for name in required if name not in names]):
+        usual = usual_columns(columns[file.corpus], names)
+        missing = [ours for ours in ("text", "audio") if usual[ours] not in names]
+        if file.rows and missing:
+            unused = next((name for name in names if name not in usual.values()), "THEIRS")
             raise SourceError(
-                f"{file.name}: no column {' and no column '.join(missing)}; found the columns "
-                f"{', '.join(names)}. Map yours with --column, such as --column text=sentence"
+                f"{file.name}: no column {' and no column '.join(usual[ours] for ours in missing)};"
+                f" found the columns {', '.join(names)}. Map yours with --column, such as "
+                f"--column {missing[0]}={unused}"
             )
     if not any(file.rows for file in listed):
         raise SourceError(f"{where}: {'no rows in the' if listed else 'found no'} {what}")

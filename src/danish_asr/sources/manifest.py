@@ -18,7 +18,7 @@ from typing import Any, Final
 from danish_asr.errors import SourceError
 from danish_asr.sources import base
 
-_COLUMNS = base.COLUMNS | {"audio": "audio_filepath", "start": "offset", "seconds": "duration"}
+_COLUMNS = base.COLUMNS | {"start": "offset", "seconds": "duration"}
 
 _TABLES: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},  # with the delimiter that the header has more of
@@ -65,7 +65,10 @@ class ManifestSource(base.Source):
         if wanted is None:
             return read_rows(path, start, stop)
         rows = (values for split, values in _with_splits(path) if split == wanted)
-        return islice(enumerate(rows), start, stop)
+        return (
+            (row, values and _with_usual_names(values))
+            for row, values in islice(enumerate(rows), start, stop)
+        )
 
     def _audio(self, values: Row) -> Path | None:
         path = (values or {}).get(self.columns["audio"])
@@ -76,6 +79,8 @@ def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
     """Open a manifest, or all manifests of a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns(_COLUMNS)
     place = Path(where)
+    if not place.exists():
+        raise SourceError(f"{where}: no such file or folder")
 
     def open_all() -> Iterator[tuple[base.SourceFile, Collection[str]]]:
         for path in sorted(place.glob("[!.]*")) if place.is_dir() else [place]:
@@ -103,7 +108,12 @@ def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
 
 
 def read_rows(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield the positions and values of rows; blank lines do not count."""
+    """Yield the positions and values of rows, with our names too; blank lines do not count."""
+    for row, values in _read(path, start, stop):
+        yield row, values and _with_usual_names(values)
+
+
+def _read(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:
     try:
         if path.suffix in _TABLES:
             yield from _read_table(path, start, stop)
@@ -115,7 +125,7 @@ def read_rows(path: Path, start: int = 0, stop: int | None = None) -> Iterator[t
                     values = json.loads(line)
                 except ValueError:
                     values = None
-                yield row, _with_usual_names(values) if isinstance(values, dict) else None
+                yield row, values if isinstance(values, dict) else None
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from error
 
@@ -123,7 +133,7 @@ def read_rows(path: Path, start: int = 0, stop: int | None = None) -> Iterator[t
 def _with_splits(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the rows with their column ``split``; a malformed row stays with the row before it."""
     split = ""
-    for _, values in read_rows(path):
+    for _, values in _read(path):
         if values is not None:
             name = next((name for name in values if name.lower() == "split"), "split")
             split = str(values.get(name) or "").strip()
@@ -143,7 +153,7 @@ def _read_table(path: Path, start: int, stop: int | None) -> Iterator[tuple[int,
                 raise SourceError(f"{path}: line 1 has a column twice; rename one of them")
             for row, fields in islice(enumerate(filter(None, table)), start, stop):
                 if len(fields) == len(names):
-                    yield row, _with_usual_names(dict(zip(names, fields, strict=True)))
+                    yield row, dict(zip(names, fields, strict=True))
                 else:
                     yield row, None
         except (UnicodeDecodeError, csv.Error) as error:
