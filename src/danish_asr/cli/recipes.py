@@ -81,6 +81,7 @@ def _request(
 ) -> "Request":
     from danish_asr.recipe.cli import Request
     from danish_asr.recipe.keys import defaults
+    from danish_asr.recipe.run_directory import CONFIG_FILE
 
     key, equals, _ = str(output_dir).partition("=")
     if equals and key in defaults():
@@ -90,7 +91,7 @@ def _request(
         if "=" in file.name and not file.exists():
             fix = f"expected a file, found '{file}'; KEY=VALUE needs no option, after OUTDIR"
             raise BadParameter(fix, param_hint="--config")
-    if not files and (own := output_dir / "config.yaml").is_file():
+    if not files and (own := output_dir / CONFIG_FILE).is_file():
         files = [own]
     if not files and not values:
         fix = f"{output_dir} holds no run yet; name its configuration: --config FILE"

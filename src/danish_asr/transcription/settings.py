@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danish_asr.errors import TranscriptionError
-
 if TYPE_CHECKING:
     from danish_asr.transcription.model import Model
 
@@ -23,13 +21,7 @@ class Settings:
     batch_seconds: float | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of ``Model.transcribe``.
-
-        Raises:
-            TranscriptionError: The channels are neither mix nor split.
-        """
-        if self.channels not in {"mix", "split"}:
-            raise TranscriptionError(f"channels must be mix or split, but is '{self.channels}'")
+        """Return the arguments of ``Model.transcribe``."""
         config: dict[str, Any] = {}
         if self.lm is not None:
             config["lm"] = str(self.lm)
