@@ -45,6 +45,10 @@ class ConfigError(DanishAsrError):
         super().__init__("\n".join([f"{where} has {count}:", *(f"  - {f}" for f in self.faults)]))
 
 
+class DownloadError(DanishAsrError):
+    """A file cannot be downloaded."""
+
+
 class RunError(DanishAsrError):
     """An output directory or a checkpoint does not fit the request."""
 

@@ -25,7 +25,7 @@ from danish_asr.cli.app import app
 from danish_asr.errors import EXIT_FAILED, DanishAsrError
 
 _ORDER: Final = (
-    *("demo", "doctor", "synthesize", "convert", "verify", "explore", "train", "evaluate"),
+    *("demo", "doctor", "synthesize", "convert", "verify", "explore", "fetch", "train", "evaluate"),
     *("average", "score", "compare", "report", "transcribe", "align", "serve", "export"),
 )
 app.registered_commands.sort(
@@ -46,5 +46,5 @@ def main(command: Callable[[], object] = app) -> None:
         # typer turns Ctrl-C into a SystemExit without a message.
         if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
             raise
-        typer.echo("danish-asr: interrupted; only finished files are kept", err=True)
+        typer.echo("danish-asr: interrupted; finished files are kept", err=True)
         sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""The commands of the recipe: train, evaluate."""
+"""The commands of the recipe: fetch, train, evaluate."""
 
 # ruff: noqa: PLC0415
 
@@ -18,6 +18,30 @@ _OutDir = Annotated[
     Path, Argument(metavar="OUTDIR", help="Directory of the run, new or to continue.")
 ]
 _Dump = Annotated[bool, Option("--dump-config", help="Print the configuration, checked; stop.")]
+
+
+@app.command(
+    examples=["fetch omniASR_CTC_300M", "fetch -c configs/standard.yaml"],
+)
+def fetch(
+    values: Annotated[
+        list[str] | None,
+        Argument(metavar="MODEL | KEY=VALUE", help="A model's name, or values over the files."),
+    ] = None,
+    *,
+    config: Files = None,
+) -> None:
+    """Download the weights and the tokenizer that a configuration names, or go on with that.
+
+    They go where a run looks for them: $FAIRSEQ2_CACHE_DIR, else ~/.cache/fairseq2/assets.
+    """
+    named = [value if "=" in value else f"model.name={value}" for value in values or ()]
+    if not named and not config:
+        raise BadParameter("name a model, or a configuration: --config FILE", param_hint="MODEL")
+    from danish_asr.recipe.cli import Request
+    from danish_asr.recipe.fetch import fetch_configured
+
+    fetch_configured(Request(output_dir=None, config_files=config or (), overrides=named))
 
 
 @app.command(

@@ -8,6 +8,7 @@ from typing import Final, cast
 from fairseq2.assets import (
     AssetCard,
     AssetCardError,
+    AssetDirectoryAccessor,
     AssetDownloadError,
     AssetDownloadManager,
     AssetMetadataError,
@@ -23,6 +24,7 @@ from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import DatasetSection, TokenizerSection
 from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.uri import Uri
 
 from danish_asr.data.dataset import (
     DATASET_FAMILY,
@@ -44,9 +46,9 @@ DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
 
 DOWNLOAD_HINT: Final = (
-    "for a node without internet access, first run the same command in another OUTDIR with "
-    "--config regime.num_steps=1 dataset.valid_subset=1 on one that has it; downloads stay in "
-    "$FAIRSEQ2_CACHE_DIR"
+    "`danish-asr fetch` with the same configuration gets it where there is internet access (on a "
+    "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both; or give a "
+    "model of your own as model.path"
 )
 
 _PLACEHOLDER: Final = "example_dataset"
@@ -149,15 +151,24 @@ class Assets:
             faults.append("tokenizer.name must be given: the cards do not name a tokenizer")
         return None
 
+    @property
+    def cache(self) -> Path:
+        """Where fairseq2 keeps what it has downloaded."""
+        return self._container.resolve(AssetDirectoryAccessor).get_cache_dir()
+
+    def download(self, kind: str, uri: Uri, name: str) -> Path:
+        """Return the file of a ``model`` or ``tokenizer``, downloaded by fairseq2 if need be."""
+        downloads = self._container.resolve(AssetDownloadManager)
+        path: Path = getattr(downloads, f"download_{kind}")(uri, name, progress=False)
+        return path
+
     def tokenizer_file(self, section: TokenizerSection) -> Path:
         """Return the file of a tokenizer that can be opened."""
         if section.path is not None:
             return section.path
         card = self.find("tokenizer.name", str(section.name), [])
         assert card is not None
-        downloads = self._container.resolve(AssetDownloadManager)
-        uri = card.field("tokenizer").as_uri()
-        return downloads.download_tokenizer(uri, card.name, progress=False)
+        return self.download("tokenizer", card.field("tokenizer").as_uri(), card.name)
 
     def _of_card(self, card: AssetCard) -> Tokenizer:
         name = card.field("tokenizer_family").as_(str)

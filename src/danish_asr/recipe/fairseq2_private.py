@@ -8,6 +8,7 @@ names in the same way, in a file of its own because that library is optional.
 
 from __future__ import annotations
 
+from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import url2pathname
@@ -49,6 +50,19 @@ def support_any_local_path() -> None:
 
 def _to_path(uri: Uri) -> Path:
     return Path(url2pathname(uri.path))
+
+
+def download_folder(url: str, cache: Path) -> Path:
+    """Return the directory below fairseq2's cache that holds what was downloaded from ``url``.
+
+    A directory of that name with ``.download`` added is complete too: fairseq2 unpacks it, or takes
+    the file out of it, when it is asked for.
+
+    Version: 0.6. Symptom: nothing public tells whether a download is in the cache, and fairseq2's
+    own begins at 0 after each interruption.
+    When it moves: compare with ``_AssetDownloadOp``, and run tests/recipe/test_fetch.py.
+    """
+    return cache / sha1(url.encode()).hexdigest()[:24]  # noqa: S324 - fairseq2's choice
 
 
 def trainer_state(trainer: Trainer) -> Stateful:

@@ -1,0 +1,146 @@
+"""Get the weights and the tokenizer of a configuration into fairseq2's cache, before a run."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlparse
+
+from fairseq2.assets import AssetDownloadError
+from fairseq2.utils.uri import Uri
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from danish_asr.download import download
+from danish_asr.errors import ConfigError, DownloadError
+from danish_asr.lease import take
+from danish_asr.recipe.assets import DOWNLOAD_HINT, Assets
+from danish_asr.recipe.cli import Request, read_configuration
+from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.fairseq2_private import download_folder
+from danish_asr.recipe.loading import inspect
+from danish_asr.recipe.model_path import with_named_model
+from danish_asr.recipe.preflight import tokenizer_of
+
+
+class Download(NamedTuple):
+    """What a card says of a file that has to be downloaded."""
+
+    name: str
+    kind: str  # "model" or "tokenizer"
+    uri: Uri
+
+    @property
+    def url(self) -> str:
+        """The address without fairseq2's own parameters."""
+        return urlparse(str(self.uri))._replace(params="").geturl()
+
+
+def fetch_configured(request: Request) -> None:
+    """Fetch what a configuration names; of its values only names and paths of cards are used."""
+    config, _ = inspect(AsrConfig, read_configuration(request))
+    fetch(with_named_model(config), where=request.where)
+
+
+def fetch(config: AsrConfig, *, where: str) -> None:
+    """Download what the cards of a configuration name, and print where it is.
+
+    Raises:
+        ConfigError: A name is unknown, or there is nothing to fetch.
+        DownloadError: A file cannot be downloaded. What has arrived is kept.
+    """
+    faults: list[str] = []
+    assets = Assets(config)
+    wanted = list(_downloads(assets, config, faults))
+    if not wanted and not faults:
+        faults = ["neither model.name nor tokenizer.name names a card with something to download"]
+    if faults:
+        raise ConfigError(faults, where=where)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for each in wanted:
+        path = cached(assets, each)
+        found = "is there already" if path else "is there now"
+        try:
+            path = path or _fetch(assets, each, console)
+        except (DownloadError, AssetDownloadError, OSError) as error:
+            reason = error.__cause__ or error
+            raise DownloadError(
+                f"{each.name} cannot be downloaded: {reason}\n{DOWNLOAD_HINT}"
+            ) from None
+        files = [path] if path.is_file() else path.glob("*")
+        size = sum(file.stat().st_size for file in files) / 1e6
+        console.print(f"{each.name} ({size:,.1f} MB) {found}: {path}")
+
+
+def missing(config: AsrConfig) -> list[str]:
+    """Return the names of what a configuration needs and fairseq2's cache does not have."""
+    assets = Assets(config)
+    return [each.name for each in _downloads(assets, config, []) if not cached(assets, each)]
+
+
+def cached(assets: Assets, wanted: Download) -> Path | None:
+    """Return where fairseq2 finds it without a network; None: nowhere, or it is on the hub."""
+    if wanted.uri.scheme == "hg":
+        return None  # huggingface_hub has a cache of its own, and asks for the newest version
+    folder = download_folder(wanted.url, assets.cache)
+    for remains in folder.glob("tmp*"):  # of a download of fairseq2's that was killed
+        remains.unlink()
+    if not folder.exists() and not folder.with_suffix(".download").exists():
+        return None
+    return assets.download(wanted.kind, wanted.uri, wanted.name)
+
+
+def _downloads(assets: Assets, config: AsrConfig, faults: list[str]) -> Iterator[Download]:
+    names = {
+        "model.name": config.model.name,
+        "pretrained_encoder.name": config.pretrained_encoder.name,
+    }
+    cards = {key: assets.find(key, name, faults) for key, name in names.items() if name}
+    tokenizer = config.tokenizer.name
+    if not tokenizer and config.tokenizer.path is None:
+        data = config.dataset.name and assets.find("dataset.name", config.dataset.name, [])
+        tokenizer = tokenizer_of(cards.get("model.name")) or tokenizer_of(data or None)
+    if tokenizer:
+        cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer, faults)
+    for key, card in cards.items():
+        kind, field = ("tokenizer",) * 2 if key == "tokenizer.name" else ("model", "checkpoint")
+        if card and card.has_field(field) and (uri := card.field(field).as_uri()).scheme != "file":
+            yield Download(card.name, kind, uri)
+
+
+def _fetch(assets: Assets, wanted: Download, console: Console) -> Path:
+    if wanted.uri.scheme == "hg":  # which shows its own progress
+        return assets.download(wanted.kind, wanted.uri, wanted.name)
+    folder = download_folder(wanted.url, assets.cache)
+    work = folder.with_suffix(".fetch")
+    columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    bar = Progress(TextColumn("{task.description}"), *columns, console=console)
+    console.print(f"downloading {wanted.url}")
+
+    def show(done: int, total: int | None) -> None:
+        if bar.tasks:
+            bar.update(bar.task_ids[0], completed=done, total=total)
+        else:  # the speed is that of this call
+            bar.add_task(wanted.name, completed=done, total=total)
+
+    advice = "Wait for it, or end it; what has arrived is kept"
+    lease = take(work, error=DownloadError, advice=advice, work="download")
+    try:
+        with bar if console.is_terminal else nullcontext():
+            download(wanted.url, work / "part", show)
+        (work / "part").rename(folder.with_suffix(".download"))
+    except KeyboardInterrupt:
+        console.print("What has arrived is kept; the same command continues.")
+        raise
+    finally:
+        lease.release()
+    shutil.rmtree(work)
+    return assets.download(wanted.kind, wanted.uri, wanted.name)

@@ -1,0 +1,166 @@
+"""Weights and tokenizers get into fairseq2's cache, whatever happens to the connection."""
+
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.conversion.cards import build_char_tokenizer
+from danish_asr.errors import ConfigError, DownloadError
+from danish_asr.files import to_yaml
+from danish_asr.recipe.assets import Assets
+from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.fetch import fetch, missing
+
+WEIGHTS = bytes(range(256)) * 20_000  # 5.1 MB
+
+
+class Server(ThreadingHTTPServer):
+    """Serves files by name; a connection ends after as many bytes as ``cuts`` say, in turn."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files = {"model.pt": WEIGHTS, "t.model": build_char_tokenizer("abcæøå")}
+        self.cuts: list[int] = []
+        self.ranges, self.etag = True, '"1"'
+        self.asked: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        content = self.server.files.get(self.path[1:])
+        if content is None:
+            self.send_error(404)
+            return
+        wanted = self.headers.get("Range", "")
+        self.server.asked.append(f"{self.path[1:]} {wanted}".strip())
+        same = self.server.ranges and self.headers.get("If-Range") == self.server.etag
+        first = int(re.findall(r"\d+", wanted)[0]) if wanted and same else 0
+        self.send_response(206 if first else 200)
+        self.send_header("ETag", self.server.etag)
+        self.send_header("Content-Length", str(len(content) - first))
+        self.end_headers()
+        cut = self.server.cuts.pop(0) if self.server.cuts else len(content)
+        self.wfile.write(content[first : first + cut])
+
+    def log_message(self, *_: Any) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+@pytest.fixture
+def config(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsrConfig:
+    monkeypatch.setenv("FAIRSEQ2_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    model = {"name": "far", "model_family": "wav2vec2_asr", "model_arch": "300m"}
+    model |= {"checkpoint": f"{server.url}/model.pt", "tokenizer_ref": "far_tokenizer"}
+    tokenizer = {"name": "far_tokenizer", "tokenizer_family": "char_tokenizer"}
+    tokenizer |= {"tokenizer": f"{server.url}/t.model"}
+    (tmp_path / "cards").mkdir()
+    for card in (model, tokenizer):
+        (tmp_path / "cards" / f"{card['name']}.yaml").write_text(to_yaml(card))
+    config = AsrConfig()
+    config.common.assets.extra_paths = [tmp_path / "cards"]
+    config.model.name = "far"
+    return config
+
+
+def weights(config: AsrConfig) -> bytes:
+    """What fairseq2 finds, without a network."""
+    assets = Assets(config)
+    card = assets.find("model.name", "far", [])
+    assert card
+    return assets.download("model", card.field("checkpoint").as_uri(), "far").read_bytes()
+
+
+def test_weights_and_tokenizer_are_fetched_once_and_found_without_a_network(
+    config: AsrConfig, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert missing(config) == ["far", "far_tokenizer"]
+    fetch(config, where="test")
+    assert "far (5.1 MB) is there now" in capsys.readouterr().err
+    fetch(config, where="test")
+    assert "far (5.1 MB) is there already" in capsys.readouterr().err
+    assert server.asked == ["model.pt", "t.model"]
+    server.shutdown()
+    server.server_close()
+    assert weights(config) == WEIGHTS
+    tokenizer = Assets(config).open_tokenizer(config.tokenizer, [])
+    assert tokenizer is None  # none is named
+    config.tokenizer.name = "far_tokenizer"
+    assert Assets(config).open_tokenizer(config.tokenizer, [])
+    assert missing(config) == []
+
+
+def test_a_download_goes_on_where_its_connection_ended(config: AsrConfig, server: Server) -> None:
+    server.cuts = [1_000_000, 2_000_000, 0, 500_000]
+    fetch(config, where="test")
+    begins = [0, 1_000_000, 3_000_000, 3_000_000, 3_500_000]
+    assert server.asked[:5] == [f"model.pt bytes={n}-" if n else "model.pt" for n in begins]
+    assert weights(config) == WEIGHTS
+
+
+@pytest.mark.parametrize(("ranges", "etag"), [(True, '"1"'), (True, '"2"'), (False, '"1"')])
+def test_what_has_arrived_is_kept_for_the_next_start_unless_the_file_has_changed(
+    config: AsrConfig, server: Server, *, ranges: bool, etag: str
+) -> None:
+    server.cuts = [1_000_000, 0, 0, 0, 0, 0]
+    with pytest.raises(DownloadError, match=r"1\.0 MB have arrived and are kept[\s\S]*login node"):
+        fetch(config, where="test")
+    assert missing(config) == ["far", "far_tokenizer"]
+    server.ranges, server.etag = ranges, etag
+    changed = WEIGHTS[::-1] if etag != '"1"' else WEIGHTS
+    server.files["model.pt"] = changed
+    fetch(config, where="test")
+    assert weights(config) == changed
+
+
+def test_what_cannot_be_fetched_is_an_error_with_a_fix(
+    config: AsrConfig, server: Server, tmp_path: Path
+) -> None:
+    file = server.files.pop("model.pt")
+    with pytest.raises(DownloadError, match=r"model\.pt: the server answers 404"):
+        fetch(config, where="test")
+    server.files["model.pt"] = file
+    config.model.name = "nowhere"
+    with pytest.raises(ConfigError, match=r"available: .*far"):
+        fetch(config, where="test")
+    config.model.name = None
+    with pytest.raises(ConfigError, match=r"nor tokenizer\.name"):
+        fetch(config, where="test")
+    config.model.name = "far"
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(DownloadError, match=r"refused[\s\S]*FAIRSEQ2_CACHE_DIR"):
+        fetch(config, where="test")
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").touch()
+    with pytest.raises(DownloadError, match="cache"):
+        fetch(config, where="test")
+
+
+def test_remains_of_a_killed_download_of_fairseq2_do_not_hide_the_file(
+    config: AsrConfig, tmp_path: Path
+) -> None:
+    fetch(config, where="test")
+    (folder,) = {file.parent for file in (tmp_path / "cache").glob("*/model.pt")}
+    (folder / "tmpabc").touch()
+    assert missing(config) == []
+    assert weights(config) == WEIGHTS
