@@ -9,6 +9,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,8 @@ from danish_asr.doctor import machine
 from danish_asr.doctor.machine import Finding, error, warning
 from danish_asr.errors import DanishAsrError
 
-COLOURS: Final = {"ok": "green", "unknown": "blue", "warning": "yellow", "error": "red"}
+COLOURS: Final = {"error": "red", "warning": "yellow", "unknown": "blue", "ok": "green"}
+"""Of each level; in this order they are printed."""
 
 
 def doctor(
@@ -29,27 +31,30 @@ def doctor(
     as_json: bool = False,
     console: Console | None = None,
 ) -> bool:
-    """Check, print the findings, and return whether the run would work.
+    """Check, print the findings, errors first, and return whether the run would work.
 
     Each file of ``config`` is merged over the ones before; without one, only the machine is
     checked. ``run`` is by default ``$ASR_RUN`` or the working directory. ``scripts_dir`` holds the
     scripts that are submitted to LSF.
     """
     console = console or Console()
-    findings = []
-    for finding in _findings(config, run or Path(os.environ.get("ASR_RUN") or "."), scripts_dir):
-        findings.append(finding)
-        if not as_json:
-            line = f"{finding.level:8}{finding.check}: {finding.found}"
-            line += f"\n        fix: {finding.fix}" if finding.fix else ""
-            style = COLOURS[finding.level]
-            console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    run = run or Path(os.environ.get("ASR_RUN") or ".")
+    waits = console.is_terminal and not as_json
+    with console.status("checking ...") if waits else nullcontext():
+        findings = list(_findings(config, run, scripts_dir))
+    order = list(COLOURS)
+    findings.sort(key=lambda finding: order.index(finding.level))
+    for finding in [] if as_json else findings:
+        line = f"{finding.level:8}{finding.check}: {finding.found}"
+        line += f"\n        fix: {finding.fix}" if finding.fix else ""
+        style = COLOURS[finding.level]
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     counts = Counter(finding.level for finding in findings)
     if as_json:
         rows = [finding._asdict() for finding in findings]
         console.out(json.dumps(rows, indent=1, ensure_ascii=False), highlight=False)
     else:
-        summary = ", ".join(f"{counts[level]} {level}" for level in COLOURS)
+        summary = ", ".join(f"{counts[level]} {level}" for level in COLOURS if counts[level])
         console.print(f"{len(findings)} findings: {summary}", highlight=False)
     return not counts["error"]
 
@@ -75,6 +80,7 @@ def _check_run(files: Sequence[Path], run: Path, scripts: Path) -> Iterator[Find
 
     try:
         config, faults, where = of_run.read_config(files)
+        yield from of_run.check_downloads(config)
         yield from of_run.check_config(config, faults, where)
         yield from of_run.check_dataset(config)
         if of_run.needs_bf16(config):

@@ -12,11 +12,13 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.conversion.shard_check import check_shard
-from danish_asr.doctor.machine import Finding, error, ok
+from danish_asr.doctor.machine import Finding, error, ok, warning
 from danish_asr.errors import ConfigError, DanishAsrError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.fetch import missing
 from danish_asr.recipe.loading import inspect
+from danish_asr.recipe.model_path import with_named_model
 from danish_asr.recipe.optimizers import STATE_BYTES
 from danish_asr.recipe.preflight import resolve
 from danish_asr.recipe.run_directory import checkpoints_to_come
@@ -50,6 +52,19 @@ def check_config(config: AsrConfig, faults: Sequence[str], where: str) -> Iterat
         return
     names = f"model {resolved.model.name or resolved.model.arch}, dataset {resolved.dataset.name}"
     yield ok("configuration", f"{where}: {names}, tokenizer {resolved.tokenizer.name}")
+
+
+def check_downloads(config: AsrConfig) -> Iterator[Finding]:
+    """Check that weights and tokenizer are where a run looks for them, without a network."""
+    try:
+        config = with_named_model(config)
+        if absent := missing(config):
+            fix = "download them where there is internet access: danish-asr fetch --config ..."
+            yield warning("weights", f"not in fairseq2's cache: {', '.join(absent)}", fix)
+        elif config.model.name or config.pretrained_encoder.name:
+            yield ok("weights", "all on this machine")
+    except ConfigError:
+        return  # names that the configuration's check reports
 
 
 def check_dataset(config: AsrConfig) -> Iterator[Finding]:
