@@ -12,9 +12,10 @@ import pytest
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED
 from danish_asr.recipe import kept_decoding
+from danish_asr.recipe.cli import evaluate as eval_main
 from danish_asr.recipe.evaluator import PREDICTIONS
 from danish_asr.recipe.kept import LOG_PROBS
-from tests.recipe.running import ROOT, after_each_batch, arguments, evaluate, finish, start
+from tests.recipe.running import after_each_batch, arguments, evaluate, in_processes
 
 SMALL = ("dataset.asr_task_config.max_audio_len=16000",)
 FEW_ROWS = (*SMALL, "dataset.asr_task_config.max_num_elements=32000")
@@ -101,11 +102,9 @@ def test_a_stopped_evaluation_keeps_the_log_probabilities_of_each_row_once(
 
 @pytest.mark.slow
 def test_two_processes_keep_what_one_keeps_and_decode_it(
-    run: Path, dataset: Path, kept_run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Path, dataset: Path, kept_run: Path
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}:{ROOT / 'src'}")
-    args = arguments(run, dataset, *FEW_ROWS, KEEP, OWN)
-    finish(start("danish_asr.recipe.evaluation", args, processes=2))
+    in_processes(2, eval_main, arguments(run, dataset, *FEW_ROWS, KEEP, OWN))
     assert same_log_probs(run / GREEDY_DIR, kept_run / GREEDY_DIR)
     once = {row["id"]: row["hypothesis"] for row in rows(run / GREEDY_DIR / PREDICTIONS)}
     twice = {row["id"]: row["hypothesis"] for row in rows(run / OWN_DIR / PREDICTIONS)}

@@ -1,16 +1,20 @@
 """Precision, memory and processes change a run's speed, and not what it learns."""
 
+import os
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from danish_asr.recipe import cli
+from danish_asr.recipe.training import AsrTrainUnit
 from tests.recipe.running import (
     arguments,
     copy_until,
-    finish,
+    in_processes,
     losses,
-    start,
     train,
     train_with_two,
     weights,
@@ -79,14 +83,27 @@ SIXTEEN_BATCHES = (
 )
 
 
+def train_and_note(folder: Path, args: list[str]) -> None:
+    """Train; each process writes the ids of its utterances, one a line, to a file of its own."""
+    process_batch = AsrTrainUnit.process_batch
+
+    def note_and_process(unit: AsrTrainUnit, batch: Any, metric_bag: Any) -> Any:
+        with (folder / str(os.getpid())).open("a", encoding="utf-8") as stream:
+            stream.writelines(f"{name}\n" for name in batch.example["id"])
+        return process_batch(unit, batch, metric_bag)
+
+    AsrTrainUnit.process_batch = note_and_process  # type: ignore[assignment, method-assign]
+    cli.train(args)
+
+
 def train_until(step: int, run: Path, dataset: Path, processes: int) -> tuple[list[str], str]:
     """Train, with two batches a step whatever the processes; returns their ids and the output."""
     noted = run.with_name(f"{run.name}.{processes}")
     noted.mkdir()
     accumulate = f"trainer.grad_accumulation.num_batches={2 // processes}"
     own = [*SIXTEEN_BATCHES, accumulate, f"regime.num_steps={step}"]
-    command = [str(noted), *arguments(run, dataset, PLAIN, *own)]
-    output = finish(start("tests.recipe.noting_ids", command, processes=processes))
+    args = arguments(run, dataset, PLAIN, *own)
+    output = in_processes(processes, partial(train_and_note, noted), args)
     return [name for file in noted.iterdir() for name in file.read_text().split()], output
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.recipe.cli import evaluate as eval_main
 from danish_asr.recipe.run_directory import checkpoint_scores, checkpoint_steps, validation_scores
 from danish_asr.recipe.tree import read_yaml
 from danish_asr.scoring.predictions import read_predictions
@@ -16,7 +17,7 @@ from tests.recipe.running import (
     arguments,
     changed,
     evaluate,
-    finish,
+    in_processes,
     metrics,
     same_weights,
     start,
@@ -149,7 +150,6 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
     run, two = tmp_path / "run", tmp_path / "two"
     for copy in (run, two):
         shutil.copytree(finished_run, copy)
-    process = start(f"{RECIPE}.eval.recipe", arguments(two, dataset), processes=2)
     for split, count in {"dev": 12, "test": 16, "test_coral_conversation": 8}.items():
         assert evaluate(run, dataset, f"evaluator.split={split}") == 0
         predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
@@ -161,7 +161,7 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
         assert {p.split for p in predictions} == {split}
         assert any(p.reference != p.reference.lower() for p in predictions)
     # Two processes score the same rows as one.
-    finish(process)
+    in_processes(2, eval_main, arguments(two, dataset))
     file = Path("eval", "best", "test", "predictions.jsonl")
     assert (run / file).read_bytes() == (two / file).read_bytes()
 
