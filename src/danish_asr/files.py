@@ -63,6 +63,19 @@ def sweep(root: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
+def decode_line(line: bytes, where: str, kind: type[DanishAsrError]) -> str:
+    """Decode UTF-8; otherwise raise this error, with the place and the command that converts."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        byte = line[error.start]
+        likely = "UTF-16" if byte in {0xFE, 0xFF} else "LATIN1"
+        raise kind(
+            f"{where}: not UTF-8 (byte 0x{byte:02x} at position {error.start + 1} of the line); "
+            f"save the file as UTF-8, or convert it: iconv -f {likely} -t UTF-8 FILE > NEW"
+        ) from None
+
+
 def sha256_of(path: Path) -> str:
     """The sha256 of a file."""
     with path.open("rb") as stream:

@@ -21,8 +21,13 @@ from tests.recipe.running import (
 )
 
 SMALL = "num_encoder_layers: 1, model_dim: 32, dropout_p: 0.0"
-ON = ("masking.time=0.5", "masking.consistency_scale=0.2")
-TWICE = "trainer.grad_accumulation.num_batches=2"
+TRANSFORMS = "{name: speed, factors: [0.9, 1.1]}, {name: join, probability: 0.7}, {name: telephone}"
+ON = (
+    *("masking.time=0.5", "masking.consistency_scale=0.2", "optimizer.layer_decay=0.9"),
+    f"dataset.transforms=[{TRANSFORMS}]",
+    # Two batches a step with one process, one with two; step 2 is in the middle of an epoch.
+    "trainer.effective_audio_minutes=0.333",
+)
 METRIC = "Consistency (nats per character)"
 
 
@@ -47,7 +52,7 @@ def test_with_all_else_switched_on_a_run_continues_bit_for_bit(
 ) -> None:
     options = (
         *("model.config_overrides=null", f"model={{path: {finished_run}, head: danish}}"),
-        *("trainer.ema=0.9", "trainer.unfreeze={0: head, 1: all}", TWICE, *ON),
+        *("trainer.ema=0.9", "trainer.unfreeze={0: head, 1: all}", *ON),
         "trainer.activation_checkpointing.mode=layerwise",
     )
     whole, run = tmp_path / "whole", tmp_path / "run"
@@ -91,7 +96,7 @@ def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
     )
     one, two = tmp_path / "one", tmp_path / "two"
     monkeypatch.setattr(masking, "span_mask", halves)
-    assert train(one, dataset, TWICE, *options) == 0
+    assert train(one, dataset, *options) == 0
     in_processes(2, train_with_halves, arguments(two, dataset, *options))
     torch.testing.assert_close(weights(two, 2), weights(one, 2), rtol=0, atol=5e-7)
     assert losses(two) == pytest.approx(losses(one), rel=1e-5)

@@ -155,6 +155,9 @@ def test_help_loads_nothing_heavy_and_hides_old_names() -> None:
         ("score a.jsonl --filter official", "expected one of all, coral"),
         ("score a.jsonl --denominator both", "expected one of standard, coral"),
         ("compare a.jsonl c.jsonl", "a.jsonl:1: id 'a' is not in c.jsonl"),
+        ("compare a.jsonl", "the list of runs has one fault:"),
+        ("verify none", "none: no such directory; `danish-asr convert`"),
+        ("explore none", "none: no such directory; `danish-asr convert`"),
     ],
 )
 def test_an_error_is_a_message_and_a_status(

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from danish_asr.cli.app import app
 from danish_asr.conversion import ConvertOptions
+from danish_asr.errors import DatasetError
 
 _CONVERT: Final = ConvertOptions()
 _DATASET: Final = Path("data/parquet")
@@ -21,7 +22,14 @@ class _Leak(StrEnum):
     AUDIO = "audio"
 
 
+_Root = Annotated[Path, Argument(help="Root of a built dataset.")]
 _Workers = Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")]
+
+
+def _check_root(root: Path) -> None:
+    """Refuse a directory that does not exist before the imports, which take seconds."""
+    if not root.is_dir():
+        raise DatasetError(f"{root}: no such directory; `danish-asr convert` writes a dataset")
 
 
 @app.command(examples=["synthesize corpus", "synthesize corpus --train 500 --seed 7"])
@@ -115,7 +123,7 @@ def convert(
 
 @app.command(examples=["verify", "verify data/mine --sample 500 --allow-shared sentences"])
 def verify(
-    root: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
+    root: _Root = _DATASET,
     sample: Annotated[
         int | None, Option(min=0, help="Rows to decode, spread; default: all.")
     ] = None,
@@ -125,6 +133,7 @@ def verify(
     workers: _Workers = None,
 ) -> None:
     """Check a built dataset and report all faults."""
+    _check_root(root)
     from danish_asr.conversion.command import verify_command
 
     verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
@@ -132,7 +141,7 @@ def verify(
 
 @app.command(examples=["explore", "explore data/mine --out mine.html"])
 def explore(
-    dataset: Annotated[Path, Argument(help="Root of a built dataset.")] = _DATASET,
+    dataset: _Root = _DATASET,
     *,
     out: Annotated[Path, Option(help="The page.")] = Path("explore.html"),
     tokenizer: Annotated[
@@ -142,6 +151,7 @@ def explore(
     seed: Annotated[int, Option(min=0, help="Seed of the samples.")] = 0,
 ) -> None:
     """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
+    _check_root(dataset)
     from danish_asr.report.explore import explore as write_page
 
     write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from danish_asr import __version__
 from danish_asr.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.files import from_yaml, to_yaml
+from danish_asr.recipe.imported import CACHE
 from danish_asr.recipe.run_directory import AVERAGES, CONFIG_FILE, meant_checkpoint
 from danish_asr.recipe.tree import Tree, read_yaml
 from danish_asr.report.hub import BY_CORPUS, model_index
@@ -104,9 +105,11 @@ def _origin(path: Path) -> _Origin:
 
 def _base(origin: _Origin, source: str) -> str:
     """What the training started from."""
+    places = _get(origin.config, "common.assets.extra_paths") or ()
+    added = "-hf" if any(Path(place).parent.name == CACHE for place in places) else ""
     for key in ("model.name", "model.path", "pretrained_encoder.name"):
         if name := _get(origin.config, key):
-            return Path(str(name)).name.removesuffix("-hf")  # what `import_model` adds
+            return Path(str(name)).name.removesuffix(added)  # by `import_model`
     return "" if origin.run else source
 
 

@@ -35,6 +35,9 @@ from danish_asr.recipe.hugging_face import (
     import_faults,
 )
 
+CACHE: Final = "hugging-face"
+"""The directory of the cards."""
+
 _NEVER: Final = -100.0
 """The bias of symbols that the file's head does not have: they are never the best."""
 
@@ -123,7 +126,7 @@ def import_model(path: Path) -> tuple[Path, str]:
         card |= {"tokenizer_family": "char_tokenizer", "tokenizer": "tokenizer.model"}
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(to_yaml(card).encode() + tokenizer).hexdigest()[:16]
-    folder = cache / "danish-asr" / "hugging-face" / digest
+    folder = cache / "danish-asr" / CACHE / digest
     if tokenizer:
         with publish(folder / "tokenizer.model") as stream:
             stream.write(tokenizer)

@@ -238,7 +238,8 @@ def _check_model(
     if card is None or (kind == HUGGING_FACE_FAMILY and not model.head_rows):
         if card is not None and isinstance(config, AsrEvalConfig):
             # Alone, as its lack of a tokenizer follows from it.
-            faults[:] = [f"model.path: '{card.name}' is an encoder without a head; train it first"]
+            name = card.name.removesuffix("-hf")  # of `import_model`
+            faults[:] = [f"model.path: '{name}' is an encoder without a head; train it first"]
         overrides = cast(Mapping[str, object], section.config_overrides or {})
         given = overrides.get("target_vocab_size", size)
         if size is not None and given != size:

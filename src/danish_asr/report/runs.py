@@ -55,7 +55,7 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
     faults += [f"two runs have the name '{name}'" for name, count in names.items() if count > 1]
     faults += [f"{file} is given twice" for file, count in files_of.items() if count > 1]
     if faults:
-        raise ConfigError(faults, where="the runs to compare")
+        raise ConfigError(faults, where="the list of runs")
     return dict(runs)
 
 

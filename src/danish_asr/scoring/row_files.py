@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from danish_asr.errors import PredictionsError
+from danish_asr.files import decode_line
 
 Row = dict[str, Any]
 
@@ -55,23 +56,13 @@ def _read_text(path: Path, file: Any) -> Iterator[tuple[int, Row]]:
         for number, line in enumerate(file, start=1):
             where = f"{path}:{number}"
             try:
-                row = json.loads(_decode(line.removeprefix(BOM_UTF8), where))
+                row = json.loads(decode_line(line.removeprefix(BOM_UTF8), where, PredictionsError))
             except ValueError as error:
                 raise PredictionsError(f"{where}: not JSON ({error})") from None
             if not isinstance(row, dict):
                 found = type(row).__name__
                 raise PredictionsError(f"{where}: expected a JSON object, found {found}")
             yield number, row
-
-
-def _decode(line: bytes, where: str) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise PredictionsError(
-            f"{where}: not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1} of "
-            "the line); save the file as UTF-8, or convert it: iconv -f LATIN1 -t UTF-8 FILE > NEW"
-        ) from None
 
 
 def _read_table(path: Path, file: IO[bytes], **form: Any) -> Iterator[tuple[int, Row]]:
@@ -95,7 +86,7 @@ def _read_table(path: Path, file: IO[bytes], **form: Any) -> Iterator[tuple[int,
         except UnicodeDecodeError:
             file.seek(0)  # the error is one of a block of lines
             for number, each in enumerate(file, start=1):
-                _decode(each, f"{path}:{number}")
+                decode_line(each, f"{path}:{number}", PredictionsError)
             raise
         except csv.Error as error:
             raise PredictionsError(

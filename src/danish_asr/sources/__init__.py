@@ -113,7 +113,8 @@ SOURCES: Final[dict[str, SourceKind]] = {
     ),
     "pairs": SourceKind(
         where="FOLDER",
-        what="audio files with a .txt file of the same name; takes --corpus and --split",
+        what="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
+        "--corpus and --split",
         open=open_pairs,
         signs=(_AUDIO, ("**/*.txt",)),
     ),

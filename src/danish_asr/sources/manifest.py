@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.errors import SourceError
+from danish_asr.files import decode_line
 from danish_asr.sources import base
 
 _COLUMNS = base.COLUMNS | {"start": "offset", "seconds": "duration"}
@@ -156,10 +157,15 @@ def _read_table(path: Path, start: int, stop: int | None) -> Iterator[tuple[int,
                     yield row, dict(zip(names, fields, strict=True))
                 else:
                     yield row, None
-        except (UnicodeDecodeError, csv.Error) as error:
+        except UnicodeDecodeError:
+            text.buffer.seek(0)  # the error is one of a block of lines
+            for number, line in enumerate(text.buffer, start=1):
+                decode_line(line, f"{path}:{number}", SourceError)
+            raise
+        except csv.Error as error:
             raise SourceError(
                 f"{path}: cannot be read after line {max(0, table.line_num - 1)} ({error}); "
-                'expected UTF-8, and quotes inside quoted fields doubled: "ja, ""tak"""'
+                'expected quotes inside quoted fields doubled: "ja, ""tak"""'
             ) from error
 
 

@@ -47,14 +47,12 @@ def recognise(where: str, kinds: Mapping[str, SourceKind]) -> str:
             return name
         if kind.signs and len(missing) / len(kind.signs) < fewest:
             fewest = len(missing) / len(kind.signs)
-            lacks = " and ".join(map(" or ".join, missing)) or "what its files should hold"
-            nearest = f". Nearest is {name}, which lacks {lacks}"
-    looked = "; ".join(
-        f"{name}: {' with '.join(map(' or '.join, kind.signs))}"
-        for name, kind in kinds.items()
-        if kind.signs
+            lacks = " and no ".join(Path(choice[0]).name for choice in missing)
+            found = f"found no {lacks}" if lacks else "the content of these files is another"
+            nearest = f". Nearest is {name} ({kind.what.partition(';')[0]}); {found}"
+    raise SourceError(
+        f"{where}: not a known kind of source{nearest}. `danish-asr convert --list` shows all kinds"
     )
-    raise SourceError(f"{where}: not a known kind of source{nearest}. Looked for {looked}")
 
 
 def _has(folder: Path, sign: str) -> bool:

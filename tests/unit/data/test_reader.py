@@ -13,9 +13,10 @@ from fairseq2.datasets import Seq2SeqBatch
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
+from danish_asr.data.make_transforms import TRANSFORMS
 from danish_asr.data.reader import BatchReader
 from danish_asr.errors import DatasetError, RunError
-from tests.shards import ids_of, reader, task, utterance, write_dataset, write_shard
+from tests.shards import flac, ids_of, reader, task, utterance, write_dataset, write_shard
 
 COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13, ("b", "test"): 6}
 
@@ -160,15 +161,25 @@ def test_processes_without_a_batch_have_an_empty_step_and_end_together(
     assert sizes == [[1]] * 6 + [[0]] * 2
 
 
-@pytest.mark.parametrize("factors", [(), (0.9, 1.0, 1.1)])
+@pytest.mark.parametrize("every", [False, True], ids=["spec_augment", "all_transforms"])
 @pytest.mark.parametrize("done", [4, 12])
 def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
-    root: Path, tokenizer: Tokenizer, tmp_path: Path, *, done: int, factors: Sequence[float]
+    root: Path, tokenizer: Tokenizer, tmp_path: Path, *, done: int, every: bool
 ) -> None:
     # Upstream's loss at step 25 was 147.2 after a resume, 150.8 undisturbed (TRAPS).
+    (tmp_path / "noise.flac").write_bytes(flac(8_000, 1))
+    values: dict[str, Any] = {
+        "speed": {"factors": [0.9, 1.0, 1.1]},
+        "join": {"probability": 0.7},
+        "spec_augment": {"probability": 0.5},
+        **{name: {"folder": str(tmp_path)} for name in ("noise", "reverb")},
+    }
+    options: dict[str, Any] = {"task_config": task(spec_aug_p=None if every else 0.5)}
+    if every:
+        options["transforms"] = [{"name": name, **values.get(name, {})} for name in TRANSFORMS]
+
     def fresh() -> BatchReader:
-        config = task(spec_aug_p=0.5)
-        return reader(root, tokenizer, accumulate=2, speed_factors=factors, task_config=config)
+        return reader(root, tokenizer, accumulate=2, **options)
 
     undisturbed = epochs(fresh(), 3)
     stopped = fresh()

@@ -293,10 +293,10 @@ def test_a_recording_of_lhotse_that_is_no_plain_file_is_refused(
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ([], "not a known kind of source. Looked for coral: "),
-        (["a.wav", "b/c.wav"], r"Nearest is pairs, which lacks .*\.txt\. Looked for"),
-        (["clips/a.mp3"], r"Nearest is common-voice, which lacks train\.tsv or dev\.tsv or"),
-        (["data/train/wav.scp"], r"Nearest is kaldi, which lacks text or \*/text"),
+        ([], "not a known kind of source. `danish-asr convert --list`"),
+        (["a.wav", "b/c.wav"], r"Nearest is pairs .* 0001\.txt\); found no \*\.txt"),
+        (["clips/a.mp3"], r"Nearest is common-voice .*; found no train\.tsv"),
+        (["data/train/wav.scp"], "Nearest is kaldi .*; found no text"),
     ],
 )
 def test_an_unknown_folder_is_refused_with_the_nearest_kind(

@@ -196,7 +196,8 @@ HEADER = b"audio_filepath,text\n"
         ("train.json", b'[{"text":\n"a"}\n]', "no column text and no column audio"),
         ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv: .* line 2 .*quotes"),
-        ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv: .*codec.* expected UTF-8"),
+        ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv:2: not UTF-8 .*iconv -f LATIN1 "),
+        ("train.csv", HEADER.decode().encode("utf-16"), r"csv:1: not UTF-8 .*iconv -f UTF-16 "),
         ("train.csv", b"text,audio_filepath,text", "line 1 has a column twice"),
         ("train.csv", b"audio_filepath|text\na|b", r"found the columns audio_filepath\|text"),
         (

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from danish_asr import __version__
+from danish_asr.conversion.readme import unit_of
 from danish_asr.data.targets import UnknownSymbols
 from danish_asr.report.charts import histogram_chart
 from danish_asr.report.explore import numbers
@@ -50,6 +51,7 @@ def render(
 ) -> str:
     """Return the page."""
     table, clips = rows.table, Clips(rows)
+    total = numbers.groups(table)[0]
     speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.numbers("seconds"), 1e-3)
     vocabulary, words = numbers.vocabulary(rows)
     once = [word for word, count in words.items() if count == 1]
@@ -71,7 +73,8 @@ def render(
         titles=_TITLES,
         limits=(MIN_SPEAKERS, numbers.FEW_HOURS, SILENCE, MAX_PAGE_BYTES / 1e6),
         warnings=_warnings(root, rows, sample),
-        total=numbers.groups(table)[0],
+        total=total,
+        unit=unit_of(total.hours * 3600),
         groupings={key: numbers.groups(table, key) for key in _TITLES},
         crosses={pair: numbers.cross(table, *pair) for pair in pairs},
         gaps={
