@@ -77,7 +77,8 @@ _WANDB: Final = (
 
 _BROKEN_CHECKPOINT: Final = (
     "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
-    "command continues from the one before, or scores it"
+    "command continues from the one before, or scores it. If it fails with each of them, they are "
+    "of another architecture, such as `tiny` of an earlier version: train in a new OUTDIR"
 )
 
 _FOR_USERS: Final = (
