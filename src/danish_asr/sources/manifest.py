@@ -158,9 +158,9 @@ def _read_table(path: Path, start: int, stop: int | None) -> Iterator[tuple[int,
                 else:
                     yield row, None
         except UnicodeDecodeError:
-            text.buffer.seek(0)  # the error is one of a block of lines
-            for number, line in enumerate(text.buffer, start=1):
-                decode_line(line, f"{path}:{number}", SourceError)
+            with path.open("rb") as stream:  # the error is one of a block of lines
+                for number, line in enumerate(stream, start=1):
+                    decode_line(line, f"{path}:{number}", SourceError)
             raise
         except csv.Error as error:
             raise SourceError(
