@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_parallel_gangs
-from fairseq2.recipe.config import RegimeSection, WandbConfig
+from fairseq2.recipe.config import WandbConfig
 from torch import nn
 
 from danish_asr.data.targets import UnknownSymbols
@@ -19,9 +19,9 @@ from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import chance_loss
 from danish_asr.recipe.diagnostics import explained, performance_warnings
+from danish_asr.recipe.disk import check_free_space, checkpoint_space
 from danish_asr.recipe.readers import check_symbols, report_removed, waveform_dtype
 from danish_asr.recipe.record import keep_wandb_id
-from danish_asr.recipe.run_directory import check_free_space
 from danish_asr.recipe.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.validation import PatienceStopper
 from tests.recipe.running import copy_until, train
@@ -86,16 +86,15 @@ def test_patience_does_not_begin_anew_when_a_run_continues(
 
 def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
     """TRAPS, training: a full quota ends a run without a message, hours after it began."""
-    huge = nn.Linear(10**6, 10**7, device="meta")
-    regime = RegimeSection(keep_last_n_checkpoints=2, keep_best_n_checkpoints=1)
+    huge, config = nn.Linear(10**6, 10**7, device="meta"), AsrConfig()
     with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
-        check_free_space(tmp_path, huge, regime, state_bytes=8)
-    check_free_space(tmp_path, nn.Linear(2, 2), regime, state_bytes=8)
+        check_free_space(tmp_path, checkpoint_space(tmp_path, huge, config))
+    check_free_space(tmp_path, checkpoint_space(tmp_path, nn.Linear(2, 2), config))
     # A run that continues has some already.
     for step in (1, 2, 3):
         (tmp_path / "checkpoints" / f"step_{step}").mkdir(parents=True)
     with pytest.raises(RunError, match="1 more checkpoint"):
-        check_free_space(tmp_path, huge, regime, state_bytes=8)
+        check_free_space(tmp_path, checkpoint_space(tmp_path, huge, config))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
     datasets,
     language_model,
     models,
+    planning,
     recipes,
     scores,
     serving,
@@ -25,7 +26,8 @@ from danish_asr.cli.app import app
 from danish_asr.errors import EXIT_FAILED, DanishAsrError
 
 _ORDER: Final = (
-    *("demo", "doctor", "synthesize", "convert", "verify", "explore", "fetch", "train", "evaluate"),
+    *("demo", "doctor", "synthesize", "convert", "verify", "explore"),
+    *("fetch", "plan", "train", "evaluate"),
     *("average", "score", "compare", "report", "transcribe", "align", "serve", "export"),
 )
 app.registered_commands.sort(

@@ -90,6 +90,11 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         return int(self._lengths.lengths[self._batches.rows].sum(dtype=np.int64))
 
     @property
+    def longest(self) -> int:
+        """Samples of the longest row in the current epoch."""
+        return int(self._lengths.lengths[self._batches.rows].max())
+
+    @property
     def padding(self) -> float:
         """Share of the current epoch's padded samples that is padding."""
         return self._batches.padding(self._lengths.lengths)

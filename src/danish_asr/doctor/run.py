@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from fairseq2.device import CPU
-from fairseq2.gang import create_fake_gangs
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.conversion.shard_check import check_shard
@@ -16,12 +13,12 @@ from danish_asr.doctor.machine import Finding, error, ok, warning
 from danish_asr.errors import ConfigError, DanishAsrError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.disk import checkpoint_space
 from danish_asr.recipe.fetch import missing
 from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.model_path import with_named_model
-from danish_asr.recipe.optimizers import STATE_BYTES
+from danish_asr.recipe.plan_inputs import Inputs
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.run_directory import checkpoints_to_come
 from danish_asr.recipe.tree import merge, read_yaml
 from danish_asr.schema import STATISTICS_FILE
 
@@ -92,12 +89,11 @@ def check_dataset(config: AsrConfig) -> Iterator[Finding]:
 
 def checkpoint_bytes(config: AsrConfig, run: Path) -> int | None:
     """Return how much a run will still write for checkpoints; None if its model is not known."""
-    parameters = _parameters(config)
-    if parameters is None:
+    try:
+        module = Inputs(config).model(config).build(config)
+    except ConfigError:
         return None
-    state = STATE_BYTES.get(config.optimizer.name, max(STATE_BYTES.values()))
-    # Weights are saved in float32.
-    return round(parameters * (4 + state)) * checkpoints_to_come(run, config.regime)
+    return checkpoint_space(run, module, config).total
 
 
 def needs_bf16(config: AsrConfig) -> bool:
@@ -106,19 +102,3 @@ def needs_bf16(config: AsrConfig) -> bool:
     return (mixed.mode != "off" and mixed.dtype == torch.bfloat16) or (
         evaluator.amp and evaluator.amp_dtype == torch.bfloat16
     )
-
-
-def _parameters(config: AsrConfig) -> int | None:
-    """Return the number of the model's parameters, from a model without memory."""
-    assets, section = Assets(config), config.model
-    if section.name:
-        card = assets.find("model.name", section.name, [])
-        family = card and assets.model_family(card.field("model_family").as_(str))
-        model = family.get_model_config(card) if card and family else None
-    else:
-        family = assets.model_family(section.family or "")
-        model = family.maybe_get_arch_config(section.arch) if family and section.arch else None
-    if not family or not isinstance(model, Wav2Vec2AsrConfig):
-        return None
-    module = family.create_new_model(model, create_fake_gangs(CPU), torch.float32, meta=True)
-    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,7 +1,8 @@
 """The optimizers that this recipe adds to fairseq2's: AdamW for GPUs with little memory."""
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -11,7 +12,6 @@ import torch
 from fairseq2.recipe.component import register_component
 from fairseq2.recipe.config import (
     ADAFACTOR_OPTIMIZER,
-    ADAMW_OPTIMIZER,
     AdafactorConfig,
     AdafactorGroupConfig,
     AdamWGroupConfig,
@@ -32,18 +32,23 @@ from danish_asr.errors import MissingExtraError
 ADAMW_8BIT_OPTIMIZER: Final = "adamw_8bit"
 ADAMW_OFFLOAD_OPTIMIZER: Final = "adamw_offload"
 
+_SMALLEST_8BIT: Final = 4096
+"""Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
+
 EXTRA: Final = "bitsandbytes"
 """The optional dependency of the 8-bit optimizer; also the library's name."""
 
-STATE_BYTES: Final[Mapping[str, float]] = {
-    ADAMW_OPTIMIZER: 8,
-    ADAMW_OFFLOAD_OPTIMIZER: 8,
-    # Two codes, and two float32 scales per block of 256.
-    ADAMW_8BIT_OPTIMIZER: 2 + 2 * 4 / 256,
-    # For a vector; far less for a matrix.
-    ADAFACTOR_OPTIMIZER: 4,
-}
-"""Bytes of optimizer state per trained parameter, in a large tensor."""
+
+def state_bytes(optimizer: str, parameter: Tensor) -> int:
+    """Return the size of an optimizer's state of a parameter that learns, in float32."""
+    size = parameter.numel()
+    if optimizer == ADAFACTOR_OPTIMIZER:  # a row and a column stand for a matrix
+        *others, rows, columns = 1, *parameter.shape
+        return 4 * (math.prod(others) * (rows + columns) if parameter.dim() > 1 else size)
+    if optimizer == ADAMW_8BIT_OPTIMIZER and size >= _SMALLEST_8BIT:
+        # Two codes, and two scales per block of 256.
+        return 2 * size + 2 * 4 * math.ceil(size / 256)
+    return 8 * size
 
 
 @dataclass(kw_only=True)

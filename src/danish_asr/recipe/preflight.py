@@ -219,7 +219,7 @@ def _check_model(
     section = config.model
     kind = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
     family = cast(ModelFamily, assets.model_family(kind))
-    usual = _described_model(section, card, family, faults)
+    usual = described_model(section, card, family, faults)
     if usual is None:
         return section, None
     try:
@@ -254,7 +254,7 @@ def _check_model(
     return section, module
 
 
-def _described_model(
+def described_model(
     section: AsrModelSection, card: AssetCard | None, family: ModelFamily, faults: list[str]
 ) -> Any:
     """Return the configuration in the card or of ``model.arch``; None: there is neither."""

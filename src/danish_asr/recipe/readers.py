@@ -77,7 +77,7 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
 
 def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
     """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
-    reader = _reader(setup, config, index.name, index, training=True)
+    reader = open_training_reader(setup, config, index)
     if reader.filtered is not None:
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
@@ -90,6 +90,11 @@ def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> Batc
         *(steps, padding, minutes, epochs),
     )
     return reader
+
+
+def open_training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
+    """Open the training split without logging."""
+    return _reader(setup, config, index.name, index, training=True)
 
 
 def splits_reader(

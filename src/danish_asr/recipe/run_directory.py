@@ -6,16 +6,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text
 from danish_asr.recipe.advice import LOSS
 from danish_asr.recipe.tree import flatten, read_yaml
-
-if TYPE_CHECKING:  # their import takes seconds
-    from fairseq2.recipe.config import RegimeSection
-    from torch.nn import Module
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
@@ -218,37 +214,6 @@ def check_continuation(
             + "\n".join(changed)
             + "\nStart the new run in another OUTDIR, or restore these values to continue."
         )
-
-
-def check_free_space(
-    output_dir: Path, module: "Module", regime: "RegimeSection", state_bytes: float
-) -> None:
-    """Refuse, with RunError, a run whose checkpoints do not all fit on the disk.
-
-    ``state_bytes`` is the size of the optimizer's state per trained parameter.
-    """
-    size = sum(
-        int(p.numel() * (p.element_size() + (state_bytes if p.requires_grad else 0)))
-        for p in module.parameters()
-    )
-    more = checkpoints_to_come(output_dir, regime)
-    free = shutil.disk_usage(output_dir).free
-    if more * size > free:
-        free_, one, all_ = (f"{count / 2**30:.1f} GiB" for count in (free, size, more * size))
-        raise RunError(
-            f"{output_dir} has {free_} free, but {more} more checkpoints of {one} need {all_}; "
-            "free some, choose another OUTDIR, or keep fewer "
-            "(regime.keep_last_n_checkpoints, keep_best_n_checkpoints)"
-        )
-
-
-def checkpoints_to_come(output_dir: Path, regime: "RegimeSection") -> int:
-    """Return how many checkpoints a run adds: those that it keeps and one that is being written."""
-    kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
-    if not kept:
-        every = regime.checkpoint_every_n_steps
-        kept = (regime.num_steps or 0) // every if every else 0
-    return max(kept + 1 - len(checkpoint_steps(output_dir)), 1)
 
 
 def _saved_ranks(output_dir: Path) -> tuple[Path, int]:

@@ -34,8 +34,13 @@ def training_faults(config: AsrConfig, module: Any, known: Sequence[str]) -> Ite
         yield from group_faults(groups, config.lr_scheduler.config, names)
 
 
-def with_accumulation(config: AsrConfig, faults: list[str]) -> AsrConfig:
-    """Set the batches in a step of each process from ``trainer.effective_audio_minutes``."""
+def with_accumulation(
+    config: AsrConfig, faults: list[str], processes: int | None = None
+) -> AsrConfig:
+    """Set the batches in a step of each process from ``trainer.effective_audio_minutes``.
+
+    ``processes`` is by default their number in this run.
+    """
     minutes, task = config.trainer.effective_audio_minutes, config.dataset.asr_task_config
     if minutes is None or faults:
         return config
@@ -43,7 +48,7 @@ def with_accumulation(config: AsrConfig, faults: list[str]) -> AsrConfig:
         rule = "must be null with dataset.asr_task_config.batching_strategy=STATIC"
         faults.append(f"trainer.effective_audio_minutes {rule}, but is {minutes:g}")
         return config
-    processes = rank_info(config.common.cluster).world_size
+    processes = processes or rank_info(config.common.cluster).world_size
     each = processes * task.max_num_elements / SAMPLE_RATE / 60
     batches = max(round(minutes / each), 1)
     if abs(batches * each / minutes - 1) > 0.01:

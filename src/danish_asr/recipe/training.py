@@ -30,12 +30,12 @@ from danish_asr.recipe.averaging import finish
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import configure_console, hide_progress_bar, log
 from danish_asr.recipe.criterion import CtcCriterion, chance_loss
+from danish_asr.recipe.disk import check_free_space, checkpoint_space
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.head import FULL
 from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.masking import install_masker
 from danish_asr.recipe.optimizers import (
-    STATE_BYTES,
     layer_groups,
     register_optimizers,
     unwrap_names,
@@ -149,9 +149,8 @@ class AsrRecipe(TrainRecipe):
             layers, values = len(module.encoder.layers), cast(Any, config.optimizer.config)
             values.groups = layer_groups(values, config.optimizer.layer_decay, layers)
         if context.gangs.root.rank == 0:
-            state = STATE_BYTES[config.optimizer.name] + 4 * (config.trainer.ema is not None)
-            run_directory.check_free_space(
-                context.output_dir, module, config.regime, state_bytes=state
+            check_free_space(
+                context.output_dir, checkpoint_space(context.output_dir, module, config)
             )
             changes = {**masking, "target_vocab_size": head.output_dim}
             complete_model_card(context.output_dir, config.tokenizer.name, changes)

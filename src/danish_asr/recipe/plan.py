@@ -1,0 +1,190 @@
+"""What a run needs, before it is queued: memory, disk, steps and epochs; and what makes it fit.
+
+`make_plan` needs neither weights nor a GPU, and names what it cannot know without the dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from danish_asr.errors import ConfigError
+from danish_asr.recipe.activations import Batch
+from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.disk import CheckpointSpace, checkpoint_space
+from danish_asr.recipe.gpus import NO_BFLOAT16, Card
+from danish_asr.recipe.loading import inspect
+from danish_asr.recipe.memory import (
+    Model,
+    host_memory,
+    largest_batch,
+    mixed_precision,
+    parameters_by_part,
+    step_memory,
+)
+from danish_asr.recipe.plan_inputs import Epoch, Inputs
+from danish_asr.recipe.remedies import REMEDIES
+from danish_asr.recipe.step_checks import with_accumulation
+from danish_asr.recipe.tree import Tree, merge
+from danish_asr.schema import SAMPLE_RATE
+
+
+class Step(NamedTuple):
+    """A change of the configuration, what it costs, and the bytes that it gives back."""
+
+    change: Tree
+    cost: str
+    gives: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What training with a configuration needs; sizes in bytes.
+
+    Attributes:
+        config: With the accumulation that `trainer.effective_audio_minutes` sets.
+        parameters: Of each part of the model: how many, and how many of them learn.
+        memory: Of each GPU, by component.
+        card: The GPU that it should fit; None: none was named.
+        batch: The batch that needs most memory.
+        epoch: None if the dataset cannot be read here.
+        minutes: Of audio in a step; without the dataset as many as there can be.
+        host: Of one process.
+        steps: What makes it fit, the cheapest first; empty if it fits, or nothing does.
+        notes: What could not be known, and what would not work.
+    """
+
+    config: AsrConfig
+    gpus: int
+    parameters: Mapping[str, tuple[int, int]]
+    memory: Mapping[str, int]
+    card: Card | None
+    batch: Batch
+    epoch: Epoch | None
+    minutes: float
+    disk: CheckpointSpace
+    host: int
+    steps: Sequence[Step] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def total(self) -> int:
+        """Bytes of each GPU."""
+        return sum(self.memory.values())
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the card has room; None: no card was named."""
+        return None if self.card is None else self.total <= self.card.free
+
+    @property
+    def epochs(self) -> float | None:
+        """Passes over the training data in ``regime.num_steps``; None: not known."""
+        end = self.config.regime.num_steps
+        return end / self.epoch.steps if self.epoch and self.epoch.steps and end else None
+
+    @property
+    def overlay(self) -> Tree:
+        """The configuration to lay over this one so that it fits."""
+        return merge(*(step.change for step in self.steps))
+
+
+def make_plan(
+    tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1, run: Path | None = None
+) -> Plan:
+    """Plan a run of the configuration ``tree``, which errors call ``where``, on ``gpus`` cards.
+
+    ``run`` is its directory, whose checkpoints count for the disk. For the doctor:
+    ``make_plan(tree, where=..., card=gpus.here(), run=...)`` has ``fits``, ``total``, ``steps``,
+    ``disk.total`` and ``notes``; 1 to 4 s.
+
+    Raises:
+        ConfigError: A value is wrong, or the model is not known.
+    """
+    try:
+        inputs = Inputs(_read(tree))
+        plan = _plan(_read(tree), inputs, card, gpus, run)
+        if card is None or plan.fits:
+            return plan
+        return replace(plan, steps=_steps(tree, inputs, plan, card))
+    except ConfigError as error:
+        raise ConfigError(error.faults, where=where) from None
+
+
+def _read(tree: Tree) -> AsrConfig:
+    config, faults = inspect(AsrConfig, tree)
+    if faults:
+        raise ConfigError(faults)
+    return config
+
+
+def _plan(
+    config: AsrConfig, inputs: Inputs, card: Card | None, gpus: int, run: Path | None
+) -> Plan:
+    faults: list[str] = []
+    config = with_accumulation(config, faults, gpus)
+    if faults:
+        raise ConfigError(faults)
+    model = inputs.model(config)
+    epoch = inputs.epoch(config, model, gpus)
+    batch, memory = _memory(config, model, epoch, gpus)
+    module = model.build(config)
+    notes = list(inputs.notes)
+    if card and card.name in NO_BFLOAT16 and str(mixed_precision(config)) == "torch.bfloat16":
+        notes.append(
+            f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=torch.float16"
+        )
+    accumulated = config.trainer.grad_accumulation.num_batches
+    minutes = gpus * accumulated * batch.rows * batch.samples / SAMPLE_RATE / 60
+    return Plan(
+        config=config,
+        gpus=gpus,
+        parameters=parameters_by_part(module),
+        memory=memory,
+        card=card,
+        batch=batch,
+        epoch=epoch,
+        minutes=epoch.hours * 60 / max(epoch.steps, 1) if epoch else minutes,
+        disk=checkpoint_space(run, module, config),
+        host=host_memory(config, module, batch),
+        notes=notes,
+    )
+
+
+def _memory(
+    config: AsrConfig, model: Model, epoch: Epoch | None, gpus: int
+) -> tuple[Batch, dict[str, int]]:
+    batch = largest_batch(config, epoch.longest if epoch else None)
+    return batch, step_memory(config, model, batch, gpus=gpus)
+
+
+def _steps(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[Step]:
+    """Change the configuration until it fits, and leave out the changes that are not needed."""
+
+    def total(changes: Sequence[Tree]) -> int:
+        config, faults = inspect(AsrConfig, merge(tree, *changes))
+        config = with_accumulation(config, faults, plan.gpus)
+        # What another optimizer has no key for, or no audio in a step can be made of, is no way.
+        need = _memory(config, inputs.model(config), plan.epoch, plan.gpus)[1]
+        return sum(need.values()) if not faults else plan.total
+
+    layers = inputs.model(plan.config).config.encoder_config.num_encoder_layers
+    chosen: list[tuple[Tree, str]] = []
+    needed = plan.total
+    for remedy in REMEDIES:
+        while needed > card.free:
+            changes = [change for change, _ in chosen]
+            change = remedy.change(inspect(AsrConfig, merge(tree, *changes))[0], layers)
+            if change is None or (less := total([*changes, change])) >= needed:
+                break
+            chosen, needed = [*chosen, (change, remedy.cost)], less
+    if needed > card.free:
+        return []
+    for each in chosen[-2::-1]:  # without the last one it did not fit
+        others = [other for other in chosen if other is not each]
+        if total([change for change, _ in others]) <= card.free:
+            chosen = others
+    sizes = [total([change for change, _ in chosen[:count]]) for count in range(len(chosen) + 1)]
+    return [Step(*each, sizes[n] - sizes[n + 1]) for n, each in enumerate(chosen)]
