@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq2.recipe.config import RecipeConfig
 
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
@@ -53,7 +52,7 @@ def test_overfitting_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     warnings: list[str] = []
     record = lambda text, *values: warnings.append(text.format(*values))  # noqa: E731
     monkeypatch.setattr(log, "warning", record)
-    report = RunReport(tmp_path, RecipeConfig(AsrConfig()))
+    report = RunReport(tmp_path, AsrConfig())
     folder = tmp_path / "metrics"
     folder.mkdir()
     loss, wer = SCORE_TITLES["loss"], SCORE_TITLES["wer"]

@@ -19,6 +19,8 @@ from fairseq2.composition.assets import register_checkpoint_models, register_fil
 from fairseq2.data.tokenizers import Tokenizer, TokenizerFamily, TokenizerModelError
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.datasets import DatasetFamily
+from fairseq2.device import CPU
+from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
@@ -37,7 +39,7 @@ from danish_asr.data.dataset import (
 from danish_asr.errors import ConfigError
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.extension import card_directories, without_nested
-from danish_asr.recipe.fairseq2_private import library_container
+from danish_asr.recipe.fairseq2_private import library_container, supported
 from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.loading import ConfigT, overlay
 from danish_asr.recipe.trust import card_fault
@@ -174,8 +176,9 @@ class Assets:
         name = card.field("tokenizer_family").as_(str)
         family = self._container.resolve(TokenizerFamily, key=name)
         config = family.get_tokenizer_config(card)
+        options = {"config": config, "gangs": create_fake_gangs(CPU), "progress": False}
         try:
-            return family.load_tokenizer(card, config, progress=False)
+            return supported(family.load_tokenizer, card, **options)
         except AssetDownloadError as error:
             what = f"tokenizer.name: '{card.name}' cannot be downloaded"
             fault = f"{what}: {error.__cause__ or error}; {DOWNLOAD_HINT}"
@@ -191,7 +194,8 @@ class Assets:
             raise ConfigError([f"tokenizer.family {section.family} must be char_tokenizer"])
         config = overridden(family.config_kls(), section.config_overrides, "tokenizer")
         try:
-            return family.load_custom_tokenizer(path, config)
+            gangs = create_fake_gangs(CPU)
+            return supported(family.load_custom_tokenizer, path, config, gangs=gangs)
         except TokenizerModelError as error:
             raise ConfigError([f"tokenizer.path: {error}"]) from None
 

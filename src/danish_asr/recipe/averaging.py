@@ -28,6 +28,7 @@ from danish_asr.recipe.assets import Assets, configured_dataset, overridden
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.recipe.fairseq2_private import new_model, supported
 from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.preflight import resolve, tokenizer_card
@@ -216,13 +217,11 @@ def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: 
 
 def validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[str, Any]) -> float:
     """Score weights on the validation splits as training does; higher is better."""
-    device = get_default_device()
+    device = supported(get_default_device)
     gangs, assets = create_fake_gangs(device), Assets(config)
     family: Any = assets.model_family(WAV2VEC2_ASR_FAMILY)
     settings = overridden(Wav2Vec2AsrConfig(), card["model_config"], "model")
-    model = cast(
-        Wav2Vec2AsrModel, family.create_new_model(settings, gangs, config.model.dtype, meta=False)
-    )
+    model = cast(Wav2Vec2AsrModel, new_model(family, settings, gangs, config.model.dtype))
     model.load_state_dict(state, strict=False)  # a masker is for training only
     tokenizer = assets.open_tokenizer(config.tokenizer, [])
     assert tokenizer is not None

@@ -6,7 +6,7 @@ gets warnings and a few lines (``_SHOWN``), with ``common.debug`` all.
 
 import re
 import sys
-from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler
+from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler, getLogger
 from typing import Any, Final, TextIO
 
 from fairseq2.logging import get_log_writer
@@ -49,9 +49,10 @@ def configure_console() -> None:
         handler = RichHandler(console=console, log_time_format="%X", **options)
     handler.setFormatter(_Lines("%Y-%m-%d %H:%M:%S " * console.quiet))
     handler.addFilter(_is_for_users)
-    for old in [each for each in logger.handlers if isinstance(each, RichHandler)]:
-        logger.removeHandler(old)
-        logger.addHandler(handler)
+    for owner in (logger, getLogger()):  # 0.8 gives it to the root logger
+        for old in [each for each in owner.handlers if isinstance(each, RichHandler)]:
+            owner.removeHandler(old)
+            logger.addHandler(handler)
 
 
 def _is_for_users(record: LogRecord) -> bool:

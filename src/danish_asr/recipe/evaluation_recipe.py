@@ -9,7 +9,6 @@ from typing import cast, final
 
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
-from fairseq2.recipe.run import evaluate
 from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
@@ -21,6 +20,7 @@ from danish_asr.recipe.console import hide_progress_bar
 from danish_asr.recipe.diagnostics import exit_on_error, explained
 from danish_asr.recipe.evaluation_sections import DecoderSection
 from danish_asr.recipe.evaluator import PREDICTIONS, PredictionUnit, StoppableEvaluation
+from danish_asr.recipe.fairseq2_private import run_recipe
 from danish_asr.recipe.kept import LOG_PROBS, LogProbsKeeper, kept_log_probs
 from danish_asr.recipe.kept_decoding import decode_kept, split_fingerprints
 from danish_asr.recipe.preflight import dump, resolve
@@ -54,7 +54,7 @@ def _run_model(selection: Selection) -> None:
     with locked(selection.output_dir, rank), explained():
         if rank == 0:
             keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
-        evaluate(AsrEvalRecipe(selection), config, selection.output_dir)
+        run_recipe(AsrEvalRecipe(selection), config, selection.output_dir)
 
 
 def _decode_kept(selection: Selection) -> bool:

@@ -14,9 +14,8 @@ from fairseq2.models.wav2vec2 import Wav2Vec2EncoderConfig
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
-from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 
-from danish_asr.recipe.fairseq2_private import support_any_local_path
+from danish_asr.recipe.fairseq2_private import register_cpu_tracker, support_any_local_path
 from danish_asr.recipe.imported import register_imported
 from danish_asr.schema import CARDS_DIR
 
@@ -28,8 +27,7 @@ def register(container: DependencyContainer) -> None:
 
     ConfigRegistrar(container, Wav2Vec2AsrConfig)("tiny")(tiny)
     register_imported(container)
-    # fairseq2 0.6 has trackers for GPUs only, and no recipe runs without one.
-    container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
+    register_cpu_tracker(container)
     support_any_local_path()
 
 

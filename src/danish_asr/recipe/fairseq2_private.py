@@ -1,26 +1,108 @@
 """Everything that reaches behind fairseq2's public names, in one file.
 
 Each entry gives the version it was written for, the symptom without it, and what to try when the
-version moves. The extension imports this file into every program that uses fairseq2, so what is
-slow to import is imported inside the functions. ``adamw_8bit`` reaches behind bitsandbytes' public
-names in the same way, in a file of its own because that library is optional.
+version moves. What says 0.6 alone holds for 0.8 too. The extension imports this file into every
+program that uses fairseq2, so what is slow to import is imported inside the functions.
+``adamw_8bit`` reaches behind bitsandbytes' public names in the same way, in a file of its own
+because that library is optional.
 """
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable
 from hashlib import sha1
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import url2pathname
 
+import fairseq2
 from fairseq2.assets import LocalAssetDownloadManager
 from fairseq2.composition import _register_library
+from fairseq2.data_type import DataType
+from fairseq2.gang import Gangs
+from fairseq2.models import ModelFamily
+from fairseq2.runtime import dependency
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.typing import Stateful
+from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 from fairseq2.utils.uri import Uri
+from torch.nn import Module
 
 if TYPE_CHECKING:
+    from fairseq2.recipe.base import Recipe
     from fairseq2.recipe.trainer import Trainer
+
+T = TypeVar("T")
+
+
+def supported(function: Callable[..., T], *args: Any, **options: Any) -> T:
+    """Call a function of fairseq2 with those ``options`` that its version has.
+
+    Version: 0.6 has ``progress`` where models and tokenizers are loaded; 0.8 has none, requires
+    ``gangs``, ``init_rank0_only`` and ``load_rank0_only``, and builds models only where the process
+    has a container, which ``init_fairseq2`` or a recipe sets: "`init_fairseq2()` must be called".
+    When it moves: once 0.6 is dropped, call the functions themselves, inside a container.
+    """
+    accepted = inspect.signature(function).parameters
+    given = {name: each for name, each in options.items() if name in accepted}
+    former = dependency._resolver  # noqa: SLF001
+    dependency._resolver = former or library_container()  # noqa: SLF001
+    try:
+        return function(*args, **given)
+    finally:
+        dependency._resolver = former  # noqa: SLF001
+
+
+def new_model(
+    family: ModelFamily, config: object, gangs: Gangs, dtype: DataType, *, meta: bool = False
+) -> Module:
+    """Return a model with new weights; ``meta``: without memory. As :func:`supported`."""
+    options = {"meta": meta, "init_rank0_only": False}
+    return supported(family.create_new_model, config, gangs, dtype, **options)
+
+
+def run_recipe(recipe: Recipe, config: object, output_dir: Path) -> None:
+    """Run a recipe of training or evaluation.
+
+    Version: 0.6 has ``train`` and ``evaluate``, 0.8 has ``run`` for both. It prints a warning for
+    each name of 0.6 that is used here, and that it keeps until 0.14.
+    When it moves: once 0.6 is dropped, call ``fairseq2.recipe.run.run``, let it warn, and follow
+    the warnings (``TrainRecipe``, ``resolve_optional``, and of ``RecipeContext`` ``model``,
+    ``config`` and ``default_...``).
+    """
+    from fairseq2.recipe.base import TrainRecipe  # noqa: PLC0415 - slow
+
+    module: Any = import_module("fairseq2.recipe.run")  # in 0.8 the package has a function ``run``
+    module.enable_deprecation_warnings = lambda: None
+    former = module.train if isinstance(recipe, TrainRecipe) else module.evaluate
+    getattr(module, "run", former)(recipe, config, output_dir)
+
+
+def register_cpu_tracker(container: DependencyContainer) -> None:
+    """Register device statistics for CPUs.
+
+    Version: 0.6 has them for GPUs only, and no recipe runs without; 0.8 has them.
+    """
+    if fairseq2.__version__ == "0.6":
+        container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
+
+
+def configure_logging() -> None:
+    """Let fairseq2's log print to the console, as its recipes begin.
+
+    Version: 0.6 has ``fairseq2.utils.rich.configure_rich_logging``, 0.8 ``fairseq2.logging``'s
+    ``configure_logging``, which gives the handler to the root logger.
+    """
+    for module, name in (
+        ("fairseq2.logging", "configure_logging"),
+        ("fairseq2.utils.rich", "configure_rich_logging"),
+    ):
+        if configure := getattr(import_module(module), name, None):
+            configure()
+            return
 
 
 def library_container() -> DependencyContainer:
@@ -74,9 +156,9 @@ def trainer_state(trainer: Trainer) -> Stateful:
     When it moves: see whether ``Trainer`` saves at a stop request without validating; else look
     for what its ``_save_checkpoint`` gives the checkpoint manager. tests/recipe/test_stops.py.
     """
-    from fairseq2.recipe.trainer import _TrainerCheckpointProxy  # noqa: PLC0415 - slow
-
-    return _TrainerCheckpointProxy(trainer)
+    module = vars(sys.modules[type(trainer).__module__])
+    proxy = module.get("_TrainerProxy") or module["_TrainerCheckpointProxy"]  # 0.8, 0.6
+    return proxy(trainer)  # type: ignore[no-any-return]
 
 
 def accept_other_metrics(trainer: Trainer) -> None:

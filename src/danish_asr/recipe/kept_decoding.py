@@ -14,7 +14,6 @@ from typing import Final, NamedTuple, Self, cast
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from fairseq2.recipe.task import TaskStopException
-from fairseq2.utils.rich import configure_rich_logging
 
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.conversion.progress import watch
@@ -26,6 +25,7 @@ from danish_asr.recipe.assets import configured_dataset, open_tokenizer
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.console import configure_console, log
 from danish_asr.recipe.evaluator import PREDICTIONS, publish_predictions
+from danish_asr.recipe.fairseq2_private import configure_logging
 from danish_asr.recipe.loading import unstructure
 from danish_asr.recipe.readers import evaluation_task
 from danish_asr.recipe.run_directory import CONFIG_FILE
@@ -85,7 +85,7 @@ def decode_kept(
         TaskStopException: A signal or the time limit stopped it; what was decoded is saved.
     """
     config, directory = selection.config, selection.output_dir
-    configure_rich_logging()
+    configure_logging()
     configure_console()
     log.info("Decoding the log-probabilities in {}; the model does not run.", kept.path)
     publish_text(directory / CONFIG_FILE, to_yaml(unstructure(config)))

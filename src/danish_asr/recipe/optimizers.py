@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any, Final, final
 
 import torch
+from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
 from fairseq2.recipe.config import (
     ADAFACTOR_OPTIMIZER,
@@ -17,7 +18,6 @@ from fairseq2.recipe.config import (
     AdamWGroupConfig,
     ParameterGroupConfig,
 )
-from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.optim import prepare_parameter_groups
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from torch import Tensor
@@ -134,7 +134,7 @@ def optimizer_faults(name: str) -> list[str]:
 
 def _create(name: str, resolver: DependencyResolver, config: LeanAdamWConfig) -> Optimizer:
     settings = vars(config).copy()
-    groups = prepare_parameter_groups(resolver.resolve(RecipeModel), settings.pop("groups"))
+    groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
     if name == ADAMW_OFFLOAD_OPTIMIZER:
         return OffloadedAdamW(groups, **settings)
     from danish_asr.recipe.adamw_8bit import AdamW8bit  # noqa: PLC0415 - an optional dependency

@@ -25,6 +25,7 @@ from danish_asr.errors import ConfigError, DatasetError
 from danish_asr.files import to_yaml
 from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.fairseq2_private import new_model
 from danish_asr.recipe.head import AsrModelSection
 from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.loading import unstructure
@@ -225,7 +226,7 @@ def _check_model(
     try:
         model: Any = overridden(usual, section.config_overrides, "model")
         # Without memory: this finds sizes that do not fit each other.
-        module = family.create_new_model(model, create_fake_gangs(CPU), torch.float32, meta=True)
+        module = new_model(family, model, create_fake_gangs(CPU), torch.float32, meta=True)
     except ConfigError as error:
         faults.extend(error.faults)
         return section, None

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from fairseq2.metrics.recorders import MetricRecorder
-from fairseq2.recipe.config import RecipeConfig
 from typing_extensions import override
 
 from danish_asr.cluster.cpus import usable_cpus
@@ -35,9 +34,8 @@ class RunReport(MetricRecorder):
     The files of metrics, which must be written first, hold what was before, also in earlier starts.
     """
 
-    def __init__(self, output_dir: Path, config: RecipeConfig) -> None:
-        self._config = config.as_(AsrConfig)
-        regime = self._config.regime
+    def __init__(self, output_dir: Path, config: AsrConfig) -> None:
+        self._config, regime = config, config.regime
         self._metrics, self._end = output_dir / METRICS, regime.num_steps
         self._score = SCORE_TITLES[regime.score_metric or "wer"]
         self._step = max(resumable_steps(output_dir), default=0)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.early_stopper import NOOP_EARLY_STOPPER
 from fairseq2.gang import broadcast_flag
 from fairseq2.metrics.recorders import NOOP_METRIC_DESCRIPTOR
 from fairseq2.optim.lr_schedulers import LRScheduler
@@ -96,7 +97,7 @@ class StoppableTraining(StoppableTask):
             unit=unit,
             data_reader=reader,
             validator=self._validator,
-            early_stopper=self._stopper,
+            early_stopper=self._stopper or NOOP_EARLY_STOPPER,
             no_sync_grad_accumulation=section.grad_accumulation.no_sync,
             max_grad_norm=section.max_grad_norm,
             grad_check=section.grad_check,
@@ -141,6 +142,7 @@ class StoppableTraining(StoppableTask):
         self._checkpoints.load_model_state(step, self._model)
         if self._average is not None:
             self._checkpoints.load_optimizer_state(step, self._optimizer)
+        self._model.module.eval()
         with self._model.summon_full_parameters():
             score = self._validator.run(step)
         self._validator.reset()

@@ -16,9 +16,8 @@ from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.model import RecipeModel
-from fairseq2.recipe.run import train
 from fairseq2.recipe.trainer import Trainer, TrainUnit
-from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from torch import Tensor
 from typing_extensions import override
 
@@ -31,6 +30,7 @@ from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import configure_console, hide_progress_bar, log
 from danish_asr.recipe.criterion import CtcCriterion, chance_loss
 from danish_asr.recipe.disk import check_free_space, checkpoint_space
+from danish_asr.recipe.fairseq2_private import run_recipe
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.head import FULL
 from danish_asr.recipe.loading import inspect, unstructure
@@ -88,7 +88,7 @@ def run(request: cli.Request, tree: Tree) -> None:
             if stopper is None or not stopper.exhausted:
                 keep = run_directory.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
-                    train(AsrRecipe(), config, output_dir)
+                    run_recipe(AsrRecipe(), config, output_dir)
             if rank == 0:
                 finish(output_dir, config)
                 write_model_card(output_dir, tokenizer_card(config))
@@ -121,7 +121,12 @@ class AsrRecipe(TrainRecipe):
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
         register_optimizers(container)
-        container.collection.register_type(MetricRecorder, RunReport)
+
+        def report(resolver: DependencyResolver) -> MetricRecorder:
+            context = RecipeContext(resolver)
+            return RunReport(context.output_dir, context.config.as_(AsrConfig))
+
+        container.collection.register(MetricRecorder, report)
 
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:

@@ -23,6 +23,7 @@ from danish_asr.errors import RunError, TranscriptionError
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.diagnostics import explained
+from danish_asr.recipe.fairseq2_private import supported
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcript import Segment, Transcript
 from danish_asr.transcription.selection import select_model
@@ -69,7 +70,8 @@ def load_model(
     assert family is not None
     with explained():
         gangs = create_fake_gangs(place)
-        module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=False)
+        options = {"mmap": False, "progress": False, "load_rank0_only": False}
+        module = supported(family.load_model, card, gangs, torch.float32, None, **options)
     settings = cast(Wav2Vec2AsrConfig, family.get_model_config(card))
     return Model(cast(Wav2Vec2AsrModel, module), settings, decoders, config, name=str(model))
 
