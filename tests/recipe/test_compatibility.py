@@ -12,12 +12,14 @@ from fairseq2.metrics import MetricBag
 from fairseq2.metrics.aggregation import Mean
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
+from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.utils.device_stat import DeviceStatTracker
 
 from danish_asr.errors import RunFailedError
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.fairseq2_private import library_container
+from danish_asr.recipe.training import AsrRecipe
 from tests.recipe.running import metrics, train
 
 
@@ -62,7 +64,9 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
 
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:
     """TRAPS, data reading: without a tracker it fails, and then aborts with status 134."""
-    assert library_container().resolve_optional(DeviceStatTracker, key="cpu") is not None
+    container = library_container()
+    _register_train_recipe(container, AsrRecipe())
+    assert container.resolve_optional(DeviceStatTracker, key="cpu") is not None
 
 
 @pytest.mark.parametrize("cause", ["audio", "loss", "weights"])

@@ -49,10 +49,11 @@ def configure_console() -> None:
         handler = RichHandler(console=console, log_time_format="%X", **options)
     handler.setFormatter(_Lines("%Y-%m-%d %H:%M:%S " * console.quiet))
     handler.addFilter(_is_for_users)
-    for owner in (logger, getLogger()):  # 0.8 gives it to the root logger
-        for old in [each for each in owner.handlers if isinstance(each, RichHandler)]:
-            owner.removeHandler(old)
-            logger.addHandler(handler)
+    # 0.8 gives its handler to the root logger, and leaves those of an earlier run of this process.
+    for owner in (logger, getLogger()):
+        if rich := [each for each in owner.handlers if isinstance(each, RichHandler)]:
+            owner.handlers = [each for each in owner.handlers if each not in rich]
+            logger.handlers = [handler]
 
 
 def _is_for_users(record: LogRecord) -> bool:
