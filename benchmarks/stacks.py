@@ -40,7 +40,7 @@ def main() -> None:
             peaks.append(recipe(python, "recipe", run, args.demo, args.steps))
         compare(args.pythons, runs, peaks)
         for own, run in zip(args.pythons, runs, strict=True):
-            results = []
+            results: list[tuple[list[float], str]] = []
             for python in args.pythons:
                 copy = run.with_name(f"{run.name}-{len(results)}")
                 shutil.copytree(run, copy)

@@ -14,7 +14,7 @@ def as_table(
 ) -> str:
     """Return columns of a table under other names; fractions but p-values in per cent."""
     shown = table[list(columns)].rename(columns=dict(columns))
-    values = [name for name, kind in shown.dtypes.items() if kind == object]
+    values = [name for name, kind in shown.dtypes.items() if kind == "object"]
     for name in set(values) - {"grouping", "group", "run"}:
         shown[name] = shown[name].astype(float)  # None becomes an empty cell
     p_values: dict[Hashable, Callable[[Any], str]] = {
