@@ -14,6 +14,7 @@ from torch import Tensor
 from danish_asr.data.sampler import BatchLimits
 from danish_asr.recipe.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.fairseq2_private import new_model
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.optimizers import ADAMW_OFFLOAD_OPTIMIZER, state_bytes
 from danish_asr.schema import SAMPLE_RATE
@@ -39,7 +40,7 @@ class Model(NamedTuple):
     def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
         """Build it without memory; what never learns requires no gradient."""
         gangs, dtype = create_fake_gangs(CPU), config.model.dtype
-        module = self.family.create_new_model(self.config, gangs, dtype, meta=True)
+        module = new_model(self.family, self.config, gangs, dtype, meta=True)
         Freezing(config).freeze_permanently(cast(Wav2Vec2AsrModel, module))
         return cast(Wav2Vec2AsrModel, module)
 
