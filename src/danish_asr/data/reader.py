@@ -140,6 +140,22 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             carried = [np.array([r], np.int32) for row in rows for r in self._lengths.parts(row)[0]]
         self._begin_epoch(self.epoch + 1, 0, carried)
 
+    def begin_with_longest(self, steps: int) -> int:
+        """Let the epoch begin with so many steps of the batches that need the most memory.
+
+        Returns the samples of the largest batch, with padding. For measurements, not for training.
+        """
+        batches, lengths = self._batches, self._lengths.lengths
+        padded = batches.padded_samples(lengths)
+        longest = np.maximum.reduceat(lengths[batches.rows], batches.offsets[:-1])
+        # Attention's memory is that of rows times their length squared.
+        order = np.argsort(-(padded * longest), kind="stable")
+        first = order[: steps * self._sharding.world_size * self.num_accumulate]
+        rest = np.setdiff1d(np.arange(len(batches)), first)
+        self._batches = batches.take(np.concatenate([first, rest]))
+        self._steps = self._sharding.steps(self._batches, 0, keep_all=False)
+        return int(padded.max())
+
     def position_after(self, ids: Container[str]) -> tuple[int, list[str]]:
         """The position after the leading steps with no row outside ``ids``, and their rows' ids.
 

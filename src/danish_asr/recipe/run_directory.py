@@ -23,6 +23,7 @@ METRICS: Final = "metrics"
 TENSORBOARD: Final = "tb"
 ENVIRONMENT: Final = "environment.json"
 MODEL_CARD: Final = "model.yaml"
+PROBE: Final = "probe.json"
 TOKENIZER: Final = "tokenizer.model"
 
 SCORE_TITLES: Final = {

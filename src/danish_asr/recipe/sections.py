@@ -186,12 +186,16 @@ class AsrTrainerSection(base.TrainerSection):
     """Whether the convolutions below the encoder are frozen. Null: if they are pretrained; a model
     from scratch that cannot train them learns little."""
 
+    probe_steps: int | None = None
+    """Only measure: take so many steps, the longest batches first and with all that will ever
+    learn, and write ``OUTDIR/probe.json``: memory, time, what the whole run takes. Null: train."""
+
     max_wall_minutes: float | None = None
     """Save and exit with status 75 after this many minutes; the same command continues."""
 
     def validate(self) -> ValidationResult:
         """Check the numbers and the stages of this section."""
-        names = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes")
+        names = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes", "probe_steps")
         rules = _positive(self, *names)
         rules["`ema` must be above 0 and below 1"] = self.ema is None or 0 < self.ema < 1
         rules["`ema` must be null with data_parallelism=fsdp"] = (

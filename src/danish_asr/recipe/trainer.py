@@ -65,7 +65,7 @@ class StoppableTraining(StoppableTask):
         self._average, decay = None, section.ema
         if decay is not None:
             self._average = MovingAverage(self._optimizer, unit.model.base_module, decay)
-        self._stopped = False
+        self._stopped, self._probe_steps = False, section.probe_steps
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
 
         mode, dtype = section.mixed_precision.mode, section.mixed_precision.dtype
@@ -180,6 +180,9 @@ class StoppableTraining(StoppableTask):
         set_data_epoch(self._trainer, epoch, last)
         if self._saved_step is not None and not self.began:
             self._follow_schedule()
+        if self._probe_steps and (self.step_nr >= self._probe_steps or self.must_stop()):
+            self._stopped = True  # and nothing is saved
+            raise TaskStopException
         # A run that continues takes one step at least; one that has read all its data ends anyway.
         if self.began and self._reader.epochs_read < (last or inf) and self.must_stop():
             self.stop()

@@ -1,6 +1,7 @@
 """The training recipe: from a configuration to a trained model."""
 
-from contextlib import nullcontext
+import shutil
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -16,6 +17,7 @@ from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.task import TaskStopException
 from fairseq2.recipe.trainer import Trainer, TrainUnit
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from torch import Tensor
@@ -42,6 +44,7 @@ from danish_asr.recipe.optimizers import (
 )
 from danish_asr.recipe.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
+from danish_asr.recipe.probe import Probe, probed
 from danish_asr.recipe.readers import ReaderSetup, training_index, training_reader
 from danish_asr.recipe.record import (
     complete_model_card,
@@ -68,6 +71,9 @@ def run(request: cli.Request, tree: Tree) -> None:
             return
         config = resolve(config, where=request.where, faults=faults)
         rank, processes = rank_info(config.common.cluster)
+        if config.trainer.probe_steps is not None:
+            _probe(output_dir, config, rank, processes)
+            return
         if rank == 0:
             run_directory.check_output_dir(output_dir, dataset=config.dataset.name)
             if not request.trust:
@@ -94,6 +100,28 @@ def run(request: cli.Request, tree: Tree) -> None:
                 write_model_card(output_dir, tokenizer_card(config))
 
 
+def _probe(output_dir: Path, config: AsrConfig, rank: int, processes: int) -> None:
+    """Take some steps in a directory of their own, which is deleted, and write a report."""
+    if rank == 0:
+        run_directory.check_output_dir(output_dir)
+    folder, probe = output_dir / f".{run_directory.PROBE}", Probe(config, processes)
+    try:
+        with locked(folder, rank), diagnostics.explained():
+            if rank == 0:
+                write_own_tokenizer(folder, config)
+            try:
+                with suppress(TaskStopException):
+                    run_recipe(AsrRecipe(probe), probed(config), folder)
+            except torch.cuda.OutOfMemoryError:
+                probe.write(output_dir, out_of_memory=True)
+                raise
+            if rank == 0:
+                probe.write(output_dir)
+    finally:
+        if rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     configure_console()
@@ -117,6 +145,9 @@ def format_score(value: object) -> str:
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
 
+    def __init__(self, probe: Probe | None = None) -> None:
+        self._probe = probe
+
     @override
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
@@ -124,7 +155,8 @@ class AsrRecipe(TrainRecipe):
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
-            return RunReport(context.output_dir, context.config.as_(AsrConfig))
+            usual = RunReport(context.output_dir, context.config.as_(AsrConfig))
+            return self._probe or usual
 
         container.collection.register(MetricRecorder, report)
 
@@ -149,11 +181,12 @@ class AsrRecipe(TrainRecipe):
             to_device(module, context.gangs.root.device)
         context.gangs.root.barrier()
         Freezing(config).freeze_permanently(module)
-        log.info("{}", _headline(context, module))
+        if self._probe is None:
+            log.info("{}", _headline(context, module))
         if config.optimizer.layer_decay is not None:
             layers, values = len(module.encoder.layers), cast(Any, config.optimizer.config)
             values.groups = layer_groups(values, config.optimizer.layer_decay, layers)
-        if context.gangs.root.rank == 0:
+        if context.gangs.root.rank == 0 and self._probe is None:
             check_free_space(
                 context.output_dir, checkpoint_space(context.output_dir, module, config)
             )
@@ -170,6 +203,8 @@ class AsrRecipe(TrainRecipe):
         criterion = CtcCriterion(context.model, config.masking.consistency_scale)
         setup = ReaderSetup.of(context)
         reader = training_reader(setup, config, index)
+        if self._probe is not None:
+            self._probe.prepare(reader)
         size = setup.tokenizer.vocab_info.size
         unit = AsrTrainUnit(criterion, Freezing(config), setup.frames, size)
         validates = config.dataset.valid_split is not None

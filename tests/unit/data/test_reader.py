@@ -55,6 +55,24 @@ def names(split: str) -> list[str]:
     )
 
 
+def test_a_reader_for_measurements_begins_with_the_longest_rows_and_reads_all(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    source = reader(root, tokenizer, task_config=task())
+    usual = epochs(reader(root, tokenizer, task_config=task()), 2)
+    largest = source.begin_with_longest(1)
+    steps = epochs(source, 2)
+    cost = [(len(ls := b.source_seq_lens) * max(ls), max(ls)) for step in usual for b in step]
+    assert max(max(b.source_seq_lens) for b in steps[0]) == max(length for _, length in cost)
+    assert largest == max(size for size, _ in cost)
+    assert len(steps) == len(usual)
+    ids = [
+        sorted(n for step in each for b in step for n in examples(b)["id"])
+        for each in (steps, usual)
+    ]
+    assert ids[0] == ids[1]
+
+
 @pytest.mark.parametrize(
     ("factors", "expected"), [((), "32ea4ed39f98b953"), ((0.9, 1.0, 1.1), "23920da436eae4ef")]
 )

@@ -1,0 +1,168 @@
+"""Probe a configuration, and search for the largest batches that fit this machine.
+
+Each probe is a process of its own, so that one that runs out of memory leaves nothing behind.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+from danish_asr.errors import DanishAsrError, RunFailedError
+from danish_asr.files import publish_text, to_yaml
+from danish_asr.recipe.cli import Request, note, read_configuration
+from danish_asr.recipe.keys import defaults
+from danish_asr.recipe.run_directory import PROBE
+from danish_asr.recipe.tree import Tree, flatten
+from danish_asr.schema import SAMPLE_RATE
+
+_SIZE: Final = "dataset.asr_task_config.max_num_elements"
+_LONGEST: Final = "dataset.asr_task_config.max_audio_len"
+_BATCHES: Final = "trainer.grad_accumulation.num_batches"
+_MINUTES: Final = "trainer.effective_audio_minutes"
+
+_STEPS: Final = 3
+"""Of each probe of the search: the optimizer has its state from the second one on."""
+
+_PRECISE: Final = 1.05
+"""The search ends when what does not fit is less than so many times what does."""
+
+_SPARE: Final = 0.95
+"""Of the memory, in the search; a longer run takes more, when memory is fragmented."""
+
+
+class Machine(NamedTuple):
+    """How many processes take part, and what each may use of memory; None: all there is."""
+
+    processes: int = 1
+    limit: int | None = None
+
+
+def probe(
+    request: Request, machine: Machine, steps: int, *values: str, spare: float = 1.0
+) -> dict[str, Any]:
+    """Run a probe and return its report; ``fits`` is whether it took at most ``spare`` of memory.
+
+    Raises:
+        RunFailedError: It fails for another reason; with the end of what it printed.
+    """
+    with TemporaryDirectory() as folder:
+        run = Path(folder, "probe")
+        command = [sys.executable, "-m", "danish_asr", "train", str(run)]
+        if machine.processes > 1:
+            count = str(machine.processes)
+            launcher = ["danish_asr.cluster", "--standalone", "--nproc-per-node", count, "-m"]
+            command[2:3] = launcher
+        for file in request.config_files:
+            command += ["--config", str(file)]
+        command += [*request.overrides, *values, f"trainer.probe_steps={steps}"]
+        ended = subprocess.run(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        file = run / PROBE
+        report: dict[str, Any] = {"fits": False}
+        if file.is_file():
+            report = json.loads(file.read_text(encoding="utf-8"))
+        elif ended.returncode not in {-9, 137}:  # the system ends processes that take all memory
+            end = "\n".join(ended.stdout.splitlines()[-15:])
+            raise RunFailedError(f"the probe failed with status {ended.returncode}:\n{end}")
+    limit = machine.limit or report.get("memory_bytes")
+    if report["fits"] and limit:
+        report["fits"] = report["peak_bytes"] <= spare * limit
+    return report
+
+
+def probe_command(
+    request: Request,
+    machine: Machine,
+    *,
+    steps: int,
+    searches: bool,
+    price_per_hour: float | None,
+    write: Path | None,
+) -> bool:
+    """Probe, print the report, and return whether it fits; with ``searches`` the largest batches.
+
+    ``write`` gets the overlay that the search has found. A price is that of the whole machine.
+    """
+    overlay: Tree = {}
+    if searches:
+        size, overlay = search(request, machine)
+        note(f"the largest max_num_elements that fits is {size:,}")
+    note(f"probing {steps} steps")
+    report = probe(request, machine, steps, *(f"{k}={v}" for k, v in flatten(overlay)))
+    lines = report.get("lines", ["memory   not enough"])
+    if price_per_hour is not None and report.get("hours"):
+        cost = report["hours"] * price_per_hour
+        lines.append(f"cost     {cost:,.2f}, at {price_per_hour:g} per hour")
+    if machine.limit:
+        limit = f"{machine.limit / 2**30:.2f} GiB"
+        lines.append(f"fits     {limit}" if report["fits"] else f"does not fit {limit}")
+    print(*lines, sep="\n")  # noqa: T201
+    if write is not None and overlay and report["fits"]:
+        publish_text(write, "".join(f"# {line}\n" for line in lines) + to_yaml(overlay))
+        note(f"wrote {write}; lay it over the configuration")
+    return bool(report["fits"])
+
+
+def search(request: Request, machine: Machine) -> tuple[int, Tree]:
+    """Find the largest ``max_num_elements`` that fits, and the overlay that keeps a step's audio.
+
+    Doubles from the configured size, then halves the interval.
+
+    Raises:
+        DanishAsrError: Not even the longest utterance fits.
+    """
+    given = dict(flatten(read_configuration(request)))
+
+    def value(key: str) -> Any:
+        return given.get(key, defaults()[key])
+
+    def try_size(size: int) -> dict[str, Any]:
+        own = (f"{_SIZE}={size}", f"{_MINUTES}=null", f"{_BATCHES}=1")
+        report = probe(request, machine, _STEPS, *own, spare=_SPARE)
+        peak = f", {report['peak_bytes'] / 2**30:.2f} GiB" if "peak_bytes" in report else ""
+        note(f"{size:,} samples: {'fits' if report['fits'] else 'does not fit'}{peak}")
+        return report
+
+    size = _largest(try_size, value(_SIZE), value(_LONGEST))
+    minutes = value(_MINUTES)
+    before = value(_SIZE) * value(_BATCHES)
+    if minutes is not None:
+        before = round(minutes * 60 * SAMPLE_RATE / machine.processes)
+    batches = max(-(-before // size), 1)
+    fitted = size if minutes is None and before < size else before // batches
+    overlay: Tree = {"dataset": {"asr_task_config": {"max_num_elements": fitted}}}
+    if minutes is None:
+        overlay["trainer"] = {"grad_accumulation": {"num_batches": batches}}
+    return size, overlay
+
+
+def _largest(try_size: Callable[[int], dict[str, Any]], start: int, least: int) -> int:
+    fits, too_large = 0, 0
+    size = max(start, least)
+    while not too_large or too_large > _PRECISE * fits:
+        report = try_size(size)
+        if report["fits"]:
+            fits = size
+            if report["largest_batch"] < 0.9 * size:
+                return fits  # larger batches would hold no more
+        elif size == least:
+            raise DanishAsrError(
+                f"{_LONGEST}={least}: a batch of one such utterance does not fit; lower it, or see "
+                "the other ways to need less memory: danish-asr plan --config ... --gpu ..."
+            )
+        else:
+            too_large = size
+        if not fits:
+            size = least
+        elif not too_large:
+            size = 2 * fits
+        else:
+            size = (fits + too_large) // 2 // SAMPLE_RATE * SAMPLE_RATE
+            if size <= fits:
+                return fits
+    return fits
