@@ -116,7 +116,7 @@ class Probe(MetricRecorder):
         """Write ``OUTDIR/probe.json`` and log what it says."""
         if not out_of_memory and not self._rows:  # it was stopped before
             return
-        report = {"fits": False} if out_of_memory else self.report()
+        report: dict[str, Any] = {"fits": False} if out_of_memory else self.report()
         publish_text(output_dir / PROBE, json.dumps(report, indent=1) + "\n")
         if not out_of_memory:
             log.info("Probe\n{}", "\n".join(f"  {line}" for line in report["lines"]))

@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from danish_asr.errors import DanishAsrError, RunFailedError
+from danish_asr.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.files import publish_text, to_yaml
-from danish_asr.recipe.cli import Request, note, read_configuration
+from danish_asr.recipe.cli import Request, note, read_configuration, refuse
+from danish_asr.recipe.gpus import Card
 from danish_asr.recipe.keys import defaults
 from danish_asr.recipe.run_directory import PROBE
 from danish_asr.recipe.tree import Tree, flatten
@@ -23,6 +24,9 @@ _SIZE: Final = "dataset.asr_task_config.max_num_elements"
 _LONGEST: Final = "dataset.asr_task_config.max_audio_len"
 _BATCHES: Final = "trainer.grad_accumulation.num_batches"
 _MINUTES: Final = "trainer.effective_audio_minutes"
+
+STEPS: Final = 100
+"""Of a probe, unless ``trainer.probe_steps`` says otherwise."""
 
 _STEPS: Final = 3
 """Of each probe of the search: the optimizer has its state from the second one on."""
@@ -77,18 +81,26 @@ def probe(
 
 def probe_command(
     request: Request,
-    machine: Machine,
+    gpu: str | None,
+    gpus: int,
     *,
-    steps: int,
+    write: Path | None,
+    as_json: bool,
     searches: bool,
     price_per_hour: float | None,
-    write: Path | None,
 ) -> bool:
     """Probe, print the report, and return whether it fits; with ``searches`` the largest batches.
 
-    ``write`` gets the overlay that the search has found. A price is that of the whole machine.
+    ``gpu`` is a limit for what is measured here, and ``write`` gets the overlay that the search has
+    found. A faulty configuration ends the program with status 2.
     """
     overlay: Tree = {}
+    try:
+        machine = Machine(gpus, Card.of(gpu).free if gpu else None)
+        given = dict(flatten(read_configuration(request)))
+    except ConfigError as error:
+        refuse(error)
+    steps = given.get("trainer.probe_steps") or STEPS
     if searches:
         size, overlay = search(request, machine)
         note(f"the largest max_num_elements that fits is {size:,}")
@@ -101,7 +113,8 @@ def probe_command(
     if machine.limit:
         limit = f"{machine.limit / 2**30:.2f} GiB"
         lines.append(f"fits     {limit}" if report["fits"] else f"does not fit {limit}")
-    print(*lines, sep="\n")  # noqa: T201
+    shown = [json.dumps(report, indent=1)] if as_json else lines
+    print(*shown, sep="\n")  # noqa: T201
     if write is not None and overlay and report["fits"]:
         publish_text(write, "".join(f"# {line}\n" for line in lines) + to_yaml(overlay))
         note(f"wrote {write}; lay it over the configuration")
