@@ -6,7 +6,7 @@ Each probe is a process of its own, so that one that runs out of memory leaves n
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -58,25 +58,39 @@ def probe(
         command = [sys.executable, "-m", "danish_asr", "train", str(run)]
         if machine.processes > 1:
             count = str(machine.processes)
-            launcher = ["danish_asr.cluster", "--standalone", "--nproc-per-node", count, "-m"]
-            command[2:3] = launcher
+            command[2:2] = ["danish_asr.cluster", "--standalone", "--nproc-per-node", count, "-m"]
         for file in request.config_files:
             command += ["--config", str(file)]
         command += [*request.overrides, *values, f"trainer.probe_steps={steps}"]
-        ended = subprocess.run(  # noqa: S603
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
+        status, printed = _run(command, shows=steps > _STEPS)
         file = run / PROBE
         report: dict[str, Any] = {"fits": False}
         if file.is_file():
             report = json.loads(file.read_text(encoding="utf-8"))
-        elif ended.returncode not in {-9, 137}:  # the system ends processes that take all memory
-            end = "\n".join(ended.stdout.splitlines()[-15:])
-            raise RunFailedError(f"the probe failed with status {ended.returncode}:\n{end}")
+        elif status not in {-9, 137}:  # the system ends processes that take all memory
+            raise RunFailedError(
+                f"the probe failed with status {status}:\n{''.join(printed[-15:])}"
+            )
     limit = machine.limit or report.get("memory_bytes")
     if report["fits"] and limit:
         report["fits"] = report["peak_bytes"] <= spare * limit
     return report
+
+
+def _run(command: Sequence[str], *, shows: bool) -> tuple[int, list[str]]:
+    printed = []
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                printed.append(line)
+                if shows and " probe step " in line:
+                    note(line.partition(" probe ")[2].strip())
+        except KeyboardInterrupt:
+            process.wait()  # it was interrupted too, and deletes its files
+            raise
+    return process.returncode, printed
 
 
 def probe_command(
@@ -100,7 +114,7 @@ def probe_command(
         given = dict(flatten(read_configuration(request)))
     except ConfigError as error:
         refuse(error)
-    steps = given.get("trainer.probe_steps") or STEPS
+    steps = given.get("trainer.probe_steps", STEPS)
     if searches:
         size, overlay = search(request, machine)
         note(f"the largest max_num_elements that fits is {size:,}")

@@ -54,6 +54,7 @@ from danish_asr.recipe.record import (
 )
 from danish_asr.recipe.reporting import RunReport
 from danish_asr.recipe.run_lock import locked
+from danish_asr.recipe.sections import ALL_LAYERS
 from danish_asr.recipe.trainer import StoppableTraining
 from danish_asr.recipe.tree import Tree
 from danish_asr.recipe.trust import check_owner
@@ -215,7 +216,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def has_static_autograd_graph(self, context: RecipeContext) -> bool:
         # DDP would wait for the gradients of parameters that are frozen after it wrapped the model.
-        return len(Freezing(context.config.as_(AsrConfig)).stages) == 1
+        return {*Freezing(context.config.as_(AsrConfig)).stages.values()} == {ALL_LAYERS}
 
     @property
     @override
