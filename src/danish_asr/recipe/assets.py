@@ -161,7 +161,8 @@ class Assets:
     def download(self, kind: str, uri: Uri, name: str) -> Path:
         """Return the file of a ``model`` or ``tokenizer``, downloaded by fairseq2 if need be."""
         downloads = self._container.resolve(AssetDownloadManager)
-        path: Path = getattr(downloads, f"download_{kind}")(uri, name, progress=False)
+        function = getattr(downloads, f"download_{kind}")
+        path: Path = supported(function, uri, name, progress=False)
         return path
 
     def tokenizer_file(self, section: TokenizerSection) -> Path:

@@ -156,8 +156,8 @@ class AsrRecipe(TrainRecipe):
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
-            usual = RunReport(context.output_dir, context.config.as_(AsrConfig))
-            return self._probe or usual
+            config = context.config.as_(AsrConfig)
+            return self._probe or RunReport(context.output_dir, config)
 
         container.collection.register(MetricRecorder, report)
 
