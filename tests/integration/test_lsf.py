@@ -232,6 +232,24 @@ def test_a_conversion_that_runs_out_of_time_is_started_again(
     assert cluster.statuses() == [EXIT_STOPPED, 0], cluster.log()
 
 
+def test_an_array_of_jobs_trains_a_run_of_a_sweep_in_each_element(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    command = tmp_path / "venv" / "bin" / "danish-asr"
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/bash\necho "$@" >>"{tmp_path}/asked"\n')
+    command.chmod(0o755)
+    over = "--over optimizer.config.lr=1e-3,'2e-3'"
+    settings = {"ASR_VENV": tmp_path / "venv", "ASR_SWEEP": over}
+    cluster.run("bsub", "-J", "sweep[1-2]", script="sweep.sh", **settings)
+    assert cluster.jobs()[-1]["statuses"] == {"1": [0], "2": [0]}, cluster.log()
+    asked = (tmp_path / "asked").read_text().splitlines()
+    for number, line in enumerate(asked, 1):
+        assert line.startswith(f"sweep {cluster.root}/scratch/runs/ctc-finetune --config ")
+        ends = f"max_wall_minutes=1425 --over optimizer.config.lr=1e-3,2e-3 --only {number}"
+        assert line.endswith(ends)
+
+
 def test_shellcheck_finds_nothing() -> None:
     shellcheck = Path(sys.executable).with_name("shellcheck")
     found = subprocess.run(

@@ -20,6 +20,7 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
     scores,
     serving,
     setup,
+    sweeps,
     transcription,
 )
 from danish_asr.cli.app import app
@@ -27,7 +28,7 @@ from danish_asr.errors import EXIT_FAILED, DanishAsrError
 
 _ORDER: Final = (
     *("demo", "doctor", "synthesize", "convert", "verify", "explore"),
-    *("fetch", "plan", "train", "evaluate"),
+    *("fetch", "plan", "train", "evaluate", "sweep", "runs", "advise"),
     *("average", "score", "compare", "report", "transcribe", "align", "serve", "export"),
 )
 app.registered_commands.sort(

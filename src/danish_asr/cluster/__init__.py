@@ -31,15 +31,21 @@ def rank_info(cluster: str = "auto") -> RankInfo:
 _PR_SET_PDEATHSIG: Final = 1
 
 
+def stop_with_parent() -> None:
+    """Let this process receive SIGTERM when the one that started it ends (on Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
 def stop_with_launcher() -> None:
     """Let a process of ``torchrun`` receive SIGTERM when ``torchrun`` is killed (on Linux).
 
     It starts its processes in sessions of their own; killed, it would leave them running.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ or sys.platform != "linux":
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
         return
     launcher = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    stop_with_parent()
     # One that was killed before this line; before the function, its processes cannot find each
     # other any more.
     if os.getppid() != launcher:

@@ -26,6 +26,18 @@ _LATE: Final = 0.25
 _GAIN: Final = 0.05
 """The part of the score that a run gains at its end if more steps would help."""
 
+DATA_BOUND: Final = 0.2
+"""The part of the time that a run waits for data, from which on it is too much."""
+
+_MEMORY_USED, _MEMORY_WANTED = 0.6, 0.85
+"""Below the first part of the GPU's memory a batch is small; up to the second one it may grow."""
+
+_SATURATED: Final = 80.0
+"""Per cent; above it the loss says more than an error rate."""
+
+MOST: Final = 5
+"""Pieces of advice about a run."""
+
 LOSS: Final = "Loss (nats per character)"
 CHANCE: Final = "Chance (nats per character)"
 
@@ -44,15 +56,29 @@ class Advice(NamedTuple):
 
 
 def advise(
-    reports: Rows, validations: Rows, score: str, config: Mapping[str, Any], *, complete: bool
+    reports: Rows,
+    validations: Rows,
+    score: str,
+    config: Mapping[str, Any],
+    *,
+    complete: bool,
+    scored: Sequence[Advice | None] = (),
 ) -> list[Advice]:
     """Judge a run by its reports and validations; ``score`` is the key of its score, lower is best.
 
-    ``config`` is the run's, by dotted key. Most runs get no advice.
+    ``config`` is the run's, by dotted key; ``scored`` is what its evaluations say. Most runs get
+    little advice, and none more than five: first what spoils a run, then what lowers its score,
+    then what saves time.
     """
-    improving = still_improving(validations, score) if complete else None
-    found = [unstable(reports), overfitting(reports, validations, score, config), improving]
-    return [each for each in found if each]
+    found = [
+        unstable(reports),
+        still_improving(validations, score) if complete else None,
+        overfitting(reports, validations, score, config),
+        *scored,
+        waiting_for_data(reports),
+        memory_left(reports, config),
+    ]
+    return [each for each in found if each][:MOST]
 
 
 def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice | None:
@@ -73,13 +99,17 @@ def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice |
 
 
 def unstable(reports: Rows) -> Advice | None:
-    """Return the last warning of `loss_warning`, with its step."""
-    found, best = None, math.inf
+    """Return the last warning of `loss_warning`, with its step; a run may have recovered."""
+    found, best, last = None, math.inf, math.inf
     for row in reports:
         if LOSS in row and CHANCE in row:  # older versions had none
-            if judged := loss_warning(row[LOSS], row[CHANCE], best):
+            last = row[LOSS]
+            if judged := loss_warning(last, row[CHANCE], best):
                 found = Advice(f"at step {row['Step']:,} {judged.evidence}", judged.text)
-            best = min(best, row[LOSS])
+            best = min(best, last)
+    if found and last <= 1.1 * best and len(reports) > 1:
+        text = "it has recovered; a lower trainer.max_grad_norm or a longer warm-up avoids that"
+        return Advice(found.evidence, text)
     return found
 
 
@@ -125,9 +155,54 @@ def still_improving(validations: Rows, score: str) -> Advice | None:
     )
 
 
+def waiting_for_data(reports: Rows) -> Advice | None:
+    """Whether the reader of data is too slow; the first report, with its start, does not count."""
+    data, compute = (
+        sum(row.get(f"{n} Time", 0) for row in reports[1:]) for n in ("Data", "Compute")
+    )
+    if not data or data < DATA_BOUND * (data + compute):
+        return None
+    return Advice(
+        f"{data / (data + compute):.0%} of the training time waits for data",
+        "more CPU cores (LSF: #BSUB -n), or the dataset on a local disk or on scratch, save up to "
+        "that much time",
+    )
+
+
+def memory_left(reports: Rows, config: Mapping[str, Any]) -> Advice | None:
+    """Whether a larger batch would fit; the part of it that is not activations does not grow."""
+    peak = max((row.get("Peak Reserved Device Memory (%)", 0) for row in reports), default=0)
+    key = "dataset.asr_task_config.max_num_elements"
+    if not 0 < peak < _MEMORY_USED or not config.get(key):
+        return None
+    size = int(config[key] * _MEMORY_WANTED / peak) // 10_000 * 10_000
+    return Advice(
+        f"the run used {peak:.0%} of the GPU's memory at its peak",
+        f"a new run may take {key}={size}, {_MEMORY_WANTED / peak:.1f} times as much, with fewer "
+        "batches in trainer.grad_accumulation.num_batches for the same step",
+    )
+
+
 def best_validation(rows: Rows, score: str) -> tuple[int, Mapping[str, Any]]:
     """Return the place and the row of the lowest score; of equals the last, as in the card."""
     return max(enumerate(rows), key=lambda each: (-each[1][score], each[0]))
+
+
+def standing(row: Mapping[str, Any], score: str) -> tuple[float, float]:
+    """Return the score and the loss by which validations of several runs are compared.
+
+    Lower is better; error rates above 80 % are equal.
+    """
+    return row[score] if score == LOSS else min(row[score], _SATURATED), row.get(LOSS, math.inf)
+
+
+def best_until(
+    validations: Rows, score: str, step: float = math.inf
+) -> tuple[tuple[float, float], Mapping[str, Any]] | None:
+    """Return the best standing up to a step, and its row; None: not validated yet."""
+    known = [row for row in validations if score in row and row["Step"] <= step]
+    best = min(known, key=lambda row: standing(row, score), default=None)
+    return (standing(best, score), best) if best is not None else None
 
 
 def train_loss(reports: Rows, step: int) -> float:

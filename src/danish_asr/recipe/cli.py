@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from danish_asr.cluster import rank_info, stop_with_launcher
-from danish_asr.errors import EXIT_REFUSED, ConfigError
+from danish_asr.errors import EXIT_REFUSED, ConfigError, DanishAsrError
 from danish_asr.recipe.keys import NO_EFFECT, defaults, key_faults
 from danish_asr.recipe.tree import Tree, flatten, merge, parse_override, read_yaml
 
@@ -70,7 +70,7 @@ def run(recipe: str, request: Request) -> None:
     import_module(f"danish_asr.recipe.{recipe}").run(request, tree)
 
 
-def refuse(error: ConfigError) -> NoReturn:
+def refuse(error: DanishAsrError) -> NoReturn:
     """Print the faults, which every process finds, once; exit with status 2."""
     if os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"error: {error}", file=sys.stderr)  # noqa: T201

@@ -27,6 +27,7 @@ from danish_asr.errors import (
     DanishAsrError,
     RunFailedError,
 )
+from danish_asr.recipe.advice import DATA_BOUND
 from danish_asr.recipe.assets import DOWNLOAD_HINT
 from danish_asr.recipe.console import log
 from danish_asr.recipe.trust import refused_content
@@ -43,7 +44,7 @@ def first_loss(loss: float, chance: float, vocabulary: int) -> str:
 def performance_warnings(values: Mapping[str, object], *, threads: int) -> Iterator[str]:
     """Judge fairseq2's training metrics since the last report; ``threads`` decode audio."""
     data, compute = (float(str(values.get(f"{name}_time", 0))) for name in ("data", "compute"))
-    if data and data / (data + compute) >= 0.2:
+    if data and data / (data + compute) >= DATA_BOUND:
         yield (
             f"{data / (data + compute):.0%} of the time waits for data, which {threads} threads "
             "decode, one per CPU core of this process: raise the job's number of cores (LSF: "

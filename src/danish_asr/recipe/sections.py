@@ -248,12 +248,16 @@ class AsrRegimeSection(base.RegimeSection):
     early_stopping_patience: int | None = None
     """Stop after this many validations in a row without a new best score. Null: never."""
 
+    stop_at_step: int | None = None
+    """Save and exit with status 75 after this step; a higher value or null continues. The schedule
+    stays that of ``num_steps``. Null: never."""
+
     def validate(self) -> ValidationResult:
         """Check this section's own keys and fairseq2's rules."""
         intervals = _positive(self, *(name for name in vars(self) if "_every_n_" in name))
         # fairseq2 divides by the intervals.
         result = super().validate() if all(intervals.values()) else ValidationResult()
-        rules = intervals | _positive(self, "early_stopping_patience")
+        rules = intervals | _positive(self, "early_stopping_patience", "stop_at_step")
         rules["`average_n_checkpoints` must be 2 or more, and at most keep_best_n_checkpoints"] = (
             self.average_n_checkpoints is None
             or 2 <= self.average_n_checkpoints <= (self.keep_best_n_checkpoints or 1)

@@ -184,8 +184,11 @@ class StoppableTraining(StoppableTask):
             self._stopped = True  # and nothing is saved
             raise TaskStopException
         # A run that continues takes one step at least; one that has read all its data ends anyway.
-        if self.began and self._reader.epochs_read < (last or inf) and self.must_stop():
+        if self.began and self._reader.epochs_read < (last or inf) and self._ends_here():
             self.stop()
+
+    def _ends_here(self) -> bool:
+        return self.step_nr >= (self._regime.stop_at_step or inf) or self.must_stop()
 
     def _follow_schedule(self) -> None:
         """Let a run that continues follow the schedule of its configuration, not the saved one."""

@@ -42,6 +42,7 @@ from danish_asr.recipe.optimizers import (
     register_optimizers,
     unwrap_names,
 )
+from danish_asr.recipe.outcome import noted
 from danish_asr.recipe.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.probe import Probe, probed
@@ -84,7 +85,7 @@ def run(request: cli.Request, tree: Tree) -> None:
             batches = config.trainer.grad_accumulation.num_batches
             if note := run_directory.check_processes(output_dir, processes, batches):
                 cli.note(note)
-        with locked(output_dir, rank), diagnostics.explained():
+        with locked(output_dir, rank), noted(output_dir), diagnostics.explained():
             if rank == 0:
                 run_directory.tidy(output_dir)
                 run_directory.fit_to_processes(output_dir, processes)

@@ -4,7 +4,7 @@ It is read without torch and fairseq2, whose import takes seconds, so that a fau
 once. The syntax is fairseq2's.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,6 +100,13 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from flatten(value, join(prefix, key))
         else:
             yield join(prefix, key), value
+
+
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each dotted key, with parts before it where two would be equal."""
+    parts = {key: key.split(".") for key in keys}
+    ends = [{key: ".".join(part[-n:]) for key, part in parts.items()} for n in range(1, 9)]
+    return {key: next(n[key] for n in ends if [*n.values()].count(n[key]) == 1) for key in parts}
 
 
 def join(path: str, key: object) -> str:

@@ -7,6 +7,7 @@ variables in their place, which follow the reader's light or dark mode.
 
 import io
 import re
+from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
@@ -70,8 +71,11 @@ class RateAxis:
         return 100 * rate > self.ticks[-1]
 
 
-def curves_chart(panel: Panel) -> str:
-    """Curves in one pair of axes, with dashed lines where another job started."""
+def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = None) -> str:
+    """Curves in one pair of axes, with dashed lines where another job started.
+
+    With ``styles``, the colour and the line of each curve, there is no legend.
+    """
     along = panel.along
     description = []
     with mpl.rc_context(_STYLE | {"svg.hashsalt": panel.title}):
@@ -80,9 +84,14 @@ def curves_chart(panel: Panel) -> str:
         names = dict.fromkeys(label.removesuffix(OF_EMA) for label in panel.curves)
         colours = dict(zip(names, (_ACCENT, _SECOND, _MUTED), strict=False))
         for label, curve in panel.curves.items():
-            colour, line = colours[label.removesuffix(OF_EMA)], "-:"[label.endswith(OF_EMA)]
+            if styles:
+                colour, line = styles[label]
+            else:
+                colour, line = colours[label.removesuffix(OF_EMA)], "-:"[label.endswith(OF_EMA)]
             marker = "o" if len(curve) < 40 else ""
-            axes.plot(curve.index, curve, line, color=colour, label=label, marker=marker, ms=3)
+            axes.plot(
+                curve.index, curve, linestyle=line, color=colour, label=label, marker=marker, ms=3
+            )
             description.append(
                 f"{label}: {curve.iloc[0]:.4g} at {along} {curve.index[0]:.4g}, lowest "
                 f"{curve.min():.4g}, highest {curve.max():.4g}, {curve.iloc[-1]:.4g} at {along} "
@@ -103,8 +112,8 @@ def curves_chart(panel: Panel) -> str:
         axes.set_xlabel(f"{along} (dashed: another job)" if panel.marks else along)
         axes.set_ylabel(panel.unit)
         axes.grid(visible=True, axis="y")
-        # Above the axes, because a curve may be anywhere inside.
-        figure.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=_INK)
+        if not styles:  # above the axes, because a curve may be anywhere inside
+            figure.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=_INK)
         return _to_svg(figure, panel.title, "; ".join(description))
 
 

@@ -152,7 +152,8 @@ def test_a_page_that_is_followed_reloads_until_the_run_is_complete(run: Path) ->
         ([3.0, 2.0, 1.0, 0.9], [50, 30, 25, 24.9], None),
         ([3.0, 2.0, 1.0, 0.9], [50, 40, 30, 20], "still improves"),
         ([3.0, 2.0, 1.0, 0.9], [50, 51, 52, 53], "overfits"),
-        ([3.0, 1.0, 5.0, 0.9], [50, 30, 25, 24.9], "diverges"),
+        ([3.0, 1.0, 5.0, 4.9], [50, 30, 25, 24.9], "diverges"),
+        ([3.0, 1.0, 5.0, 0.9], [50, 30, 25, 24.9], "has recovered"),
     ],
 )
 def test_advice_names_what_a_run_shows_and_is_silent_otherwise(

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from danish_asr.files import publish_text
 from danish_asr.recipe.run_directory import CONFIG_FILE, ENVIRONMENT
-from danish_asr.report.run.history import COMPLETE, History
+from danish_asr.report.run.history import COMPLETE, ENDED, History
 from danish_asr.report.run.page import render
 from danish_asr.report.tables import say
 
@@ -26,7 +26,7 @@ def report_run(
 ) -> None:
     """Write the page of a run, to ``OUTDIR/report.html`` by default.
 
-    ``follow`` writes it again every ``seconds`` until the run is complete. The page reloads itself
+    ``follow`` writes it again every ``seconds`` until the run has ended. The page reloads itself
     until then, or until Ctrl-C. It waits for a run that has not begun.
 
     Raises:
@@ -41,10 +41,10 @@ def report_run(
         while not all(file.is_file() for file in begun):
             time.sleep(1)
     history = History(run)
-    if follow and history.state != COMPLETE:
+    if follow and history.state not in {COMPLETE, *ENDED}:
         say(f"writing {page} every {seconds} s until the run ends; Ctrl-C stops it", console)
     try:
-        while follow and history.state != COMPLETE:
+        while follow and history.state not in {COMPLETE, *ENDED}:
             publish_text(page, render(history, page, reload=seconds))
             time.sleep(seconds)
             history = History(run)

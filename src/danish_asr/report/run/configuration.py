@@ -37,9 +37,9 @@ def changes(run: Path, config: Mapping[str, Any]) -> list[Change]:
     found = []
     for key, value in config.items():
         if key not in usual or value != usual[key]:
-            said = {name: _shown(layer[key]) for name, layer in layers.items() if key in layer}
-            default = _shown(usual[key]) if key in usual else ""
-            found.append(Change(key, _shown(value), default, said))
+            said = {name: shown(layer[key]) for name, layer in layers.items() if key in layer}
+            default = shown(usual[key]) if key in usual else ""
+            found.append(Change(key, shown(value), default, said))
     return found
 
 
@@ -71,5 +71,6 @@ def _layers(run: Path) -> dict[str, dict[str, Any]]:
     return layers | ({_COMMAND_LINE: dict(flatten(merge(*overrides)))} if overrides else {})
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value of a configuration as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -42,7 +42,7 @@ def evaluations(run: Path) -> list[Evaluation]:
 def _evaluation(predictions: Path, _changed: int) -> Evaluation:
     about = json.loads(predictions.with_name("evaluation.json").read_text(encoding="utf-8"))
     rows = sum(about["rows_in_split"].values())
-    scores = score_predictions(read_predictions(predictions), by=[], rows_in_split=rows)
+    scores = score_predictions(read_predictions(predictions), by=["dialect"], rows_in_split=rows)
     decoder = str(about.get("decoder", {}).get("name", "greedy"))
     # eval/<checkpoint>/<split>/predictions.jsonl, or in a directory below with a label of its own
     label = predictions.parent.name if predictions.parents[3].name == "eval" else decoder

@@ -8,6 +8,7 @@ from typing import Any, Final
 from danish_asr.errors import RunError
 from danish_asr.lease import LOCK_FILE, SECONDS
 from danish_asr.recipe.advice import Rows, best_validation
+from danish_asr.recipe.outcome import FAILED, PRUNED
 from danish_asr.recipe.run_directory import (
     AVERAGES,
     CONFIG_FILE,
@@ -24,6 +25,8 @@ from danish_asr.schema import CARDS_DIR
 COMPLETE: Final = "complete"
 TRAINING: Final = "in training"
 STOPPED: Final = "not running; the command that started it continues it"
+ENDED: Final = {"failed": FAILED, "pruned": PRUNED}
+"""States of a run that no command continues by itself, and the file with the reason."""
 
 
 class History:
@@ -79,7 +82,7 @@ class History:
 
     @cached_property
     def state(self) -> str:
-        """Whether the run is complete, in training or stopped.
+        """Whether the run is complete, in training, failed, pruned or stopped.
 
         A process that trains refreshes its lock; a complete run has a card for its best model.
         """
@@ -88,4 +91,14 @@ class History:
             return TRAINING
         early = ("regime.early_stopping_patience", "regime.num_data_epochs")
         ended = self.step >= (self.steps or 0) or any(self.config.get(key) for key in early)
-        return COMPLETE if ended and [*self.run.glob(f"{CARDS_DIR}/*.yaml")] else STOPPED
+        if ended and [*self.run.glob(f"{CARDS_DIR}/*.yaml")]:
+            return COMPLETE
+        return next(
+            (state for state, file in ENDED.items() if (self.run / file).is_file()), STOPPED
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why the run failed or was pruned; empty if it was not."""
+        file = self.run / ENDED.get(self.state, "")
+        return file.read_text(encoding="utf-8").strip() if file.is_file() else ""

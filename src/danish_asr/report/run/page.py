@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from danish_asr import __version__
-from danish_asr.recipe.advice import CHANCE, LOSS, advise, best_validation
+from danish_asr.recipe.advice import CHANCE, LOSS, best_validation
 from danish_asr.recipe.run_directory import METRICS, SCORE_TITLES, TENSORBOARD
 from danish_asr.report.charts import curves_chart
 from danish_asr.report.curves import read_panels
 from danish_asr.report.page import environment
+from danish_asr.report.run.advice import advise_run
 from danish_asr.report.run.configuration import changes
 from danish_asr.report.run.evaluations import evaluations, utterances
-from danish_asr.report.run.history import COMPLETE, History
+from danish_asr.report.run.history import History
 
 _DIALECT: Final = "wer/dialect/"
 
@@ -45,13 +46,7 @@ def render(history: History, page: Path, *, reload: int | None = None) -> str:
             name=run.name,
             history=history,
             reload=reload,
-            advice=advise(
-                history.reports,
-                history.validations,
-                history.score,
-                history.config,
-                complete=history.state == COMPLETE,
-            ),
+            advice=advise_run(history),
             numbers=_numbers(history),
             models=history.models,
             titles=SCORE_TITLES,

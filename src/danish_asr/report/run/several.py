@@ -1,0 +1,261 @@
+"""``danish-asr runs``: all runs below a directory, as a table, CSV and a page, and advice."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from rich.console import Console
+
+from danish_asr import __version__
+from danish_asr.errors import RunError
+from danish_asr.files import publish_text
+from danish_asr.recipe.advice import LOSS, Advice
+from danish_asr.recipe.outcome import FAILED
+from danish_asr.recipe.run_directory import CONFIG_FILE, ENVIRONMENT
+from danish_asr.recipe.tree import short_names
+from danish_asr.report import wording
+from danish_asr.report.curves import Curve, Panel
+from danish_asr.report.run.advice import advise_run
+from danish_asr.report.run.configuration import shown
+from danish_asr.report.run.evaluations import Evaluation, evaluations
+from danish_asr.report.run.history import COMPLETE, STOPPED, TRAINING, History
+from danish_asr.report.run.values import advise_values, place
+from danish_asr.report.tables import light_table, print_table, say, to_csv
+
+_STATES: Final = {COMPLETE: "finished", TRAINING: "running", STOPPED: "stopped"}
+_LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.assets.")
+"""Keys, or their beginnings, that say nothing about what a run learns."""
+
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07c00", "#3f9fd6", "#7f7f7f")
+"""Of Okabe and Ito, the yellow ones darker: they are told apart by the colour-blind too."""
+
+
+class Row:
+    """A run among others; one that was refused has neither configuration nor metrics."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.history = History(folder) if (folder / CONFIG_FILE).is_file() else None
+        if self.history:
+            self.state, self.reason = self.history.state, self.history.reason
+        else:
+            self.state = "failed"
+            self.reason = (folder / FAILED).read_text(encoding="utf-8").strip()
+        self.state = _STATES.get(self.state, self.state)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration by dotted key."""
+        return self.history.config if self.history else {}
+
+    @property
+    def step(self) -> str:
+        """The last step and that of the end."""
+        history = self.history
+        return f"{history.step}/{history.steps or '?'}" if history else ""
+
+    @property
+    def best(self) -> tuple[float, str, int] | None:
+        """The best score in validation, of which weights, and the step."""
+        return self.history.models[0] if self.history and self.history.models else None
+
+    @cached_property
+    def test(self) -> Evaluation | None:
+        """The first evaluation of the test split."""
+        found = evaluations(self.history.run) if self.history else []
+        return next((each for each in found if "test" in each.split), None)
+
+    def curve(self, title: str) -> Curve:
+        """A metric of the validations over steps."""
+        rows = self.history.validations if self.history else []
+        return pd.Series({row["Step"]: row[title] for row in rows if title in row}, dtype=float)
+
+
+class Runs:
+    """The runs below a directory, the best dev score first."""
+
+    def __init__(self, root: Path) -> None:
+        """Read the files of all runs.
+
+        Raises:
+            RunError: There is none, or a metrics file is damaged.
+        """
+        named = {folder: folder.relative_to(root).as_posix() for folder in find_runs(root)}
+        rows = [Row(f, name if name != "." else f.resolve().name) for f, name in named.items()]
+        if not rows:
+            raise RunError(
+                f"{root}: no run in it or below it; expected the OUTDIR of `danish-asr train` or "
+                "`danish-asr sweep`, or a directory above several"
+            )
+        self.root = root.resolve()
+        self.rows = sorted(
+            rows, key=lambda row: place(row.history) if row.history else (True, (1.0, 0.0))
+        )
+        self.histories = [row.history for row in self.rows if row.history]
+        keys = dict.fromkeys(key for history in self.histories for key in history.config)
+        values = {key: {shown(h.config.get(key)) for h in self.histories} for key in keys}
+        self.keys = [key for key in keys if len(values[key]) > 1 and not key.startswith(_LEFT_OUT)]
+        """Those in which the runs differ."""
+
+    @property
+    def metric(self) -> str:
+        """The names of the dev scores in the table."""
+        titles = dict.fromkeys(history.score for history in self.histories)
+        return " or ".join(titles)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return headings and cells; the keys in which the runs differ come last."""
+        tested = any(row.test for row in self.rows)
+        headings = ["run", "state", "step", "best dev", "at step", *["test WER %"] * tested]
+        headings += short_names(self.keys).values()
+        return headings, [
+            [
+                *(row.name, row.state, row.step),
+                *((f"{row.best[0]:.2f}", str(row.best[2])) if row.best else ("", "")),
+                *[wording.percent(row.test.scores.overall.wer.value) if row.test else ""] * tested,
+                *(shown(row.config[key]) if key in row.config else "" for key in self.keys),
+            ]
+            for row in self.rows
+        ]
+
+    def frame(self) -> pd.DataFrame:
+        """Return a line per run, for programs."""
+        return pd.DataFrame([{**_line(row), **self._values(row)} for row in self.rows])
+
+    def _values(self, row: Row) -> dict[str, Any]:
+        return {key: shown(row.config[key]) for key in self.keys if key in row.config}
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What the runs together say, or what the only one does."""
+        if len(self.rows) == 1 and self.histories:
+            return advise_run(self.histories[0])
+        refused = [(row.name, row.reason) for row in self.rows if not row.history]
+        return advise_values(self.histories, self.keys, refused)
+
+    def styles(self) -> dict[str, tuple[str, str]]:
+        """Return the colour and the line of each run."""
+        lines = ("-", "--", ":", "-.")
+        looks = cycle((colour, line) for line in lines for colour in _COLOURS)
+        return dict(zip((row.name for row in self.rows), looks, strict=False))
+
+    def panels(self) -> Iterator[Panel]:
+        """Yield the curves of all runs, laid over one another."""
+        titles = {history.score: "%" for history in self.histories if history.score != LOSS}
+        for title, unit in {**titles, LOSS: "nats per character"}.items():
+            curves = {row.name: row.curve(title) for row in self.rows}
+            known = {name: curve for name, curve in curves.items() if len(curve)}
+            if known:
+                yield Panel(f"{title}, dev", unit, known, logarithmic=title == LOSS)
+
+
+def _line(row: Row) -> dict[str, Any]:
+    history, test = row.history, row.test
+    score, weights, step = row.best or (None, None, None)
+    wer = test.scores.overall.wer if test else None
+    low, high = (wer.interval if wer else None) or (None, None)
+    return {
+        "run": row.name,
+        "state": row.state,
+        "reason": row.reason,
+        "step": history.step if history else None,
+        "num_steps": history.steps if history else None,
+        "metric": history.score if history else None,
+        "dev": score,
+        "dev_step": step,
+        "dev_of": weights,
+        "test_wer": wer.value if wer else None,
+        "test_wer_low": low,
+        "test_wer_high": high,
+    }
+
+
+def find_runs(root: Path) -> Iterator[Path]:
+    """Yield the directories of runs in ``root`` or below it, also of those that were refused."""
+    for folder, folders, files in os.walk(root):
+        if {CONFIG_FILE, ENVIRONMENT} <= {*files} or FAILED in files:
+            yield Path(folder)
+            folders.clear()
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
+def report_runs(
+    root: Path,
+    *,
+    csv: Path | None = None,
+    html: Path | None = None,
+    console: Console | None = None,
+) -> None:
+    """Print the runs below ``root``, why some failed, and advice; write a table and a page.
+
+    Raises:
+        RunError: There is no run, or a metrics file is damaged.
+        PredictionsError: An evaluation of a run cannot be scored.
+    """
+    console, runs = console or Console(), Runs(root)
+    headings, rows = runs.table()
+    say(f"{len(rows)} runs in {root}; dev: {runs.metric}, lower is better", console)
+    table = light_table(headings)
+    print_table(table, {"": rows}, [""], console)
+    for row in runs.rows:
+        if row.reason:
+            say(f"{row.name}: {row.state}: {row.reason}", console)
+    _print(runs.advice, console)
+    if csv:
+        publish_text(csv, to_csv(runs.frame()))
+        say(f"wrote {csv}", console)
+    if html:
+        publish_text(html, page(runs, html))
+        say(f"wrote {html}", console)
+
+
+def report_advice(root: Path, console: Console | None = None) -> None:
+    """Print what a run shows, or what the runs below a directory do.
+
+    Raises:
+        RunError: There is no run, or a metrics file is damaged.
+        PredictionsError: An evaluation of a run cannot be scored.
+    """
+    console, advice = console or Console(), Runs(root).advice
+    _print(advice, console)
+    if not advice:
+        say("nothing to say: neither the metrics nor the evaluations show a problem", console)
+
+
+def _print(advice: Sequence[Advice], console: Console) -> None:
+    for each in advice:
+        say(f"advice: {each}", console)
+
+
+def page(runs: Runs, file: Path) -> str:
+    """Return the page, which will be at ``file``, as one HTML file without script."""
+    from danish_asr.report.charts import curves_chart  # noqa: PLC0415 - slow: matplotlib
+    from danish_asr.report.page import environment  # noqa: PLC0415
+
+    headings, cells = runs.table()
+    styles = runs.styles()
+    links = {
+        row.name: os.path.relpath(found, file.resolve().parent)
+        for row in runs.rows
+        if (found := runs.root / row.name / "report.html").is_file()
+    }
+    return (
+        environment()
+        .get_template("run/several.html")
+        .render(
+            name=runs.root.name,
+            runs=runs,
+            headings=headings,
+            keys=short_names(runs.keys).values(),
+            cells=cells,
+            styles=styles,
+            links=links,
+            advice=runs.advice,
+            charts={panel.title: curves_chart(panel, styles) for panel in runs.panels()},
+            version=__version__,
+        )
+    )
