@@ -12,6 +12,7 @@ from torch.cuda import OutOfMemoryError
 
 from danish_asr.errors import ConfigError, DanishAsrError, DatasetError, RunError, RunFailedError
 from danish_asr.recipe.diagnostics import explained
+from danish_asr.recipe.outcome import FAILED
 from tests.recipe.running import evaluate, train
 
 
@@ -88,8 +89,10 @@ def test_a_broken_checkpoint_is_reported_with_a_hint(
     error = capsys.readouterr().err
     assert "Traceback" not in error
     assert "delete it, and the same command continues from the one before" in error
+    assert error.endswith((run / FAILED).read_text(encoding="utf-8"))
     shutil.rmtree(run / "checkpoints" / "step_4")
     assert train(run, dataset, "regime.num_steps=6") == 0
+    assert not (run / FAILED).exists()
 
 
 def test_weights_of_another_model_are_reported_in_few_words(
