@@ -229,6 +229,6 @@ def _slugs(values: Sequence[Any]) -> list[str]:
     found: list[str] = []
     for value in values:
         text = value if isinstance(value, str) else json.dumps(value)
-        slug = re.sub(r"[^\w.+-]+", "-", text).strip("-")[:40]
+        slug = "-".join(re.findall(r"[\w.+-]+", text))[:40]
         found.append(f"{slug}-{len(found) + 1}" if slug in found else slug)
     return found

@@ -1,7 +1,7 @@
 """``danish-asr runs``: all runs below a directory, as a table, CSV and a page, and advice."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import cycle
 from pathlib import Path
@@ -104,8 +104,7 @@ class Runs:
     @property
     def metric(self) -> str:
         """The names of the dev scores in the table."""
-        titles = dict.fromkeys(history.score for history in self.histories)
-        return " or ".join(titles)
+        return " or ".join({history.score: None for history in self.histories} or ["none"])
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells; the keys in which the runs differ come last."""
@@ -129,13 +128,12 @@ class Runs:
     def _values(self, row: Row) -> dict[str, Any]:
         return {key: shown(row.config[key]) for key in self.keys if key in row.config}
 
-    @property
+    @cached_property
     def advice(self) -> list[Advice]:
         """What the runs together say, or what the only one does."""
         if len(self.rows) == 1 and self.histories:
             return advise_run(self.histories[0])
-        refused = [(row.name, row.reason) for row in self.rows if not row.history]
-        return advise_values(self.histories, self.keys, refused)
+        return advise_values(self.histories, self.keys)
 
     def styles(self) -> dict[str, tuple[str, str]]:
         """Return the colour and the line of each run."""
@@ -198,13 +196,10 @@ def report_runs(
     """
     console, runs = console or Console(), Runs(root)
     headings, rows = runs.table()
-    say(f"{len(rows)} runs in {root}; dev: {runs.metric}, lower is better", console)
+    say(f"runs in {root}: {len(rows)}. Best dev: {runs.metric}, lower is better", console)
     table = light_table(headings)
     print_table(table, {"": rows}, [""], console)
-    for row in runs.rows:
-        if row.reason:
-            say(f"{row.name}: {row.state}: {row.reason}", console)
-    _print(runs.advice, console)
+    _print(runs, console)
     if csv:
         publish_text(csv, to_csv(runs.frame()))
         say(f"wrote {csv}", console)
@@ -220,14 +215,17 @@ def report_advice(root: Path, console: Console | None = None) -> None:
         RunError: There is no run, or a metrics file is damaged.
         PredictionsError: An evaluation of a run cannot be scored.
     """
-    console, advice = console or Console(), Runs(root).advice
-    _print(advice, console)
-    if not advice:
+    console, runs = console or Console(), Runs(root)
+    _print(runs, console)
+    if not runs.advice and not any(row.reason for row in runs.rows):
         say("nothing to say: neither the metrics nor the evaluations show a problem", console)
 
 
-def _print(advice: Sequence[Advice], console: Console) -> None:
-    for each in advice:
+def _print(runs: Runs, console: Console) -> None:
+    for row in runs.rows:
+        if row.reason:
+            say(f"{row.name}: {row.state}: {row.reason}", console)
+    for each in runs.advice:
         say(f"advice: {each}", console)
 
 

@@ -17,17 +17,15 @@ _CLOSE: Final = 1.05
 _SEED: Final = "common.seed"
 
 
-def advise_values(
-    runs: Sequence[History], keys: Iterable[str], refused: Iterable[tuple[str, str]] = ()
-) -> list[Advice]:
+def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
     """Name the best values, and the bad ones with the evidence; at most five.
 
     A value is bad if each run with it failed, or is clearly behind the best run at the last
-    validation that both have. ``refused`` are names of runs without a configuration, and why.
+    validation that both have.
     """
     scored = [run for run in runs if run.scored]
     if not scored:
-        return _refused(refused)[:MOST]
+        return []
     best, *others = sorted(scored, key=place)
     others = [run for run in others if run.score == best.score]
     keys = [key for key in keys if key != _SEED]
@@ -38,11 +36,7 @@ def advise_values(
             if all(run.run in bad for run in own):
                 text = f"leave out {key}={value}, which is bad here"
                 found.append(Advice(bad[own[0].run], text))
-    return [*found, *_refused(refused)][:MOST]
-
-
-def _refused(refused: Iterable[tuple[str, str]]) -> list[Advice]:
-    return [Advice(f"the run {name} was refused", reason) for name, reason in refused]
+    return found[:MOST]
 
 
 def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advice:
