@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 import danish_asr  # noqa: F401 - before a test imports fairseq2, which then finds libsndfile
@@ -9,3 +13,18 @@ import danish_asr  # noqa: F401 - before a test imports fairseq2, which then fin
 # How long an example takes says something about the machine, and nothing about the code.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cards_of_packages_are_parsed_once() -> None:
+    """fairseq2 parses the YAML of fairseq2 and omnilingual-asr, 0.1 s, for each asset store."""
+    if module := sys.modules.get("fairseq2.assets.metadata_provider"):
+        loader, found = module.StandardPackageAssetMetadataLoader, dict[str, Any]()
+        load = loader.load
+
+        def load_once(self: Any, package: str) -> Any:
+            if package not in found:
+                found[package] = load(self, package)
+            return found[package]
+
+        loader.load = load_once

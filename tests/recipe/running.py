@@ -6,27 +6,21 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
 import torch
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.recipe.cli import evaluate as eval_main
 from danish_asr.recipe.cli import train as train_main
 from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
+from tests.forks import in_processes
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "demo.yaml"
 RECIPE = "workflows.recipes.wav2vec2.asr"
-
-_FORKS = get_context("forkserver")
-# Its processes begin with what takes seconds to import.
-_FORKS.set_forkserver_preload(["danish_asr.recipe.training", "fairseq2.recipe.composition"])
 
 
 def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> list[str]:
@@ -96,39 +90,6 @@ def finish(process: subprocess.Popen[str], status: int = 0) -> str:
     output, _ = process.communicate(timeout=600)
     assert process.returncode == status, output
     return output
-
-
-def in_processes(count: int, main: Callable[[list[str]], None], args: Sequence[str]) -> str:
-    """Run a recipe as `torchrun` would, in processes that end well; returns what they printed."""
-    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-    env = {**os.environ, "FAIRSEQ2_DEVICE": "cpu", "MASTER_ADDR": "localhost"}
-    env |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    env |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count))
-    with NamedTemporaryFile("r", encoding="utf-8") as output:
-        ranks = [dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)) for rank in range(count)]
-        runs = [
-            _FORKS.Process(target=_in_process, args=(main, [*args], env | rank, output.name))
-            for rank in ranks
-        ]
-        for each in runs:
-            each.start()
-        for each in runs:
-            each.join(300)
-            each.kill()
-        printed = output.read()
-    assert [each.exitcode for each in runs] == [0] * count, printed
-    return printed
-
-
-def _in_process(
-    main: Callable[[list[str]], None], args: list[str], env: Mapping[str, str], output: str
-) -> None:
-    os.environ.clear()
-    os.environ.update(env)
-    with Path(output).open("ab") as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
-    main(args)
 
 
 def train_with_two(run: Path, dataset: Path, *overrides: str) -> str:

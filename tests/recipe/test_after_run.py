@@ -1,10 +1,7 @@
 """A finished run: a model with a name, and a record of its environment."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,16 +13,17 @@ from danish_asr.data.dataset import DanishAsrDataset
 from danish_asr.files import to_yaml
 from danish_asr.recipe.tree import read_yaml
 from danish_asr.scoring.predictions import read_predictions
+from tests.forks import in_processes
 from tests.recipe.running import evaluate, train, weights
 
-PIPELINE = """
-import sys
-import danish_asr
-import torch
-from omnilingual_asr.models.inference.pipeline import ASRInferencePipeline
-pipeline = ASRInferencePipeline(sys.argv[1], device="cpu", dtype=torch.float32)
-print(pipeline.transcribe(sys.argv[2:], batch_size=1))
-"""
+
+def transcribe_with_omnilingual(args: list[str]) -> None:
+    from omnilingual_asr.models.inference.pipeline import (  # noqa: PLC0415 - in a new process
+        ASRInferencePipeline,
+    )
+
+    pipeline = ASRInferencePipeline(args[0], device="cpu", dtype=torch.float32)
+    print(pipeline.transcribe(args[1:], batch_size=1))  # noqa: T201
 
 
 def test_a_later_run_starts_from_the_finished_model_by_name(
@@ -90,15 +88,9 @@ def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     audio = tmp_path / "speech.flac"
     audio.write_bytes(bytes(index.audio.read(0)))
     assert soundfile.info(audio).samplerate == 16_000
-    result = subprocess.run(
-        [sys.executable, "-c", PIPELINE, "finished", str(audio)],
-        env={**os.environ, "DANISH_ASR_ASSETS": str(finished_run / "cards")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == repr([found[identifier]])
+    cards, args = str(finished_run / "cards"), ["finished", str(audio)]
+    printed = in_processes(1, transcribe_with_omnilingual, args, DANISH_ASR_ASSETS=cards)
+    assert printed.splitlines()[-1] == repr([found[identifier]])
 
 
 def test_a_runs_own_configuration_continues_and_evaluates_it(

@@ -14,6 +14,7 @@ from torch import nn
 
 from danish_asr.data.targets import UnknownSymbols
 from danish_asr.errors import ConfigError, RunError, RunFailedError
+from danish_asr.recipe import cli
 from danish_asr.recipe.advice import loss_warning
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
@@ -24,7 +25,8 @@ from danish_asr.recipe.readers import check_symbols, report_removed, waveform_dt
 from danish_asr.recipe.record import keep_wandb_id
 from danish_asr.recipe.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.validation import PatienceStopper
-from tests.recipe.running import copy_until, train
+from tests.forks import in_processes
+from tests.recipe.running import arguments, copy_until
 
 
 def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
@@ -152,17 +154,24 @@ def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPat
     assert line.endswith("'漢' (2) '😀' (1)")
 
 
+def train_without_generated_ids(args: list[str]) -> None:
+    import wandb.util  # noqa: PLC0415 - takes seconds
+
+    vars(wandb.util).pop("generate_id", None)
+    cli.train(args)
+
+
 def test_wandb_records_a_run_and_continues_it(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TRAPS, training: upstream makes ids with a function that newer versions do not have."""
-    monkeypatch.delattr("wandb.util.generate_id", raising=False)
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = copy_until(2, finished_run, tmp_path / "run")
     keep_wandb_id(run, WandbConfig(enabled=True))
     identifier = (run / "wandb_run_id").read_text()
     assert AsrConfig().common.metric_recorders.wandb.resume_mode == "allow"
-    assert train(run, dataset, "common.metric_recorders.wandb.enabled=true") == 0
+    args = arguments(run, dataset, "common.metric_recorders.wandb.enabled=true")
+    in_processes(1, train_without_generated_ids, args)
     assert len(list(run.glob(f"wandb/offline-run-*-{identifier}/run-{identifier}.wandb"))) == 1
 
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from danish_asr.recipe import cli, masking
 from danish_asr.recipe.consistency import consistency_loss
+from tests.forks import in_processes
 from tests.recipe.running import (
     arguments,
     copy_until,
-    in_processes,
     losses,
     metrics,
     optimizer_state,

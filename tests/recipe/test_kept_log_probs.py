@@ -15,7 +15,8 @@ from danish_asr.recipe import kept_decoding
 from danish_asr.recipe.cli import evaluate as eval_main
 from danish_asr.recipe.evaluator import PREDICTIONS
 from danish_asr.recipe.kept import LOG_PROBS
-from tests.recipe.running import after_each_batch, arguments, evaluate, in_processes
+from tests.forks import in_processes
+from tests.recipe.running import after_each_batch, arguments, evaluate
 
 SMALL = ("dataset.asr_task_config.max_audio_len=16000",)
 FEW_ROWS = (*SMALL, "dataset.asr_task_config.max_num_elements=32000")

@@ -10,10 +10,10 @@ import torch
 
 from danish_asr.recipe import cli
 from danish_asr.recipe.training import AsrTrainUnit
+from tests.forks import in_processes
 from tests.recipe.running import (
     arguments,
     copy_until,
-    in_processes,
     losses,
     train,
     train_with_two,

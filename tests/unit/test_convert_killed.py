@@ -19,8 +19,8 @@ from tests.builders import build_source, tree
 
 SHARD_ROWS = 5
 OPTIONS = ConvertOptions(shard_rows=SHARD_ROWS)
-ROWS = 300
-"""Per subset: 60 shards of train, and one each of dev and test."""
+ROWS = 150
+"""Per subset: 30 shards of train, and one each of dev and test."""
 
 
 def command(source: Path, out: Path, workers: int) -> list[str]:
@@ -58,18 +58,24 @@ def undisturbed(source: Path) -> dict[str, str]:
 def test_a_conversion_killed_at_random_moments_ends_with_the_same_bytes(
     source: Path, undisturbed: dict[str, str], tmp_path: Path, workers: int
 ) -> None:
-    """Only the parent is killed, so its workers must not get in the way of the next run."""
+    """Only the parent is killed; its workers end, and do not get in the way of the next run."""
     moments = random.Random(workers)
     out = tmp_path / "ds"
-    for _ in range(4):
+    for _ in range(2):
         before = finished_shards(out)
         process = subprocess.Popen(command(source, out, workers), stderr=subprocess.PIPE)
-        wait_for_shards(process, out, before + moments.randint(0, 3))
+        wait_for_shards(process, out, before + moments.randint(1, 3))
         time.sleep(moments.uniform(0, 0.05))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
+        assert len(children) >= workers or workers == 1
         assert not (out / "manifest.json").exists()
+        deadline = time.monotonic() + 20
+        while any(Path(f"/proc/{child}/exe").exists() for child in children):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     subprocess.run(command(source, out, workers), check=True, capture_output=True)
     assert tree(out) == undisturbed
 
@@ -132,17 +138,3 @@ def test_a_full_disk_is_reported_and_nothing_half_written_stays(
     assert whole.items() <= undisturbed.items()
     subprocess.run(command(source, out, 2), check=True, capture_output=True)
     assert tree(out) == undisturbed
-
-
-def test_workers_end_with_a_killed_parent(source: Path, tmp_path: Path) -> None:
-    out = tmp_path / "ds"
-    process = subprocess.Popen(command(source, out, 2), stderr=subprocess.DEVNULL)
-    wait_for_shards(process, out, 1)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.kill()
-    process.wait()
-    assert len(children) >= 2
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{child}/exe").exists() for child in children):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

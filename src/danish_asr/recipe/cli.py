@@ -67,7 +67,18 @@ def run(recipe: str, request: Request) -> None:
         refuse(error)
     if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
         note("loading PyTorch and fairseq2, checking the configuration")
-    import_module(f"danish_asr.recipe.{recipe}").run(request, tree)
+    module = import_module(f"danish_asr.recipe.{recipe}")
+    if not dict(flatten(tree)).get("common.metric_recorders.wandb.enabled"):
+        _leave_out_wandb()
+    module.run(request, tree)
+
+
+def _leave_out_wandb() -> None:
+    """Load fairseq2's recorders without W&B, whose import takes 2 s and is not needed."""
+    if "wandb" not in sys.modules:
+        sys.modules["wandb"] = None  # type: ignore[assignment]
+        import_module("fairseq2.recipe.internal.metric_recorders")
+        del sys.modules["wandb"]
 
 
 def refuse(error: DanishAsrError) -> NoReturn:

@@ -72,7 +72,7 @@ def write_environment(output_dir: Path) -> None:
         "command": sys.argv,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {d.metadata["Name"]: d.version for d in distributions()},
+        "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
         "cuda": torch.version.cuda,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "git": _git_state(),

@@ -1,7 +1,5 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 from danish_asr.conversion.convert import convert
 from danish_asr.data.dataset import DanishAsrDataset
@@ -9,33 +7,26 @@ from danish_asr.data.mixture import hours_of
 from danish_asr.schema import STATISTICS_FILE
 from danish_asr.sources import open_source
 from tests.builders import build_dataset
+from tests.forks import in_processes
 
-LOAD = """
-import danish_asr
-from fairseq2 import init_fairseq2
-init_fairseq2()
-from fairseq2.assets import get_asset_store
-from fairseq2.data.tokenizers import load_tokenizer
-card = get_asset_store().retrieve_card("tiny")
-tokenizer = load_tokenizer(card.metadata["tokenizer_ref"], progress=False)
-print(card.metadata["dataset_config"]["data"])
-print(tokenizer.create_decoder()(tokenizer.create_encoder()("Åse drikker 3 kopper te")))
-"""
+
+def load(args: list[str]) -> None:
+    from fairseq2 import init_fairseq2  # noqa: PLC0415 - in a new process
+    from fairseq2.assets import get_asset_store  # noqa: PLC0415
+    from fairseq2.data.tokenizers import load_tokenizer  # noqa: PLC0415
+
+    init_fairseq2()
+    metadata: Any = get_asset_store().retrieve_card(args[0]).metadata
+    tokenizer = load_tokenizer(metadata["tokenizer_ref"], progress=False)
+    print(metadata["dataset_config"]["data"])  # noqa: T201
+    print(tokenizer.create_decoder()(tokenizer.create_encoder()(args[1])))  # noqa: T201
 
 
 def test_fairseq2_finds_the_dataset_and_its_tokenizer_by_name(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds")
-    found = subprocess.run(
-        [sys.executable, "-c", LOAD],
-        env=os.environ | {"DANISH_ASR_ASSETS": str(tmp_path / "ds" / "cards")},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert found.stdout.splitlines() == [
-        str((tmp_path / "ds" / "version=0").resolve()),
-        "Åse drikker 3 kopper te",
-    ]
+    text, cards = "Åse drikker 3 kopper te", str(tmp_path / "ds" / "cards")
+    printed = in_processes(1, load, ["tiny", text], DANISH_ASR_ASSETS=cards)
+    assert printed.splitlines() == [str((tmp_path / "ds" / "version=0").resolve()), text]
 
 
 def test_a_corpus_without_training_audio_is_no_hindrance_for_training(tmp_path: Path) -> None:

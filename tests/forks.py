@@ -1,0 +1,47 @@
+"""Runs a function in new processes that have PyTorch and fairseq2, whose import takes seconds."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+_FORKS = get_context("forkserver")
+_FORKS.set_forkserver_preload(["danish_asr.recipe.training", "danish_asr.recipe.evaluation_recipe"])
+
+
+def in_processes(
+    count: int, main: Callable[[list[str]], None], args: Sequence[str], **env: str
+) -> str:
+    """Run a function as `torchrun` would, in processes that end well; returns what they printed."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: PLC0415 - slow
+
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    env = {**os.environ, **env, "FAIRSEQ2_DEVICE": "cpu", "MASTER_ADDR": "localhost"}
+    env |= {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    env |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count))
+    with NamedTemporaryFile("r", encoding="utf-8") as output:
+        ranks = [dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)) for rank in range(count)]
+        runs = [
+            _FORKS.Process(target=_in_process, args=(main, [*args], env | rank, output.name))
+            for rank in ranks
+        ]
+        for each in runs:
+            each.start()
+        for each in runs:
+            each.join(300)
+            each.kill()
+        printed = output.read()
+    assert [each.exitcode for each in runs] == [0] * count, printed
+    return printed
+
+
+def _in_process(
+    main: Callable[[list[str]], None], args: list[str], env: Mapping[str, str], output: str
+) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    with Path(output).open("ab") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    main(args)
