@@ -48,7 +48,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(source: Path) -> dict[str, str]:
-    out = source.parent / "whole"
+    return completed(source, source.parent / "whole")
+
+
+def completed(source: Path, out: Path) -> dict[str, str]:
+    """Convert what is not converted yet; returns the whole dataset."""
     convert(open_source(str(source)), out, name="tiny", options=OPTIONS)
     return tree(out)
 
@@ -76,8 +80,7 @@ def test_a_conversion_killed_at_random_moments_ends_with_the_same_bytes(
         while any(Path(f"/proc/{child}/exe").exists() for child in children):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-    subprocess.run(command(source, out, workers), check=True, capture_output=True)
-    assert tree(out) == undisturbed
+    assert completed(source, out) == undisturbed
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -98,8 +101,7 @@ def test_a_stop_signal_to_all_processes_ends_them_and_the_next_run_continues(
     assert said in output
     assert not (out / ".lock").exists()
     assert finished_shards(out) >= 1
-    subprocess.run(command(source, out, 2), check=True, capture_output=True)
-    assert tree(out) == undisturbed
+    assert completed(source, out) == undisturbed
 
 
 def test_a_second_conversion_into_the_same_place_is_refused(source: Path, tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_a_second_conversion_into_the_same_place_is_refused(source: Path, tmp_pa
     process.send_signal(signal.SIGSTOP)
     try:
         with pytest.raises(DatasetError, match=f"process {process.pid} on .* is writing in {out}"):
-            convert(open_source(str(source)), out, name="tiny", options=OPTIONS)
+            completed(source, out)
     finally:
         process.send_signal(signal.SIGCONT)
     _, output = process.communicate(timeout=60)
@@ -136,5 +138,4 @@ def test_a_full_disk_is_reported_and_nothing_half_written_stays(
     assert not list(out.rglob("*.partial"))
     whole = {name: digest for name, digest in tree(out).items() if name.endswith(".parquet")}
     assert whole.items() <= undisturbed.items()
-    subprocess.run(command(source, out, 2), check=True, capture_output=True)
-    assert tree(out) == undisturbed
+    assert completed(source, out) == undisturbed
