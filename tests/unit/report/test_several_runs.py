@@ -69,7 +69,7 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     ]
     advice = [line.removeprefix("advice: ") for line in lines if line.startswith("advice: ")]
     assert advice[0].startswith(
-        "the run b has the best Word Error Rate (WER) on dev, 48.00 at step 4: keep"
+        "the run b is the best on dev, with Word Error Rate (WER) 48.00 at step 4: keep"
     )
     assert "a is close with 49.00" in advice[0]
     assert any(

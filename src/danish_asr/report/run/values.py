@@ -52,14 +52,13 @@ def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advi
             if end := ends.get(best.config[key]):
                 texts.append(f"it is the {end} {key} tried: try a {end.replace('st', 'r')} one too")
     ended = [run for run in others if run.scored[-1]["Step"] >= best.scored[-1]["Step"]]
-    if ended and (second := ended[0].models[0][0]) < _CLOSE * score:
+    if ended and score <= (second := ended[0].models[0][0]) < _CLOSE * score:
         texts.append(
             f"{ended[0].run.name} is close with {second:.2f}: to tell both apart, train each with "
             f"several seeds ({_SEED})"
         )
-    evidence = (
-        f"the run {best.run.name} has the best {best.score} on dev, {score:.2f} at step {step}"
-    )
+    name = best.run.name
+    evidence = f"the run {name} is the best on dev, with {best.score} {score:.2f} at step {step}"
     return Advice(evidence, "; ".join(texts))
 
 
