@@ -13,6 +13,7 @@ from torch.cuda import OutOfMemoryError
 from danish_asr.errors import ConfigError, DanishAsrError, DatasetError, RunError, RunFailedError
 from danish_asr.recipe.diagnostics import explained
 from danish_asr.recipe.outcome import FAILED
+from danish_asr.recipe.remedies import REMEDIES
 from tests.recipe.running import evaluate, train
 
 
@@ -23,12 +24,28 @@ def fail(error: Exception, cause: Exception | None = None) -> str:
     return str(caught.value)
 
 
-def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_smaller() -> None:
-    message = fail(OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB."))
+OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 11.76 GiB of "
+    "which 500.00 MiB is free. Of the allocated memory 7.00 GiB is allocated by PyTorch, and {} is "
+    "reserved by PyTorch but unallocated."
+)
+
+
+def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_fit_in_the_plans_order() -> None:
+    message = fail(OutOfMemoryError(OUT_OF_MEMORY.format("300.00 MiB")))
     assert "Tried to allocate 2.50 GiB" in message
-    assert "dataset.asr_task_config.max_num_elements" in message
+    named = [key for remedy in REMEDIES if (key := remedy.key)]
+    places = [message.index(key) for key in dict.fromkeys(named)]
+    assert places == sorted(places)
     assert "dataset.valid_max_num_elements" in message
     assert "trainer.grad_accumulation.num_batches" in message
+    assert "expandable_segments" not in message
+
+
+def test_fragmented_memory_is_named_before_what_makes_a_batch_smaller() -> None:
+    message = fail(OutOfMemoryError(OUT_OF_MEMORY.format("3.20 GiB")))
+    fix = message.index("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+    assert fix < message.index("model.head=danish")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import Dropout, Module, ModuleList, Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 from typing_extensions import override
 
 from danish_asr.recipe.consistency import consistency_loss
@@ -177,6 +177,11 @@ class _Living(TorchDispatchMode):
         out = _STAND_INS.get(func, func)(*args, **(kwargs or {}))
         copied = func is aten._to_copy.default and isinstance(args[0], Parameter)
         tree_map_only(Tensor, partial(self._count, COPIES if copied else self._part), out)
+        if func in _CONVOLUTIONS or func in _LAYER_NORMS:
+            tensors = [each for each in tree_leaves((args, out)) if isinstance(each, Tensor)]
+            if func in _LAYER_NORMS:
+                tensors = [each for each in tensors if not each.is_contiguous()]
+            self._note(sum(each.numel() * each.element_size() for each in tensors))
         return out
 
     def _count(self, part: str, tensor: Tensor) -> None:
@@ -196,9 +201,10 @@ class _Living(TorchDispatchMode):
         self._bytes[part] -= size
         self._total -= size
 
-    def _note(self) -> None:
-        if self._total > self.stages[self._stage].total():
-            self.stages[self._stage] = self._bytes.copy()
+    def _note(self, within: int = 0) -> None:
+        """Compare what is alive, and ``within`` a kernel, with the peak."""
+        if self._total + within > self.stages[self._stage].total():
+            self.stages[self._stage] = self._bytes + Counter({self._part: within})
 
 
 def _ctc_loss(log_probs: Tensor, targets: Tensor, *others: object) -> tuple[Tensor, Tensor]:  # noqa: ARG001
@@ -212,6 +218,13 @@ _STAND_INS: Final = {
     aten._ctc_loss.Tensor: _ctc_loss,
     aten._ctc_loss_backward.Tensor: lambda _, log_probs, *__: torch.empty_like(log_probs),
 }
+
+
+_CONVOLUTIONS: Final = (aten.convolution.default, aten.convolution_backward.default)
+"""oneDNN and cuDNN copy what they read and write into layouts of their own."""
+
+_LAYER_NORMS: Final = (aten.native_layer_norm.default, aten.native_layer_norm_backward.default)
+"""Their kernels make what they read contiguous."""
 
 
 class _GpuLayerNorm(Module):

@@ -27,6 +27,7 @@ from danish_asr.errors import (
     DanishAsrError,
     RunFailedError,
 )
+from danish_asr.recipe import remedies
 from danish_asr.recipe.advice import DATA_BOUND
 from danish_asr.recipe.assets import DOWNLOAD_HINT
 from danish_asr.recipe.console import log
@@ -82,6 +83,10 @@ _BROKEN_CHECKPOINT: Final = (
     "of another architecture, such as `tiny` of an earlier version: train in a new OUTDIR"
 )
 
+# c10/cuda/CUDACachingAllocator.cpp
+_WANTED: Final = re.compile(r"Tried to allocate ([\d.]+) ([KMG])iB")
+_GAPS: Final = re.compile(r"([\d.]+) ([KMG])iB is reserved by PyTorch but unallocated")
+
 _FOR_USERS: Final = (
     *("fairseq2.cluster", "fairseq2.device", "fairseq2.nn.utils.grad", "fairseq2.recipe.error"),
     "fairseq2.utils.env",
@@ -90,10 +95,12 @@ _FOR_USERS: Final = (
 
 _HINTS: Final[dict[type[Exception], str]] = {
     OutOfMemoryError: (
-        "the GPU's memory is too small for a batch. In a new OUTDIR, lower "
-        "dataset.asr_task_config.max_num_elements, raise trainer.grad_accumulation.num_batches by "
-        "the same factor, or set trainer.activation_checkpointing.mode=layerwise. If it "
-        "ran out in validation, lower dataset.valid_max_num_elements: the same OUTDIR continues"
+        "the GPU's memory is too small for a batch. What helps, the cheapest first: "
+        f"{', '.join(remedies.keys())} (smaller batches with more "
+        "trainer.grad_accumulation.num_batches). `danish-asr plan --config FILE --gpu SIZE` says "
+        "how much each gives back. Checkpointing may change in the same OUTDIR, the others need a "
+        "new one. If it ran out in validation, lower dataset.valid_max_num_elements: the same "
+        "OUTDIR continues"
     ),
     CheckpointError: _BROKEN_CHECKPOINT,
     UnpicklingError: (
@@ -147,11 +154,28 @@ def _explanation(error: Exception) -> str | None:
     elif module.startswith("wandb."):  # an optional dependency
         hints = [_WANDB]
     if hints:
-        return f"{_causes(chain)}\n{hints[0]}."
+        return f"{_causes(chain)}\n{_gaps(chain)}{hints[0]}."
     if module.startswith(_FOR_USERS):
         hint = " (common.cluster: auto, none or slurm)" if hasattr(error, "cluster") else ""
         return _causes(chain) + hint
     return None
+
+
+def _gaps(chain: Iterable[BaseException]) -> str:
+    """Say what helps if the memory that was missing was there, in gaps."""
+    text = "\n".join(str(error) for error in chain if isinstance(error, OutOfMemoryError))
+    wanted, gaps = (re.search(pattern, text) for pattern in (_WANTED, _GAPS))
+    if not wanted or not gaps or _bytes(wanted) > _bytes(gaps):
+        return ""
+    return (
+        f"{gaps[0]}, more than was wanted: memory is fragmented. First set "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment; the same OUTDIR "
+        "continues. If that is not enough, "
+    )
+
+
+def _bytes(found: re.Match[str]) -> float:
+    return float(found[1]) * float(1024 ** "KMG".index(found[2]))
 
 
 def _cannot_write(error: BaseException) -> bool:

@@ -37,6 +37,7 @@ from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.head import FULL
 from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.masking import install_masker
+from danish_asr.recipe.needs import needs
 from danish_asr.recipe.optimizers import (
     layer_groups,
     register_optimizers,
@@ -205,6 +206,8 @@ class AsrRecipe(TrainRecipe):
         criterion = CtcCriterion(context.model, config.masking.consistency_scale)
         setup = ReaderSetup.of(context)
         reader = training_reader(setup, config, index)
+        if context.gangs.root.rank == 0:
+            log.info("{}", needs(context, config, reader, setup.tokenizer))
         if self._probe is not None:
             self._probe.prepare(reader)
         size = setup.tokenizer.vocab_info.size

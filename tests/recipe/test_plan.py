@@ -1,0 +1,145 @@
+"""The plan: memory against counted bytes, the sampler's numbers, and what makes a run fit."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq2.device import CPU
+from fairseq2.gang import create_fake_gangs
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.nn import BatchLayout
+from torch.profiler import profile
+
+from danish_asr.errors import ConfigError
+from danish_asr.recipe.activations import Batch
+from danish_asr.recipe.assets import Assets
+from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.freezing import Freezing
+from danish_asr.recipe.gpus import Card
+from danish_asr.recipe.loading import inspect
+from danish_asr.recipe.memory import Model, step_memory
+from danish_asr.recipe.plan import make_plan
+from danish_asr.recipe.tree import Tree, flatten, merge, read_yaml
+from tests.recipe.running import ROOT
+
+GIB = 2**30
+BATCHES, OPTIMIZER = "dataset.asr_task_config.max_num_elements", "optimizer.name"
+PARTS = [f"{part}/pp_00/tp_00/sdp_00.pt" for part in ("model", "optimizer")]
+GUIDE = read_yaml(ROOT / "configs" / "ctc-finetune-danish.yaml")
+
+
+def deep(layers: int) -> Model:
+    """A small model of so many layers."""
+    config = tiny()
+    config.encoder_config = replace(
+        config.encoder_config, num_encoder_layers=layers, model_dim=64, ffn_inner_dim=256
+    )
+    family: Any = Assets(AsrConfig()).model_family(WAV2VEC2_ASR_FAMILY)
+    return Model(family, config)
+
+
+def allocated(model: Model, config: AsrConfig, batch: Batch) -> int:
+    """The peak of PyTorch's allocations in the second forward and backward pass, on this CPU."""
+    gangs = create_fake_gangs(CPU)
+    module: Any = model.family.create_new_model(model.config, gangs, torch.float32, meta=False)
+    Freezing(config).freeze_permanently(module)
+    if config.trainer.activation_checkpointing.mode == "layerwise":
+        model.family.apply_layerwise_ac(module, 1)
+
+    def step() -> None:
+        audio = torch.randn(batch)
+        lengths = [batch.samples, *[batch.samples * 3 // 4] * (batch.rows - 1)]
+        targets = torch.randint(4, 30, (batch.rows, batch.samples * 15 // 16_000))
+        layout = BatchLayout.of(audio, lengths)
+        module(audio, layout, targets, BatchLayout.of(targets)).backward()
+
+    step()
+    with profile(profile_memory=True) as counted:
+        step()
+    events = counted.profiler.kineto_results.events()
+    highest = total = 0
+    for event in events:
+        total += event.nbytes() if event.name() == "[memory]" else 0
+        highest = max(highest, total)
+    return highest
+
+
+@pytest.mark.parametrize(
+    ("trainer", "part", "off"),
+    [
+        ({"freeze_feature_extractor": True}, "activations, encoder", 0.02),
+        # Kernels of convolutions copy more than the plan knows.
+        ({"activation_checkpointing": {"mode": "layerwise"}}, "activations, front end", 0.15),
+    ],
+)
+def test_the_planned_memory_of_a_batch_is_what_pytorch_allocates(
+    trainer: dict[str, object], part: str, off: float
+) -> None:
+    tree = {"dataset": {"name": "none"}, "trainer": {"mixed_precision": {"mode": "off"}, **trainer}}
+    (config, _), model, batch = inspect(AsrConfig, tree), deep(12), Batch(3, 64_000)
+    parts = step_memory(config, model, batch, on_gpu=False)
+    state = sum(parts.pop(name) for name in ("weights", "gradients", "optimizer's moments"))
+    module = model.build(config)
+    learning = [p for p in module.parameters() if p.requires_grad]
+    numbers = sum(p.numel() for p in module.parameters()), sum(p.numel() for p in learning)
+    assert state == 4 * numbers[0] + 12 * numbers[1]
+    assert max(parts, key=lambda name: parts[name]) == part
+    assert sum(parts.values()) == pytest.approx(allocated(model, config, batch), rel=off)
+
+
+def test_the_guides_configuration_fits_12_gb_with_what_the_plan_lays_over_it() -> None:
+    card = Card.of("12GB")
+    plan = make_plan(GUIDE, where="guide", card=card)
+    assert plan.fits is False
+    assert sum(every for every, _ in plan.parameters.values()) == 325_494_996
+    after = make_plan(merge(GUIDE, plan.overlay), where="guide", card=card)
+    assert after.fits
+    assert after.total == plan.total - sum(step.gives for step in plan.steps)
+    assert after.minutes == plan.minutes == 32
+
+
+@pytest.mark.parametrize(
+    ("changes", "card", "keys"),
+    [
+        # A head of Danish symbols is tried first, and not needed after the others.
+        ({"trainer": {"effective_audio_minutes": 32}}, "9GB", [OPTIMIZER, BATCHES]),
+        ({"model": {"name": "omniASR_CTC_7B"}}, "12GB", []),
+    ],
+)
+def test_what_makes_it_fit_is_as_little_as_it_can_be(
+    changes: Tree, card: str, keys: list[str]
+) -> None:
+    plan = make_plan(merge(GUIDE, changes), where="guide", card=Card.of(card))
+    assert plan.fits is False
+    assert sorted(key for key, _ in flatten(plan.overlay)) == sorted(keys)
+
+
+def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
+    finished_run: Path,
+) -> None:
+    tree = read_yaml(finished_run / "config.yaml")
+    plan = make_plan(tree, where="run", gpus=1)
+    log = (finished_run / "logs" / "rank_0.log").read_text(encoding="utf-8")
+    assert plan.epoch
+    assert not plan.notes
+    minutes = f"Audio per step: {plan.minutes:.3g} minutes"
+    line = f"Steps per epoch: {plan.epoch.steps} | Padding: {plan.epoch.padding:.1%} | {minutes}"
+    assert line in log
+    assert "Memory, calculated: " in log
+    folder = finished_run / "checkpoints" / "step_4"
+    written = sum((folder / part).stat().st_size for part in PARTS)
+    assert plan.disk.one == pytest.approx(written, rel=0.1)
+    two = make_plan(tree, where="run", gpus=2)
+    assert two.epoch
+    assert two.epoch.steps == -(-plan.epoch.steps // 2)
+
+
+def test_cards_have_less_than_they_are_sold_with_and_others_are_refused() -> None:
+    assert Card.of("12GB").free < 12 * GIB == Card.of("12 GiB").free
+    assert Card.of("A100-40").free < 40 * GIB
+    for wrong in ("rtx9", "0GB", "12", "GB"):
+        with pytest.raises(ConfigError, match=f"a100-40.*{wrong}"):
+            Card.of(wrong)
