@@ -1,6 +1,7 @@
 """What several runs say about the values in which they differ."""
 
 from collections.abc import Iterable, Sequence
+from textwrap import shorten
 from typing import Final
 
 from danish_asr.recipe.advice import LOSS, MOST, Advice, best_until
@@ -79,7 +80,7 @@ def _behind(run: History, best: History) -> str | None:
     """Return the evidence that a run is bad, if it is."""
     name = run.run.name
     if ENDED.get(run.state) == FAILED:
-        return f"the run {name} failed: {run.reason}"
+        return f"the run {name} failed: {shorten(run.reason, 60, placeholder=' ...')}"
     if run is best or not run.scored:
         return None
     step = min(run.scored[-1]["Step"], best.scored[-1]["Step"])
