@@ -34,9 +34,9 @@ if __name__ == "__main__":
 """
 """The demo as `danish-asr demo` runs it, with a smaller corpus."""
 
-STEPS = ["regime.validate_every_n_steps=2", "regime.checkpoint_every_n_steps=2"]
+STEPS = ["regime.validate_every_n_steps=6", "regime.checkpoint_every_n_steps=6"]
 STEPS += ["regime.publish_metrics_every_n_steps=1", "common.torch.num_threads=1"]
-STEPS += ["regime.num_steps=20", "dataset.asr_task_config.max_num_elements=160000"]
+STEPS += ["regime.num_steps=12", "dataset.asr_task_config.max_num_elements=160000"]
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
@@ -70,7 +70,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert process.returncode == 130, output
     assert "Traceback" not in output
     (*_, reached) = checkpoint_steps(folder / "run")
-    assert 0 < reached < 20
+    assert 0 < reached < 12
     process = start(folder)
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
@@ -83,7 +83,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_test_row_is_scored_once_after_an_interruption(demo: Path) -> None:
-    assert checkpoint_steps(demo / "run")[-1] == 20
+    assert checkpoint_steps(demo / "run")[-1] == 12
     results = demo / "run" / "eval" / "best" / "test"
     predictions = list(read_predictions(results / "predictions.jsonl"))
     manifest = json.loads((demo / "dataset" / "manifest.json").read_text())
