@@ -68,14 +68,17 @@ def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None])
     monkeypatch.setattr(ScoredBatches, "add", then)
 
 
-def start(module: str, args: Sequence[str], *, processes: int = 1) -> subprocess.Popen[str]:
-    """Start a recipe in processes of its own; more than one talk over gloo."""
+def start(
+    module: str, args: Sequence[str], *, processes: int = 1, device: str | None = "cpu"
+) -> subprocess.Popen[str]:
+    """Start a recipe in processes of its own; without a device each takes a GPU."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     if processes == 1:
         launcher = []
+    chosen = {} if device is None else {"FAIRSEQ2_DEVICE": device}
     return subprocess.Popen(
         [sys.executable, *launcher, "-m", module, *args],
-        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **chosen, "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, cast, final
 
+import numpy as np
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.metrics import MetricBag
@@ -11,8 +12,10 @@ from fairseq2.metrics.aggregation import Mean, Sum
 from fairseq2.nn import BatchLayout
 from fairseq2.nn.fsdp import FSDP1Module, FSDP2Module
 from fairseq2.recipe.model import RecipeModel
+from fairseq2.utils.tensor import to_tensor
 from torch import Tensor
 
+from danish_asr.data.targets import FrameCount
 from danish_asr.errors import RunFailedError
 from danish_asr.recipe.consistency import consistency_loss, two_views
 
@@ -116,6 +119,14 @@ class CtcCriterion:
             f"the loss is NaN or infinite; utterances: {', '.join(ids)}. Lower the learning rate "
             "or set trainer.max_grad_norm."
         )
+
+
+def chance_of(batch: Seq2SeqBatch, num_frames: FrameCount, vocabulary: int) -> Tensor:
+    """Return the :func:`chance_loss` of a batch; unlike ``torch.tensor``, it awaits no GPU."""
+    frames = num_frames(np.array(batch.source_seq_lens)).tolist()
+    device = batch.target_seqs.device
+    counts, lengths = (to_tensor(n, device=device) for n in (frames, batch.target_seq_lens))
+    return chance_loss(counts, batch.target_seqs, lengths, vocabulary)
 
 
 def chance_loss(frames: Tensor, targets: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:

@@ -93,8 +93,9 @@ def step_memory(
     views = 1 if config.masking.consistency_scale is None else 2
     settings = Settings(on_gpu, mixed_precision(config), every, views)
     found = _cached_peak(config, model, module, batch, settings)
-    # PyTorch's foreach loop makes a tensor of every size at once; bitsandbytes' kernel none.
-    step = _size(learning) // shards if on_gpu and optimizer == ADAMW_OPTIMIZER else 0
+    # PyTorch's foreach loop makes a tensor of every size at once; fused kernels none.
+    foreach = optimizer == ADAMW_OPTIMIZER and cast(Any, config.optimizer.config).impl == "foreach"
+    step = _size(learning) // shards if on_gpu and foreach else 0
     if step > found.total():
         parts["temporaries of the optimizer"] = step
     else:

@@ -15,6 +15,7 @@ from fairseq2.recipe.config import (
     ADAFACTOR_OPTIMIZER,
     AdafactorConfig,
     AdafactorGroupConfig,
+    AdamWConfig,
     AdamWGroupConfig,
     ParameterGroupConfig,
 )
@@ -113,6 +114,18 @@ def layer_groups(config: Any, decay: float, num_layers: int) -> list[ParameterGr
     ]
     below = config.lr * decay ** (num_layers + 1)
     return [*layers, kind(params=r"encoder_frontend\.|masker\.", lr=below)]
+
+
+def use_fused(config: object, device: torch.device) -> None:
+    """Let AdamW's ``impl: auto`` be PyTorch's fused one: a pass over memory, not one per operation.
+
+    On a CPU, where a step at 300M then takes 0.4 s of a core instead of 1.4 to 2.2 s, the recipe
+    keeps PyTorch's choice, so that runs can be repeated bit for bit.
+    """
+    if device.type != "cuda" or not isinstance(config, AdamWConfig):
+        return
+    if config.impl == "auto" and not config.differentiable:
+        config.impl = "fused"
 
 
 def unwrap_names(module: Module) -> None:

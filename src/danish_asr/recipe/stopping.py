@@ -52,6 +52,8 @@ class StoppableTask(Task):
         return self._watch.get_elapsed_time() + seconds_ahead >= self._max_seconds
 
     def _any_rank(self, flag: bool) -> bool:
+        if self._gang.size == 1:
+            return flag  # without waiting for the GPU
         return all_sum(self._gang, int(flag)).item() > 0
 
     @override

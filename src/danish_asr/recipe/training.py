@@ -5,7 +5,6 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast, final
 
-import numpy as np
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.metrics import MetricBag, format_as_float
@@ -30,7 +29,7 @@ from danish_asr.recipe.assets import register_datasets
 from danish_asr.recipe.averaging import finish
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import configure_console, hide_progress_bar, log
-from danish_asr.recipe.criterion import CtcCriterion, chance_loss
+from danish_asr.recipe.criterion import CtcCriterion, chance_of
 from danish_asr.recipe.disk import check_free_space, checkpoint_space
 from danish_asr.recipe.fairseq2_private import run_recipe
 from danish_asr.recipe.freezing import Freezing
@@ -42,6 +41,7 @@ from danish_asr.recipe.optimizers import (
     layer_groups,
     register_optimizers,
     unwrap_names,
+    use_fused,
 )
 from danish_asr.recipe.outcome import noted
 from danish_asr.recipe.own_tokenizer import slice_head, write_own_tokenizer
@@ -186,6 +186,7 @@ class AsrRecipe(TrainRecipe):
         Freezing(config).freeze_permanently(module)
         if self._probe is None:
             log.info("{}", _headline(context, module))
+        use_fused(config.optimizer.config, context.gangs.root.device)
         if config.optimizer.layer_decay is not None:
             layers, values = len(module.encoder.layers), cast(Any, config.optimizer.config)
             values.groups = layer_groups(values, config.optimizer.layer_decay, layers)
@@ -283,11 +284,8 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
 
     @torch.no_grad()
     def _compare_with_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        targets, device = batch.target_seqs, batch.target_seqs.device
-        frames = torch.from_numpy(self._num_frames(np.array(batch.source_seq_lens))).to(device)
-        lengths = torch.tensor(batch.target_seq_lens, device=device)
         characters = sum(batch.target_seq_lens)
-        chance = chance_loss(frames, targets, lengths, self._vocabulary) / characters
+        chance = chance_of(batch, self._num_frames, self._vocabulary) / characters
         metric_bag.get("chance", Mean).update(chance, weight=characters)
         if self._step == 1 and not self._first_is_known:
             self._first_is_known = True

@@ -1,0 +1,3 @@
+from tests.recipe.conftest import dataset
+
+__all__ = ["dataset"]
