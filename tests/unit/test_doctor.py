@@ -14,6 +14,7 @@ from danish_asr.doctor import doctor, machine
 from danish_asr.doctor import run as of_run
 from danish_asr.doctor.machine import Finding
 from danish_asr.files import from_yaml, to_yaml
+from danish_asr.recipe.gpus import Card
 from tests.builders import build_dataset
 
 ROOT = Path(__file__).parents[2]
@@ -191,6 +192,18 @@ def test_weights_that_a_run_would_have_to_download_are_a_warning(
     (found,) = of_run.check_downloads(read)
     assert found.found.endswith("cache: omniASR_CTC_300M, omniASR_tokenizer_v1")
     assert "danish-asr fetch" in found.fix
+
+
+def test_a_gpu_that_is_too_small_is_an_error_with_the_keys_that_help(
+    config: Path, tmp_path: Path
+) -> None:
+    config = changed(config, tmp_path / "config.yaml", "model", arch="300m")
+    read, *_ = of_run.read_config([config])
+    assert not [*of_run.check_memory(read, "here", None)]
+    assert not faults(of_run.check_memory(read, "here", Card.of("12GB")))
+    (found,) = of_run.check_memory(read, "here", Card.of("5GB"))
+    assert (found.level, found.check) == ("error", "memory")
+    assert "trainer.activation_checkpointing.mode=layerwise" in found.fix
 
 
 def test_every_fault_of_a_configuration_is_reported(config: Path, tmp_path: Path) -> None:

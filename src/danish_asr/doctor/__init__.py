@@ -77,11 +77,13 @@ def _findings(config: Sequence[Path], run: Path, scripts: Path) -> Iterator[Find
 
 def _check_run(files: Sequence[Path], run: Path, scripts: Path) -> Iterator[Finding]:
     from danish_asr.doctor import run as of_run  # noqa: PLC0415 - imports fairseq2
+    from danish_asr.recipe.gpus import here  # noqa: PLC0415 - as above
 
     try:
         config, faults, where = of_run.read_config(files)
         yield from of_run.check_downloads(config)
         yield from of_run.check_config(config, faults, where)
+        yield from of_run.check_memory(config, where, here())
         yield from of_run.check_dataset(config)
         if of_run.needs_bf16(config):
             yield from machine.check_bf16(scripts)

@@ -15,11 +15,13 @@ from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.disk import checkpoint_space
 from danish_asr.recipe.fetch import missing
-from danish_asr.recipe.loading import inspect
+from danish_asr.recipe.gpus import Card
+from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.model_path import with_named_model
+from danish_asr.recipe.plan import make_plan
 from danish_asr.recipe.plan_inputs import Inputs
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.tree import merge, read_yaml
+from danish_asr.recipe.tree import flatten, merge, read_yaml
 from danish_asr.schema import STATISTICS_FILE
 
 
@@ -62,6 +64,20 @@ def check_downloads(config: AsrConfig) -> Iterator[Finding]:
             yield ok("weights", "all on this machine")
     except ConfigError:
         return  # names that the configuration's check reports
+
+
+def check_memory(config: AsrConfig, where: str, card: Card | None) -> Iterator[Finding]:
+    """Compare what a training needs, by its plan, with a GPU; without one there is no finding."""
+    if card is None:
+        return
+    try:
+        plan = make_plan(unstructure(config), where=where, card=card)
+    except ConfigError:
+        return  # as above
+    found = f"{plan.total / 2**30:.1f} of {card.free / 2**30:.1f} GiB of {card.name}, calculated"
+    changes = " ".join(f"{key}={value}" for key, value in flatten(plan.overlay))
+    fix = f"{changes or 'a larger GPU, or a smaller model'}; see danish-asr plan"
+    yield ok("memory", found) if plan.fits else error("memory", found, fix)
 
 
 def check_dataset(config: AsrConfig) -> Iterator[Finding]:
