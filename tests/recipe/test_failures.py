@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from fairseq2.error import OperationalError
-from fairseq2.io import TensorDataNotValidError
 from fairseq2.recipe.error import MinimumLossScaleReachedError
 from torch.cuda import OutOfMemoryError
 
@@ -55,7 +54,7 @@ def test_fragmented_memory_is_named_before_what_makes_a_batch_smaller() -> None:
         (OperationalError("A system error occurred."), OSError(errno.EDQUOT, "quota")),
         (RuntimeError("PytorchStreamWriter failed writing file data.pkl"), None),
         # fairseq2 takes a checkpoint that torch could not write for one that cannot be pickled.
-        (TensorDataNotValidError("not a pickleable object"), RuntimeError("unexpected pos 3 vs 2")),
+        (OperationalError("not a pickleable object"), RuntimeError("unexpected pos 3 vs 2")),
     ],
 )
 def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None:

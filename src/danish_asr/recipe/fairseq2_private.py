@@ -15,6 +15,7 @@ from collections.abc import Callable
 from hashlib import sha1
 from importlib import import_module
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import url2pathname
 
@@ -125,13 +126,29 @@ def support_any_local_path() -> None:
     a letter beyond ASCII: fairseq2 turns a card's path into a URI, ``file:///home/s%C3%B8ren``, and
     uses its text as a path again. A second provider for ``file`` is refused, and cards that name
     their files relatively (datasets that were built before) leave no public way.
+    0.8 does so in ``Uri.to_path``.
     When it moves: remove this, and run tests/unit/test_local_paths.py.
     """
-    LocalAssetDownloadManager._to_path = staticmethod(_to_path)  # type: ignore[method-assign] # noqa: SLF001
+    if hasattr(Uri, "to_path"):
+        Uri.to_path = _to_path
+    else:
+        LocalAssetDownloadManager._to_path = staticmethod(_to_path)  # type: ignore[method-assign] # noqa: SLF001
 
 
 def _to_path(uri: Uri) -> Path:
     return Path(url2pathname(uri.path))
+
+
+def provide_wandb_ids() -> None:
+    """Let fairseq2's recorder of W&B run with every version of wandb.
+
+    Version: 0.6 calls ``wandb.util.generate_id`` where a run has no id, 0.8 looks it up for every
+    run. Symptom: "module 'wandb.util' has no attribute 'generate_id'" with wandb 0.31.
+    """
+    import wandb.util  # noqa: PLC0415 - an optional dependency
+
+    if not hasattr(wandb.util, "generate_id"):
+        wandb.util.generate_id = lambda length=8: token_hex(length // 2)
 
 
 def download_folder(url: str, cache: Path) -> Path:

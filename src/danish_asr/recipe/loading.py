@@ -130,7 +130,8 @@ def describe(hint: Any) -> str:
     if isinstance(hint, EnumType) or get_origin(hint) is Literal:
         return one_of(hint.__members__ if isinstance(hint, EnumType) else get_args(hint))
     if get_origin(hint) in {Union, UnionType}:
-        return " | ".join(map(describe, get_args(hint)))
+        kinds = get_args(hint)  # fairseq2 0.8 has `object | None` for `object`
+        return "object" if object in kinds else " | ".join(map(describe, kinds))
     if hint is NoneType:
         return "None"
     if hint is torch.dtype:

@@ -27,6 +27,7 @@ from danish_asr import __version__
 from danish_asr.errors import MissingExtraError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.console import log
+from danish_asr.recipe.fairseq2_private import provide_wandb_ids
 from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run_directory import (
     CHECKPOINTS,
@@ -54,13 +55,12 @@ def recorder_faults(section: WandbConfig) -> list[str]:
 
 
 def keep_wandb_id(output_dir: Path, section: WandbConfig) -> None:
-    """Give a run an id in W&B, in the file where fairseq2's recorder looks for it.
-
-    fairseq2 0.6 makes ids with ``wandb.util.generate_id``, which newer versions do not have.
-    """
+    """Give a run an id in W&B, in the file where fairseq2's recorder looks for it."""
     file = output_dir / "wandb_run_id"
-    if section.enabled and not file.is_file():
-        publish_text(file, secrets.token_hex(4))
+    if section.enabled:
+        provide_wandb_ids()
+        if not file.is_file():
+            publish_text(file, secrets.token_hex(4))
 
 
 def write_environment(output_dir: Path) -> None:
