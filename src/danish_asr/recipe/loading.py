@@ -128,7 +128,8 @@ def _field(hint: Any, current: Any, value: Any, path: str, faults: list[str]) ->
 def describe(hint: Any) -> str:
     """Return the type of a key as messages and ``keys.txt`` have it."""
     if isinstance(hint, EnumType) or get_origin(hint) is Literal:
-        return one_of(hint.__members__ if isinstance(hint, EnumType) else get_args(hint))
+        # The order of a Literal is that of the first equal one in the process.
+        return one_of(hint.__members__ if isinstance(hint, EnumType) else sorted(get_args(hint)))
     if get_origin(hint) in {Union, UnionType}:
         kinds = get_args(hint)  # fairseq2 0.8 has `object | None` for `object`
         return "object" if object in kinds else " | ".join(map(describe, kinds))
