@@ -80,6 +80,7 @@ def recipe(python: str, module: str, run: Path, demo: Path, steps: int) -> float
     assert process.stdout is not None
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status  # as it has been waited for
     if status:
         sys.exit(f"{' '.join(command)} failed:\n{output}")
     return usage.ru_maxrss / 2**20
@@ -106,7 +107,7 @@ def compare(pythons: list[str], runs: list[Path], peaks: list[float]) -> None:
         print(f"{versions}: {seconds:.3f} s/step (median), {peak:.2f} GiB at most  ({python})")
     print(f"{'step':>6} {'loss':>16} {'loss':>16} {'apart':>9}")
     for step, row in enumerate(zip(first, second, apart, strict=True), start=1):
-        if step % (len(apart) // 6) == 0 or step == 1:
+        if step % max(1, len(apart) // 6) == 0 or step == 1:
             print(f"{step:>6} {row[0]:>16.12f} {row[1]:>16.12f} {row[2]:>9.1e}")
     print(f"largest difference in {len(apart)} steps: {max(apart):.1e}")
 
