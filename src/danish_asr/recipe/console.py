@@ -52,8 +52,11 @@ def configure_console() -> None:
     # 0.8 gives its handler to the root logger, and leaves those of an earlier run of this process.
     for owner in (logger, getLogger()):
         if rich := [each for each in owner.handlers if isinstance(each, RichHandler)]:
-            owner.handlers = [each for each in owner.handlers if each not in rich]
-            logger.handlers = [handler]
+            for old in [*rich, *logger.handlers]:
+                owner.removeHandler(old)
+                logger.removeHandler(old)
+                old.close()
+            logger.addHandler(handler)
 
 
 def _is_for_users(record: LogRecord) -> bool:
