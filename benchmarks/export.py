@@ -35,6 +35,7 @@ def fairseq2_model(arch: str) -> Any:
     from danish_asr.conversion.cards import build_char_tokenizer  # noqa: PLC0415
     from danish_asr.recipe.assets import Assets  # noqa: PLC0415
     from danish_asr.recipe.config import AsrEvalConfig  # noqa: PLC0415
+    from danish_asr.recipe.fairseq2_private import new_model  # noqa: PLC0415
     from danish_asr.transcription.model import Decoders, Model  # noqa: PLC0415
 
     # isort: split
@@ -51,7 +52,7 @@ def fairseq2_model(arch: str) -> Any:
         tokenizer = load_char_tokenizer(Path(file.name), None)
     settings.target_vocab_size = tokenizer.vocab_info.size
     gangs = create_fake_gangs(torch.device("cpu"))
-    module: Any = family.create_new_model(settings, gangs, torch.float32, meta=False)
+    module: Any = new_model(family, settings, gangs, torch.float32)
     decoders = Decoders(tokenizer, config.dataset.text_profile)
     return Model(module, settings, decoders, config, name=arch)
 

@@ -33,6 +33,7 @@ from rich.table import Table
 from danish_asr.recipe.activations import Batch
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrConfig
+from danish_asr.recipe.fairseq2_private import new_model
 from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.memory import Model, mixed_precision, step_memory
 
@@ -116,9 +117,7 @@ def measure(case: Case) -> tuple[int, int]:
 
 def train(model: Model, config: AsrConfig, batch: Batch) -> None:
     """Train two steps of two batches of noise."""
-    module: Any = model.family.create_new_model(
-        model.config, create_fake_gangs(CPU), torch.float32, meta=False
-    )
+    module: Any = new_model(model.family, model.config, create_fake_gangs(CPU), torch.float32)
     for frozen, parameter in zip(
         model.build(config).parameters(), module.parameters(), strict=True
     ):

@@ -17,6 +17,7 @@ from danish_asr.recipe.activations import Batch
 from danish_asr.recipe.assets import Assets
 from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.fairseq2_private import new_model
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.gpus import Card
 from danish_asr.recipe.loading import inspect
@@ -44,7 +45,7 @@ def deep(layers: int) -> Model:
 def allocated(model: Model, config: AsrConfig, batch: Batch) -> int:
     """The peak of PyTorch's allocations in the second forward and backward pass, on this CPU."""
     gangs = create_fake_gangs(CPU)
-    module: Any = model.family.create_new_model(model.config, gangs, torch.float32, meta=False)
+    module: Any = new_model(model.family, model.config, gangs, torch.float32)
     Freezing(config).freeze_permanently(module)
     if config.trainer.activation_checkpointing.mode == "layerwise":
         model.family.apply_layerwise_ac(module, 1)
