@@ -49,5 +49,5 @@ def main(command: Callable[[], object] = app) -> None:
         # typer turns Ctrl-C into a SystemExit without a message.
         if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
             raise
-        typer.echo("danish-asr: interrupted; finished files are kept", err=True)
+        typer.echo("danish-asr: interrupted; any finished files are kept", err=True)
         sys.exit(INTERRUPTED)

@@ -35,6 +35,13 @@ class _Plain:
             vars(param)["display_type_rich"] = partial(_type_shown, param)
         return params
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
+        except typer.BadParameter as error:  # typer 0.29 shows pydantic's prefix
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 class _Command(_Plain, TyperCommand):
     pass

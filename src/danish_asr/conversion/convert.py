@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -180,11 +181,12 @@ class _Conversion:
             counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
             dropped = (row for record in records for row in record.dropped)
             unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
+            rows = "1 row was" if reasons.total() == 1 else f"{reasons.total():,} rows were"
             first = "; ".join(map(self._describe, islice(unwanted, 3)))
             raise DatasetError(
-                f"{reasons.total()} rows were dropped, and --max-drop allows {most} of this "
-                f"source: {counts}. The first: {first}. Fix the source, or continue with a larger "
-                "--max-drop"
+                f"{rows} dropped, and --max-drop allows {most} of this source's {self._rows:,}: "
+                f"{counts}. The first: {first}. Fix the source, or continue with a larger share: "
+                f"--max-drop {ceil(100 * reasons.total() / self._rows) / 100:g} allows these"
             )
 
     def _describe(self, dropped: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import torch
 
@@ -23,6 +23,14 @@ from danish_asr.recipe.plan_inputs import Inputs
 from danish_asr.recipe.preflight import resolve
 from danish_asr.recipe.tree import flatten, merge, read_yaml
 from danish_asr.schema import STATISTICS_FILE
+
+_CORRECT: Final = "correct the configuration"
+_FIXES: Final = {
+    "dataset.name must be": f"convert the dataset (danish-asr convert), or {_CORRECT}",
+    "dataset_summary_path must be": f"convert the dataset (danish-asr convert), or {_CORRECT}",
+    "cannot be downloaded": "where there is internet access: danish-asr fetch --config ...",
+}
+"""By what a fault says; of others the configuration itself is at fault."""
 
 
 def read_config(files: Sequence[Path]) -> tuple[AsrConfig, list[str], str]:
@@ -47,7 +55,8 @@ def check_config(config: AsrConfig, faults: Sequence[str], where: str) -> Iterat
         resolved = resolve(config, where=where, faults=faults)
     except ConfigError as problem:
         for fault in problem.faults:
-            yield error("configuration", f"{where}: {fault}", "correct the configuration")
+            fix = next((fix for part, fix in _FIXES.items() if part in fault), _CORRECT)
+            yield error("configuration", f"{where}: {fault}", fix)
         return
     names = f"model {resolved.model.name or resolved.model.arch}, dataset {resolved.dataset.name}"
     yield ok("configuration", f"{where}: {names}, tokenizer {resolved.tokenizer.name}")

@@ -105,9 +105,9 @@ class Assets:
             return card
         places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
         faults.append(
-            f"{key} must be {what}, but is '{name}'; available: {self.available(key, name)}. "
-            f"Besides the installed packages, cards were searched for in {', '.join(places)}; "
-            "$DANISH_ASR_ASSETS can name more directories."
+            f"{key} must be {what}, but none is known here as '{name}'; available: "
+            f"{self.available(key, name)}. Besides the installed packages, cards were searched "
+            f"for in {', '.join(places)}; $DANISH_ASR_ASSETS can name more directories."
         )
         return None
 

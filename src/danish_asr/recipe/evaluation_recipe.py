@@ -5,6 +5,7 @@ training section evaluates the model that it names, if it names one.
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import cast, final
 
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
@@ -26,11 +27,13 @@ from danish_asr.recipe.kept_decoding import decode_kept, split_fingerprints
 from danish_asr.recipe.preflight import dump, resolve
 from danish_asr.recipe.readers import ReaderSetup, splits_reader
 from danish_asr.recipe.record import keep_wandb_id
+from danish_asr.recipe.run_directory import CONFIG_FILE, checkpoint_steps
 from danish_asr.recipe.run_lock import locked
 from danish_asr.recipe.scored_batches import ScoredBatches
 from danish_asr.recipe.selection import Selection, select
 from danish_asr.recipe.training import register_common
-from danish_asr.recipe.tree import Tree
+from danish_asr.recipe.tree import Tree, flatten, read_yaml
+from danish_asr.schema import CARDS_DIR
 
 
 def run(request: cli.Request, tree: Tree) -> None:
@@ -45,8 +48,21 @@ def run(request: cli.Request, tree: Tree) -> None:
             AsrEvalConfig, resolve(selection.config, where=request.where, faults=selection.faults)
         )
         selection = selection._replace(config=config)
+        if selection.step is not None and request.output_dir is not None:
+            _note_unfinished(request.output_dir, config.common.cluster)
         if config.decoder.name == GREEDY or not _decode_kept(selection):
             _run_model(selection)
+
+
+def _note_unfinished(run: Path, cluster: str) -> None:
+    step, file = max(checkpoint_steps(run), default=0), run / CONFIG_FILE
+    end = dict(flatten(read_yaml(file))).get("regime.num_steps") if file.is_file() else None
+    # A run that ended early, as it was asked to, has a card.
+    if step < (end or 0) and not [*run.glob(f"{CARDS_DIR}/*.yaml")] and not rank_info(cluster).rank:
+        cli.note(
+            f"the run is not complete: saved at step {step:,} of {end:,}; "
+            f"`danish-asr train {run}` continues it"
+        )
 
 
 def _run_model(selection: Selection) -> None:

@@ -143,4 +143,6 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         else:
             card["tokenizer_ref"] = tokenizer.name
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
-    log.info("The model of step {} in {} is {}, in {}.", step, place, run.name, folder)
+    log.info(
+        "The model of step {} in {} has the name '{}' (card in {}).", step, place, run.name, folder
+    )

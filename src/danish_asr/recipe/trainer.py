@@ -213,7 +213,7 @@ class StoppableTraining(StoppableTask):
                 "the validation takes longer than trainer.max_wall_minutes allows for the whole "
                 "run; raise it, or validate on fewer rows (dataset.valid_subset)"
             )
-        log.info("Stopping after step {}; the same command continues.", step)
+        log.info("Stopping after step {}.", step)
         self._stopped = True
         self._checkpoints.maybe_complete_save_operation(blocking=True)
         # A regime that saves only models would leave nothing to continue from.

@@ -67,6 +67,8 @@ def render_page(
     """
     listed = {utterance.row.id for utterance in analysis.worst}
     by_wer = {utterance.row.id for utterance in analysis.worst_by_wer}
+    # No row has a value of these columns.
+    absent = [n for n, p in scores.groupings.items() if [g.label for g in p.groups] == ["unknown"]]
     template = environment().get_template("page.html")
     return template.render(
         about=about,
@@ -75,8 +77,9 @@ def render_page(
         groupings={
             name: part.groups if name in MEASURES else sorted(part.groups, key=_worst_first)
             for name, part in scores.groupings.items()
-            if part.groups
+            if part.groups and name not in absent
         },
+        absent=absent,
         bands=MEASURES,
         axis=RateAxis(scores),
         analysis=analysis,

@@ -148,7 +148,7 @@ def pair_verdicts(comparison: Comparison) -> list[str]:
         lines.append(
             f"{name}: A {percent(rate.a)}, B {percent(rate.b)}, "
             f"B - A {percent(difference.value, '+')}; over speakers "
-            f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; given these speakers "
+            f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; for these speakers only "
             f"{bounds(difference.utterances, '+')}"
         )
     p = p_value(b.mapsswe.p) or NOT_RESOLVABLE

@@ -120,10 +120,11 @@ def compare_runs(
         ConfigError: A column is unknown.
     """
     settings, sizes = settings or Settings(), rows_in_split or {}
-    if len(known := {size for size in sizes.values() if size is not None}) > 1:
+    known = {name: size for name, size in sizes.items() if size is not None}
+    if len(set(known.values())) > 1:
+        of_each = ", ".join(f"{name} of {size:,} rows" for name, size in known.items())
         raise PredictionsError(
-            f"the runs are of splits of {', '.join(map(str, sorted(known)))} rows; evaluate all of "
-            "them on one split"
+            f"the runs are of different splits: {of_each}; evaluate all of them on one split"
         )
     files = [(name, rows) for of_run in runs.values() for name, rows in of_run.items()]
     (first, rows), *others = files

@@ -114,7 +114,7 @@ SOURCES: Final[dict[str, SourceKind]] = {
     "pairs": SourceKind(
         where="FOLDER",
         what="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
-        "--corpus and --split",
+        "--corpus, --split and --column speaker_id=folder",
         open=open_pairs,
         signs=(_AUDIO, ("**/*.txt",)),
     ),

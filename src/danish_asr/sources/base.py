@@ -190,11 +190,13 @@ def list_files(
         usual = usual_columns(columns[file.corpus], names)
         missing = [ours for ours in ("text", "audio") if usual[ours] not in names]
         if file.rows and missing:
-            unused = next((name for name in names if name not in usual.values()), "THEIRS")
+            # Of two that are missing nobody knows which column is which.
+            unused = (name for name in names if name not in usual.values() and len(missing) == 1)
+            theirs = next(unused, "COLUMN")
+            example = " ".join(f"--column {ours}={theirs}" for ours in missing)
             raise SourceError(
                 f"{file.name}: no column {' and no column '.join(usual[ours] for ours in missing)};"
-                f" found the columns {', '.join(names)}. Map yours with --column, such as "
-                f"--column {missing[0]}={unused}"
+                f" found the columns {', '.join(names)}. Map yours, such as {example}"
             )
     if not any(file.rows for file in listed):
         raise SourceError(f"{where}: {'no rows in the' if listed else 'found no'} {what}")

@@ -38,6 +38,8 @@ def recognise(where: str, kinds: Mapping[str, SourceKind]) -> str:
             "or hf:OWNER/NAME (`danish-asr convert --list`)"
         )
     _names_below.cache_clear()
+    if not _names_below(folder):
+        raise SourceError(f"{where}: holds no files, so no audio")
     nearest, fewest = "", 1.0
     for name, kind in kinds.items():
         missing = [

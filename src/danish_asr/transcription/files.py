@@ -17,7 +17,7 @@ from danish_asr.transcription.display import Display, counted
 from danish_asr.transcription.formats import FORMATS, parse_formats, to_txt
 from danish_asr.transcription.record import Record, Source, source_of, writing_below
 from danish_asr.transcription.recordings import Recording, find_recordings
-from danish_asr.transcription.settings import Settings
+from danish_asr.transcription.settings import Settings, check_model
 
 if TYPE_CHECKING:
     from danish_asr.transcription.model import Model
@@ -51,6 +51,7 @@ def transcribe_files(
     """
     found = find_recordings(paths, output.folder)
     settings.options()  # raises before the model is loaded
+    check_model(model)
     if output.formats is None and output.folder is None and len(paths) == 1 and paths[0].is_file():
         _print(model, paths[0], settings, device)
         return True

@@ -13,6 +13,7 @@ from danish_asr.recipe.preflight import resolve
 from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, meant_checkpoint
 from danish_asr.recipe.tree import Tree, merge, read_yaml
 from danish_asr.schema import CARDS_DIR
+from danish_asr.transcription.settings import check_model
 
 _TAKEN: Final = (
     ("tokenizer",),
@@ -36,12 +37,8 @@ def select_model(model: str | Path) -> AsrEvalConfig:
             and head do not fit.
         RunError: The directory has no model.
     """
-    path = Path(model).expanduser()
-    if path.is_dir():
+    if (path := check_model(model)).is_dir():
         config = _of_directory(path)
-    elif path.exists() or len(path.parts) > 1:
-        found = "a file" if path.exists() else "missing"
-        raise RunError(f"model {model}: {found}; expected a run, a checkpoint or a model's name")
     else:
         config, _ = inspect(AsrEvalConfig, {"model": {"name": str(model)}})
     # Neither is needed, and the data that a model was trained on may be gone.

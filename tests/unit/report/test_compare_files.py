@@ -97,7 +97,9 @@ def test_a_partial_run_is_reported(tmp_path: Path) -> None:
     assert comparison.to_dict()["rows"][str(a)]["partial"]
 
 
-@pytest.mark.parametrize(("rows", "message"), [(4, "splits of 3, 4 rows"), (3, "has 4 rows, .* 3")])
+@pytest.mark.parametrize(
+    ("rows", "message"), [(4, "splits: .* of 4 rows, .* of 3 rows"), (3, "has 4 rows, .* 3")]
+)
 def test_runs_that_do_not_fit_their_splits_are_refused(
     tmp_path: Path, rows: int, message: str
 ) -> None:

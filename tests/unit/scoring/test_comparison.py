@@ -106,7 +106,7 @@ def test_other_references_other_splits_and_no_rows_are_refused() -> None:
     b = [replace(row, reference="noget andet") if row.id == "c" else row for row in a]
     with pytest.raises(PredictionsError, match=r"B:3: .* id 'c' .* A:3"):
         compare_predictions(a, b)
-    with pytest.raises(PredictionsError, match="the runs are of splits of 8, 9 rows"):
+    with pytest.raises(PredictionsError, match="splits: a of 9 rows, b of 8 rows;"):
         compare_runs({"A": {"a": a}, "B": {"b": a}}, rows_in_split={"a": 9, "b": 8})
     short = [prediction("short", "ja", "ja", duration=0.1)]
     coral = Settings(row_filter="coral")

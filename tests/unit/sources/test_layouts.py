@@ -293,7 +293,7 @@ def test_a_recording_of_lhotse_that_is_no_plain_file_is_refused(
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ([], "not a known kind of source. `danish-asr convert --list`"),
+        (["a.pdf"], "not a known kind of source. `danish-asr convert --list`"),
         (["a.wav", "b/c.wav"], r"Nearest is pairs .* 0001\.txt\); found no \*\.txt"),
         (["clips/a.mp3"], r"Nearest is common-voice .*; found no train\.tsv"),
         (["data/train/wav.scp"], "Nearest is kaldi .*; found no text"),

@@ -193,7 +193,11 @@ HEADER = b"audio_filepath,text\n"
             b'{"text": "ja"}',
             "no column audio; found the columns text. .* --column audio=",
         ),
-        ("train.json", b'[{"text":\n"a"}\n]', "no column text and no column audio"),
+        (
+            "train.json",
+            b'[{"text":\n"a"}\n]',
+            "no column text and no col.* --column text=COLUMN --column audio=COLUMN",
+        ),
         ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv:2: not UTF-8 .*iconv -f LATIN1 "),

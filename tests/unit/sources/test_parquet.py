@@ -119,7 +119,7 @@ def write_half_a_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (Path.mkdir, "not a known kind of source. `danish-asr convert --list`"),
+        (Path.mkdir, "holds no files, so no audio"),
         (lambda folder: write_parquet(folder / "train.parquet", []), "no rows in the Parquet"),
         (lambda folder: write_row(folder, drop="text"), "no column text; .* id_recording, "),
         (lambda folder: write_row(folder, drop="id_recording"), "not a file of CoRal.* text"),

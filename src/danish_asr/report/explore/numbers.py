@@ -66,7 +66,7 @@ class Gap(NamedTuple):
 def gaps(table: pa.Table, *keys: str) -> list[Gap]:
     """Groups without test data, with too few test speakers for an interval, or with few hours.
 
-    A split that the dataset does not have is not missed.
+    Without keys all rows are the group. A split that the dataset does not have is not missed.
     """
     parts = defaultdict[str, dict[tuple[str, ...], Group]](dict)
     for group in groups(table, "split", *keys):
@@ -86,7 +86,7 @@ def gaps(table: pa.Table, *keys: str) -> list[Gap]:
         }
         if any(faults.values()):
             text = ", ".join(fault for fault, is_so in faults.items() if is_so)
-            found.append(Gap(" · ".join(name), text, train, test))
+            found.append(Gap(" · ".join(name) or "all rows", text, train, test))
     return found
 
 

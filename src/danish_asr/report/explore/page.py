@@ -78,7 +78,11 @@ def render(
         groupings={key: numbers.groups(table, key) for key in _TITLES},
         crosses={pair: numbers.cross(table, *pair) for pair in pairs},
         gaps={
-            "Groups that lack data": [g for key in _SPEAKER for g in numbers.gaps(table, key)],
+            "Groups that lack data": [
+                gap
+                for keys in ((), *((key,) for key in _SPEAKER))
+                for gap in numbers.gaps(table, *keys)
+            ],
             "Combinations that lack data": [
                 gap for key in _SPEAKER[1:] for gap in numbers.gaps(table, "dialect", key)
             ],
@@ -106,12 +110,19 @@ def render(
 
 
 def _warnings(root: Path, rows: Rows, sample: Sample) -> list[str]:
-    found = [
-        f"No row has a value of {name}. `danish-asr convert` reads it from another column with "
-        f"--column {name.removesuffix('_group')}=COLUMN."
+    found = []
+    absent = [
+        name
         for name in ("speaker_id", *_SPEAKER)
         if set(rows.table[name].unique().to_pylist()) <= {None, UNKNOWN}
     ]
+    if absent:
+        found.append(
+            f"No row has a value of {', '.join(absent)}. If the source has such a column under "
+            "another name, `danish-asr convert` reads it with --column "
+            f"{absent[0].removesuffix('_group')}=COLUMN; if it has none, make a table (CSV) that "
+            "has."
+        )
     if "test" not in rows.splits:
         found.append("There is no test split: no group can be scored.")
     if not (root / INVENTORY_FILE).is_file():

@@ -42,7 +42,8 @@ def report_run(
             time.sleep(1)
     history = History(run)
     if follow and history.state not in {COMPLETE, *ENDED}:
-        say(f"writing {page} every {seconds} s until the run ends; Ctrl-C stops it", console)
+        text = f"writing {page} every {seconds} s, without further lines, until the run ends"
+        say(f"{text}; Ctrl-C stops it", console)
     try:
         while follow and history.state not in {COMPLETE, *ENDED}:
             publish_text(page, render(history, page, reload=seconds))

@@ -59,7 +59,9 @@ def utterances(evaluation: Evaluation) -> dict[str, list[WorstUtterance]]:
     return {
         "Worst: most word errors": [row for row in worst if row.word_errors],
         f"Typical: at {', '.join(map(str, shares))} % of the utterances in order of WER": [
-            ordered[len(ordered) * share // 100] for share in shares
+            ordered[at]
+            for at in sorted({len(ordered) * share // 100 for share in shares})
+            if not (ordered[at].word_errors and ordered[at] in worst)
         ],
     }
 

@@ -39,6 +39,8 @@ class History:
             RunError: The directory is not that of a run.
             ConfigError: Its configuration cannot be read.
         """
+        if not run.is_dir():
+            raise RunError(f"{run}: no such directory; expected OUTDIR of a training run")
         missing = [name for name in (CONFIG_FILE, ENVIRONMENT) if not (run / name).is_file()]
         if missing:
             raise RunError(

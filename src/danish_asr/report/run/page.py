@@ -75,7 +75,7 @@ def _numbers(history: History) -> dict[str, tuple[str, str]]:
     seconds = sum(row["Lapse Time"] for row in history.reports)
     memory = max(row.get("Peak Reserved Device Memory", 0) for row in history.reports)
     numbers = {
-        "Seconds per step": (f"{last['Lapse Time'] / steps:.2f}", "since the report before"),
+        "Seconds per step": (f"{last['Lapse Time'] / steps:.2f}", "mean, in the last report"),
         "Time in training": (str(timedelta(seconds=round(seconds))), "without validations"),
     }
     if LOSS in last:  # older versions had none
