@@ -105,4 +105,11 @@ def test_a_runs_own_configuration_continues_and_evaluates_it(
     own.write_text(to_yaml(older))
     assert evaluate(run, dataset, config=own) == 0
     assert (run / "eval" / "best" / "test" / "predictions.jsonl").is_file()
-    assert "no effect here" not in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "no effect here" not in error
+    assert "not complete" not in error
+    shutil.rmtree(run / "cards")
+    older["regime"]["num_steps"] = 20
+    own.write_text(to_yaml(older))
+    assert evaluate(run, dataset, config=own) == 0
+    assert "not complete: saved at step 4 of 20; `danish-asr train" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def utterances(evaluation: Evaluation) -> dict[str, list[WorstUtterance]]:
     shares = range(10, 100, 20)
     return {
         "Worst: most word errors": [row for row in worst if row.word_errors],
-        f"Typical: at {', '.join(map(str, shares))} % of the utterances in order of WER": [
+        f"Typical, if not listed above: at {', '.join(map(str, shares))} % in order of WER": [
             ordered[at]
             for at in sorted({len(ordered) * share // 100 for share in shares})
             if not (ordered[at].word_errors and ordered[at] in worst)
