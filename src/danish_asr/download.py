@@ -11,7 +11,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
-from danish_asr.errors import DownloadError
+from danish_asr.errors import DownloadError, UnreachableError
 
 _TRIES: Final = 5
 """Connections in a row that bring nothing, before a download that had begun is given up."""
@@ -33,7 +33,8 @@ def download(url: str, folder: Path, show: Show) -> Path:
     changed, or the server sends no parts, it begins anew.
 
     Raises:
-        DownloadError: The server cannot be reached, does not have the file, or ends connections.
+        UnreachableError: The server cannot be reached, or ends connections.
+        DownloadError: It does not have the file, or has a fault; or the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
     start = before = _size(folder)
@@ -48,7 +49,7 @@ def download(url: str, folder: Path, show: Show) -> Path:
                 continue
             if error.code < 500:
                 answer = f"the server answers {error.code} {error.reason}"
-                raise DownloadError(f"{url}: {answer}") from None
+                raise DownloadError(f"{url}: {answer}; check the address in the card") from None
             problem: object = error
         except (URLError, ConnectionError, TimeoutError, SSLError, HTTPException) as error:
             problem = getattr(error, "reason", error)
@@ -56,7 +57,8 @@ def download(url: str, folder: Path, show: Show) -> Path:
         failures = 0 if size > before else failures + 1
         if size == start or failures == _TRIES:
             kept = f"; {size / 1e6:,.1f} MB have arrived and are kept" if size else ""
-            raise DownloadError(f"{url}: {problem}{kept}")
+            kind = DownloadError if isinstance(problem, HTTPError) else UnreachableError
+            raise kind(f"{url}: {problem}{kept}")
         before = size
         time.sleep(failures)
 

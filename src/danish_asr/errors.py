@@ -49,6 +49,10 @@ class DownloadError(DanishAsrError):
     """A file cannot be downloaded."""
 
 
+class UnreachableError(DownloadError):
+    """A server cannot be reached, or ends connections."""
+
+
 class RunError(DanishAsrError):
     """An output directory or a checkpoint does not fit the request."""
 

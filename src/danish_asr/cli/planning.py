@@ -52,6 +52,8 @@ def plan(
 
     if not config and not values:
         raise typer.BadParameter("name a configuration", param_hint="--config")
+    if price_per_hour is not None and not (probe or search):
+        raise typer.BadParameter("needs --probe", param_hint="--price-per-hour")
     request = Request(output_dir=None, config_files=config or (), overrides=values or ())
     if probe or search:
         fits = probe_command(

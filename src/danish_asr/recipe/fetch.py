@@ -1,8 +1,7 @@
 """Get the weights and the tokenizer of a configuration into fairseq2's cache, before a run."""
 
-import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlparse
@@ -20,7 +19,7 @@ from rich.progress import (
 )
 
 from danish_asr.download import download
-from danish_asr.errors import ConfigError, DownloadError
+from danish_asr.errors import ConfigError, DownloadError, UnreachableError
 from danish_asr.lease import take
 from danish_asr.recipe.assets import DOWNLOAD_HINT, Assets
 from danish_asr.recipe.cli import Request, read_configuration
@@ -72,9 +71,9 @@ def fetch(config: AsrConfig, *, where: str) -> None:
             path = path or _fetch(assets, each, console)
         except (DownloadError, AssetDownloadError, OSError) as error:
             reason = error.__cause__ or error
-            raise DownloadError(
-                f"{each.name} cannot be downloaded: {reason}\n{DOWNLOAD_HINT}"
-            ) from None
+            remote = isinstance(error, UnreachableError | AssetDownloadError)
+            hint = f"\n{DOWNLOAD_HINT}" if remote else ""
+            raise DownloadError(f"{each.name} cannot be downloaded: {reason}{hint}") from None
         files = [path] if path.is_file() else path.glob("*")
         size = sum(file.stat().st_size for file in files) / 1e6
         console.print(f"{each.name} ({size:,.1f} MB) {found}: {path}")
@@ -142,5 +141,7 @@ def _fetch(assets: Assets, wanted: Download, console: Console) -> Path:
         raise
     finally:
         lease.release()
-    shutil.rmtree(work)
+        for empty in (work / "part", work):
+            with suppress(OSError):
+                empty.rmdir()
     return assets.download(wanted.kind, wanted.uri, wanted.name)

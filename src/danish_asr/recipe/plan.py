@@ -80,6 +80,11 @@ class Plan:
         return None if self.card is None else self.total <= self.card.free
 
     @property
+    def bfloat16(self) -> bool:
+        """Whether layers compute in bfloat16."""
+        return str(mixed_precision(self.config)) == "torch.bfloat16"
+
+    @property
     def epochs(self) -> float | None:
         """Passes over the training data in ``regime.num_steps``; None: not known."""
         end = self.config.regime.num_steps
@@ -132,13 +137,9 @@ def _plan(
     batch, memory = _memory(config, model, epoch, gpus)
     module = model.build(config)
     notes = list(inputs.notes)
-    if card and card.name in NO_BFLOAT16 and str(mixed_precision(config)) == "torch.bfloat16":
-        notes.append(
-            f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=torch.float16"
-        )
     accumulated = config.trainer.grad_accumulation.num_batches
     minutes = gpus * accumulated * batch.rows * batch.samples / SAMPLE_RATE / 60
-    return Plan(
+    plan = Plan(
         config=config,
         gpus=gpus,
         parameters=parameters_by_part(module),
@@ -151,6 +152,12 @@ def _plan(
         host=host_memory(config, module, batch),
         notes=notes,
     )
+    if card and card.name in NO_BFLOAT16 and plan.bfloat16:
+        notes.append(
+            f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=torch.float16 "
+            "evaluator.amp_dtype=torch.float16"
+        )
+    return plan
 
 
 def _memory(

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.table import Table
 from danish_asr.errors import ConfigError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.cli import Request, note, read_configuration, refuse
-from danish_asr.recipe.gpus import CARDS, Card, here
+from danish_asr.recipe.gpus import CARDS, NO_BFLOAT16, Card, here
 from danish_asr.recipe.tree import flatten
 from danish_asr.schema import SAMPLE_RATE
 
@@ -57,15 +58,18 @@ def show_plan(
     if write and plan.steps:
         needed = f"# Over {request.where}, to fit {gpus} x {gpu}: `danish-asr plan`"
         publish_text(write, f"{needed}\n{to_yaml(plan.overlay)}")
-        files = " ".join(f"--config {file}" for file in [*request.config_files, write])
-        note(f"{write} written; use it with {files}")
+        changed = dict(flatten(plan.overlay))
+        values = [each for each in request.overrides if each.partition("=")[0] not in changed]
+        files = [f"--config {file}" for file in [*request.config_files, write]]
+        note(f"{write} written; use it with {' '.join([*files, *map(quote, values)])}")
     elif write:
         note(f"{write} not written: there is nothing to change")
     return plan.fits is not False
 
 
 def _print(console: Console, plan: "Plan") -> None:
-    title = f"Memory of {'the GPU' if plan.gpus == 1 else f'each of {plan.gpus} GPUs'}, calculated"
+    which = "the GPU" if plan.gpus == 1 else f"each of {plan.gpus} GPUs"
+    title = f"Memory of {which} at its peak, calculated"
     table = Table(title=title, title_justify="left")
     table.add_column("component")
     table.add_column("GiB", justify="right")
@@ -113,7 +117,12 @@ def _facts(plan: "Plan") -> Iterator[tuple[str, str]]:
 def _verdict(plan: "Plan") -> Iterator[tuple[str, str]]:
     """Whether it fits, and what makes it fit; each text with its style."""
     if plan.card is None:
-        fitting = [name for name, free in CARDS.items() if plan.total <= free * _GIB]
+        lacking = NO_BFLOAT16 if plan.bfloat16 else ()
+        fitting = [
+            name
+            for name, free in CARDS.items()
+            if plan.total <= free * _GIB and name not in lacking
+        ]
         yield f"Fits: {', '.join(fitting) or 'no card that is known here'}. Name one: --gpu", "bold"
         return
     sizes = f"{plan.total / _GIB:.1f} of {plan.card.free / _GIB:.1f} GiB"
@@ -128,6 +137,8 @@ def _verdict(plan: "Plan") -> Iterator[tuple[str, str]]:
         values = " ".join(f"{key}={value}" for key, value in flatten(step.change))
         yield f"  {values}", ""
         given = f"gives back {step.gives / _GIB:.1f} GiB, then {left / _GIB:.1f}"
+        if step.gives < 0.05 * _GIB:
+            given = "gives back little alone, but the others are not enough without it"
         yield f"      {given}; costs {step.cost}", ""
     if not plan.steps:
         yield _NOTHING, ""
