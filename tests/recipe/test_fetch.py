@@ -136,8 +136,9 @@ def test_what_cannot_be_fetched_is_an_error_with_a_fix(
     config: AsrConfig, server: Server, tmp_path: Path
 ) -> None:
     file = server.files.pop("model.pt")
-    with pytest.raises(DownloadError, match=r"model\.pt: the server answers 404"):
+    with pytest.raises(DownloadError, match=r"model\.pt: the server answers 404.*the card$"):
         fetch(config, where="test")
+    assert not list((tmp_path / "cache").iterdir())
     server.files["model.pt"] = file
     config.model.name = "nowhere"
     with pytest.raises(ConfigError, match=r"available: .*far"):

@@ -32,7 +32,7 @@ DATA_BOUND: Final = 0.2
 _MEMORY_USED, _MEMORY_WANTED = 0.6, 0.85
 """Below the first part of the GPU's memory a batch is small; up to the second one it may grow."""
 
-_SATURATED: Final = 80.0
+SATURATED: Final = 80.0
 """Per cent; above it the loss says more than an error rate."""
 
 MOST: Final = 5
@@ -193,7 +193,7 @@ def standing(row: Mapping[str, Any], score: str) -> tuple[float, float]:
 
     Lower is better; error rates above 80 % are equal.
     """
-    return row[score] if score == LOSS else min(row[score], _SATURATED), row.get(LOSS, math.inf)
+    return row[score] if score == LOSS else min(row[score], SATURATED), row.get(LOSS, math.inf)
 
 
 def best_until(

@@ -4,6 +4,7 @@ That takes seconds, so arguments, files, keys and types are checked before.
 """
 
 import os
+import signal
 import sys
 from argparse import OPTIONAL, ZERO_OR_MORE, ArgumentParser
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,8 @@ def run(recipe: str, request: Request) -> None:
     module = import_module(f"danish_asr.recipe.{recipe}")
     if not dict(flatten(tree)).get("common.metric_recorders.wandb.enabled"):
         _leave_out_wandb()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     module.run(request, tree)
 
 

@@ -114,9 +114,12 @@ def probe_command(
         given = dict(flatten(read_configuration(request)))
     except ConfigError as error:
         refuse(error)
+    if searches and not machine.limit and not _has_gpu():
+        fault = "--search needs a limit where there is no GPU: --gpu 8GiB, for example"
+        refuse(ConfigError([fault], where="the command line"))
     steps = given.get("trainer.probe_steps", STEPS)
     if searches:
-        size, overlay = search(request, machine)
+        size, overlay = search(request, machine, write)
         note(f"the largest max_num_elements that fits is {size:,}")
     note(f"probing {steps} steps")
     report = probe(request, machine, steps, *(f"{k}={v}" for k, v in flatten(overlay)))
@@ -135,37 +138,60 @@ def probe_command(
     return bool(report["fits"])
 
 
-def search(request: Request, machine: Machine) -> tuple[int, Tree]:
+def _has_gpu() -> bool:
+    import torch  # noqa: PLC0415 - slow
+
+    return torch.cuda.is_available()
+
+
+def search(request: Request, machine: Machine, write: Path | None) -> tuple[int, Tree]:
     """Find the largest ``max_num_elements`` that fits, and the overlay that keeps a step's audio.
 
-    Doubles from the configured size, then halves the interval.
+    Doubles from the configured size, then halves the interval. Ctrl-C ends it; ``write`` then gets
+    the overlay of the largest size so far.
 
     Raises:
         DanishAsrError: Not even the longest utterance fits.
     """
     given = dict(flatten(read_configuration(request)))
+    limit = f"{machine.limit / 2**30:.2f} GiB" if machine.limit else "the GPU's memory"
+    note(f"limit: {_SPARE:.0%} of {limit}, because a longer run takes more")
+    best = 0
 
     def value(key: str) -> Any:
         return given.get(key, defaults()[key])
 
     def try_size(size: int) -> dict[str, Any]:
+        nonlocal best
         own = (f"{_SIZE}={size}", f"{_MINUTES}=null", f"{_BATCHES}=1")
         report = probe(request, machine, _STEPS, *own, spare=_SPARE)
-        peak = f", {report['peak_bytes'] / 2**30:.2f} GiB" if "peak_bytes" in report else ""
-        note(f"{size:,} samples: {'fits' if report['fits'] else 'does not fit'}{peak}")
+        peak, most = report.get("peak_bytes"), machine.limit or report.get("memory_bytes")
+        of = f", {peak / 2**30:.2f} of {_SPARE * most / 2**30:.2f} GiB" if peak and most else ""
+        note(f"{size:,} samples: {'fits' if report['fits'] else 'does not fit'}{of}")
+        best = max(best, size) if report["fits"] else best
         return report
 
-    size = _largest(try_size, value(_SIZE), value(_LONGEST))
-    minutes = value(_MINUTES)
-    before = value(_SIZE) * value(_BATCHES)
-    if minutes is not None:
-        before = round(minutes * 60 * SAMPLE_RATE / machine.processes)
-    batches = max(-(-before // size), 1)
-    fitted = size if minutes is None and before < size else before // batches
-    overlay: Tree = {"dataset": {"asr_task_config": {"max_num_elements": fitted}}}
-    if minutes is None:
-        overlay["trainer"] = {"grad_accumulation": {"num_batches": batches}}
-    return size, overlay
+    def overlay(size: int) -> Tree:
+        minutes = value(_MINUTES)
+        before = value(_SIZE) * value(_BATCHES)
+        if minutes is not None:
+            before = round(minutes * 60 * SAMPLE_RATE / machine.processes)
+        batches = max(-(-before // size), 1)
+        fitted = size if minutes is None and before < size else before // batches
+        tree: Tree = {"dataset": {"asr_task_config": {"max_num_elements": fitted}}}
+        if minutes is None:
+            tree["trainer"] = {"grad_accumulation": {"num_batches": batches}}
+        return tree
+
+    try:
+        size = _largest(try_size, value(_SIZE), value(_LONGEST))
+    except KeyboardInterrupt:
+        note(f"stopped; the largest size that fits so far: {f'{best:,}' if best else 'none'}")
+        if write is not None and best:
+            publish_text(write, to_yaml(overlay(best)))
+            note(f"wrote {write}; lay it over the configuration")
+        raise
+    return size, overlay(size)
 
 
 def _largest(try_size: Callable[[int], dict[str, Any]], start: int, least: int) -> int:

@@ -25,6 +25,8 @@ ENVIRONMENT: Final = "environment.json"
 MODEL_CARD: Final = "model.yaml"
 PROBE: Final = "probe.json"
 TOKENIZER: Final = "tokenizer.model"
+SWEEP: Final = "sweep.json"
+"""What a sweep is, beside the directories of its runs."""
 
 SCORE_TITLES: Final = {
     "wer": "Word Error Rate (WER)",

@@ -19,11 +19,10 @@ from ruamel.yaml.error import YAMLError
 from danish_asr.errors import ConfigError, RunError
 from danish_asr.files import from_yaml, publish_text, to_yaml
 from danish_asr.recipe.keys import defaults, key_faults
-from danish_asr.recipe.run_directory import check_output_dir
+from danish_asr.recipe.run_directory import SWEEP, check_output_dir
 from danish_asr.recipe.tree import Tree, flatten, merge, parse_override, read_yaml, short_names
 
 BASE: Final = "base.yaml"
-SWEEP: Final = "sweep.json"
 KEEP: Final = 0.5
 RUNGS: Final = 2
 LIMIT: Final = "trainer.max_wall_minutes"

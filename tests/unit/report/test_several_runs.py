@@ -40,6 +40,7 @@ def make_run(folder: Path, rate: float, rates: list[float], *, loss: float = 1.0
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
+    (tmp_path / "sweep.json").touch()
     make_run(tmp_path / "a", 1e-3, [90, 80, 50, 49])
     make_run(tmp_path / "b", 2e-3, [90, 70, 50, 48])
     (make_run(tmp_path / "c", 0.5, [100, 100], loss=3.0) / PRUNED).write_text("stopped at step 2")
@@ -91,6 +92,20 @@ def test_a_directory_without_runs_is_refused_and_a_good_run_gets_no_advice(tmp_p
     run = make_run(tmp_path / "good", 1e-3, [50, 30, 25, 24.9])
     report_advice(run, Console(file=output))
     assert output.getvalue().startswith("nothing to say")
+
+
+def test_runs_without_a_signal_are_ranked_by_the_loss_and_only_those_of_a_sweep(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path / "a", 1e-3, [100, 100, 100, 100], loss=3.0)
+    make_run(tmp_path / "b", 2e-3, [100, 100], loss=3.5)
+    output = io.StringIO()
+    report_runs(tmp_path, console=Console(file=output))
+    assert "advice" not in output.getvalue()
+    assert " stopped   0/4 " in output.getvalue()  # no checkpoint
+    (tmp_path / "sweep.json").touch()
+    report_advice(tmp_path, Console(file=output))
+    assert f"the run a is the best on dev, with {LOSS} 3.00 at step" in output.getvalue()
 
 
 def _evaluate(run: Path, words: dict[str, int]) -> None:

@@ -15,7 +15,7 @@ from danish_asr.errors import RunError
 from danish_asr.files import publish_text
 from danish_asr.recipe.advice import LOSS, Advice
 from danish_asr.recipe.outcome import FAILED
-from danish_asr.recipe.run_directory import CONFIG_FILE, ENVIRONMENT
+from danish_asr.recipe.run_directory import CONFIG_FILE, ENVIRONMENT, SWEEP, resumable_steps
 from danish_asr.recipe.tree import short_names
 from danish_asr.report import wording
 from danish_asr.report.curves import Curve, Panel
@@ -53,10 +53,16 @@ class Row:
         return self.history.config if self.history else {}
 
     @property
+    def reached(self) -> int | None:
+        """The last step; of a stopped run the one that it continues from."""
+        if self.history and self.history.state == STOPPED:
+            return max(resumable_steps(self.history.run), default=0)
+        return self.history.step if self.history else None
+
+    @property
     def step(self) -> str:
-        """The last step and that of the end."""
-        history = self.history
-        return f"{history.step}/{history.steps or '?'}" if history else ""
+        """The last step, as above, and that of the end."""
+        return f"{self.reached}/{self.history.steps or '?'}" if self.history else ""
 
     @property
     def best(self) -> tuple[float, str, int] | None:
@@ -102,6 +108,11 @@ class Runs:
         """Those in which the runs differ."""
 
     @property
+    def is_sweep(self) -> bool:
+        """Whether the runs differ only in what is compared."""
+        return (self.root / SWEEP).is_file()
+
+    @property
     def metric(self) -> str:
         """The names of the dev scores in the table."""
         return " or ".join({history.score: None for history in self.histories} or ["none"])
@@ -130,10 +141,10 @@ class Runs:
 
     @cached_property
     def advice(self) -> list[Advice]:
-        """What the runs together say, or what the only one does."""
+        """What the runs of a sweep together say, or what the only run does."""
         if len(self.rows) == 1 and self.histories:
             return advise_run(self.histories[0])
-        return advise_values(self.histories, self.keys)
+        return advise_values(self.histories, self.keys) if self.is_sweep else []
 
     def styles(self) -> dict[str, tuple[str, str]]:
         """Return the colour and the line of each run."""
@@ -160,7 +171,7 @@ def _line(row: Row) -> dict[str, Any]:
         "run": row.name,
         "state": row.state,
         "reason": row.reason,
-        "step": history.step if history else None,
+        "step": row.reached,
         "num_steps": history.steps if history else None,
         "metric": history.score if history else None,
         "dev": score,
@@ -218,7 +229,10 @@ def report_advice(root: Path, console: Console | None = None) -> None:
     console, runs = console or Console(), Runs(root)
     _print(runs, console)
     if not runs.advice and not any(row.reason for row in runs.rows):
-        say("nothing to say: neither the metrics nor the evaluations show a problem", console)
+        if len(runs.rows) > 1 and not runs.is_sweep:
+            say(f"{root} is no sweep, so its runs are not compared; name one of them", console)
+        else:
+            say("nothing to say: neither the metrics nor the evaluations show a problem", console)
 
 
 def _print(runs: Runs, console: Console) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import shorten
 from typing import Final
 
-from danish_asr.recipe.advice import LOSS, MOST, Advice, best_until
+from danish_asr.recipe.advice import LOSS, MOST, SATURATED, Advice, best_until
 from danish_asr.recipe.outcome import FAILED
 from danish_asr.report.run.configuration import shown
 from danish_asr.report.run.history import ENDED, History
@@ -42,7 +42,7 @@ def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
 
 def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advice:
     """Return what the best run has, and whether to try more extreme values or other seeds."""
-    score, _, step = best.models[0]
+    title, score, step = _ranked_by(best)
     values = ", ".join(f"{key}={shown(best.config.get(key))}" for key in keys)
     texts = [f"keep {values}" if values else "keep it"]
     for key in keys:
@@ -53,14 +53,24 @@ def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advi
             if end := ends.get(best.config[key]):
                 texts.append(f"it is the {end} {key} tried: try a {end.replace('st', 'r')} one too")
     ended = [run for run in others if run.scored[-1]["Step"] >= best.scored[-1]["Step"]]
-    if ended and score <= (second := ended[0].models[0][0]) < _CLOSE * score:
+    other, second, _ = _ranked_by(ended[0]) if ended else ("", 0.0, 0)
+    if other == title and score <= second < _CLOSE * score:
         texts.append(
             f"{ended[0].run.name} is close with {second:.2f}: to tell both apart, train each with "
             f"several seeds ({_SEED})"
         )
     name = best.run.name
-    evidence = f"the run {name} is the best on dev, with {best.score} {score:.2f} at step {step}"
+    evidence = f"the run {name} is the best on dev, with {title} {score:.2f} at step {step}"
     return Advice(evidence, "; ".join(texts))
+
+
+def _ranked_by(run: History) -> tuple[str, float, int]:
+    """Return what `place` has compared, its best value and step: where scores are bad, the loss."""
+    score, _, step = run.models[0]
+    found = best_until(run.validations, run.score)
+    if found and run.score != LOSS and found[1][run.score] > SATURATED and LOSS in found[1]:
+        return LOSS, found[1][LOSS], found[1]["Step"]
+    return run.score, score, step
 
 
 def place(run: History) -> tuple[bool, tuple[float, float]]:
