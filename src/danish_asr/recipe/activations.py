@@ -81,6 +81,7 @@ def peak(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> Counter[
     if settings.checkpointing:
         apply_layerwise_ac(module.encoder.layers, settings.checkpointing)
     cast(Any, module.encoder).layer_drop_p = 0.0  # all layers may be kept
+    cast(Any, module).masker = None  # it reads values, which these tensors do not have
     with FakeTensorMode(allow_non_fake_inputs=True):
         cast(Any, module)._apply(lambda t: torch.empty(t.shape, dtype=t.dtype))
         for parameter in module.parameters():

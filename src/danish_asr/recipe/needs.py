@@ -25,14 +25,15 @@ def needs(
     model, root = Model(context.model.family, described), context.gangs.root
     on_gpu = root.device.type == "cuda"
     batch = largest_batch(config, reader.longest)
-    memory = step_memory(config, model, batch, gpus=root.size, on_gpu=on_gpu)
+    disk = checkpoint_space(context.output_dir, model.build(config), config)
+    space = f"Disk: {disk.total / _GIB:.2f} GiB for {disk.number} more checkpoints"
+    try:
+        memory = step_memory(config, model, batch, gpus=root.size, on_gpu=on_gpu)
+    except RuntimeError as error:  # an operator of a model that cannot run without values
+        return f"Memory: not calculated ({error}) | {space}"
     large = {name: size / _GIB for name, size in memory.items() if size > _GIB / 100}
     parts = ", ".join(f"{name} {size:.2f}" for name, size in large.items())
     has = ""
     if on_gpu:
         has = f" of {torch.cuda.get_device_properties(root.device).total_memory / _GIB:.1f}"
-    disk = checkpoint_space(context.output_dir, model.build(config), config)
-    return (
-        f"Memory, calculated: {sum(memory.values()) / _GIB:.2f}{has} GiB ({parts}) | Disk: "
-        f"{disk.total / _GIB:.2f} GiB for {disk.number} more checkpoints"
-    )
+    return f"Memory, calculated: {sum(memory.values()) / _GIB:.2f}{has} GiB ({parts}) | {space}"

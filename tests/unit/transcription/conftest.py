@@ -28,9 +28,8 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         module = create_wav2vec2_asr_model(config)
-    torch.nn.init.normal_(
-        module.final_proj.get_parameter("weight")
-    )  # so that its symbols differ from frame to frame
+        # So that its symbols differ from frame to frame.
+        torch.nn.init.normal_(module.final_proj.get_parameter("weight"))
     torch.save(module.state_dict(), folder / "model.pt")
     card = {
         "name": "tiny_model",
