@@ -1,11 +1,17 @@
 """A training step reads few values of a GPU, because each time it waits for all that was queued."""
 
+from importlib.metadata import version
 from typing import Any
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.gpu_rows import Row, Settings, model_config
+
+if not version("fairseq2").startswith("0.6"):
+    pytest.skip("benchmarks/gpu_step.py is for fairseq2 0.6", allow_module_level=True)
+
 from benchmarks.gpu_step import train_steps
 
 ROW = Row("adamw")
