@@ -115,7 +115,7 @@ def recipe_config(settings: Settings, row: Row) -> AsrConfig:
 def planned_memory(
     settings: Settings, row: Row, config: Wav2Vec2AsrConfig
 ) -> dict[str, int] | None:
-    """The bytes of each component that `danish-asr plan` foretells; None for upstream's step."""
+    """The bytes of each component that `danish-asr plan` calculates; None for upstream's step."""
     if row.upstream:
         return None
     family = library_container().resolve(ModelFamily, key=WAV2VEC2_ASR_FAMILY)

@@ -31,7 +31,7 @@ _LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.a
 """Keys, or their beginnings, that say nothing about what a run learns."""
 
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07c00", "#3f9fd6", "#7f7f7f")
-"""Of Okabe and Ito, the yellow ones darker: they are told apart by the colour-blind too."""
+"""Of Okabe and Ito, the yellow ones darker: colour-blind readers can distinguish them too."""
 
 
 class Row:

@@ -13,7 +13,7 @@ _WORSE: Final = 1.2
 """A score of so many times the best run's is a bad one."""
 
 _CLOSE: Final = 1.05
-"""A score of less than so many times the best is not told apart from it by one run each."""
+"""One run each does not distinguish a score below this multiple of the best from the best."""
 
 _SEED: Final = "common.seed"
 
