@@ -36,7 +36,8 @@ def fairseq2_model(arch: str) -> Any:
     from danish_asr.recipe.assets import Assets  # noqa: PLC0415
     from danish_asr.recipe.config import AsrEvalConfig  # noqa: PLC0415
     from danish_asr.recipe.fairseq2_private import new_model  # noqa: PLC0415
-    from danish_asr.transcription.model import Decoders, Model  # noqa: PLC0415
+    from danish_asr.transcription.acoustic_model import Decoders  # noqa: PLC0415
+    from danish_asr.transcription.model import Model  # noqa: PLC0415
 
     # isort: split
     from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415

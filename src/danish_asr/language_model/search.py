@@ -4,7 +4,7 @@ Worker processes import neither torch nor fairseq2, so that they start fast.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from functools import partial
@@ -64,6 +64,17 @@ class Trial:
         """Build it from its row."""
         point = Point(row["alpha"], row["beta"], row["beam"])
         return cls(point, ErrorCounts.from_tuple(row["counts"]), row["cpu_seconds"])
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The result of a search: its trials, the chosen one and the error counts of greedy."""
+
+    about: Mapping[str, Any]
+    greedy: ErrorCounts
+    trials: Sequence[Trial]
+    chosen: Trial
+    seconds: float  # of audio
 
 
 class Utterance(NamedTuple):

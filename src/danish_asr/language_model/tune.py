@@ -6,7 +6,6 @@ Each point is decoded from kept log-probabilities; the model does not run. What 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from danish_asr.language_model.search import (
     Point,
     Trial,
     Trials,
+    Tuning,
     Utterance,
     decode_chunk,
     search_weights,
@@ -41,17 +41,6 @@ _FEW: Final = 100
 
 _FRAMES_PER_CHUNK: Final = 3_000
 """A minute of audio: so much of a point is decoded by one process at a time."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The result of a search: its trials, the chosen one and the error counts of greedy."""
-
-    about: Mapping[str, Any]
-    greedy: ErrorCounts
-    trials: Sequence[Trial]
-    chosen: Trial
-    seconds: float  # of audio
 
 
 def tune_language_model(

@@ -10,13 +10,19 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.files import publish
-from danish_asr.language_model.search import ALPHAS, BEAMS, BETAS, WEIGHTS_BEAM, Point, Trial
+from danish_asr.language_model.search import (
+    ALPHAS,
+    BEAMS,
+    BETAS,
+    WEIGHTS_BEAM,
+    Point,
+    Trial,
+    Tuning,
+)
 from danish_asr.metrics import ErrorCounts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from danish_asr.language_model.tune import Tuning
 
 
 _CHOSEN: Final[dict[str, Any]] = {"ms": 13, "mfc": "none", "mec": "C3", "mew": 2, "zorder": 3}

@@ -100,6 +100,15 @@ def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
     return best_model(path)
 
 
+def check_model(model: str | Path) -> Path:
+    """Return the path or the name of a model; RunError for a path that is no directory."""
+    path = Path(model).expanduser()
+    if not path.is_dir() and (path.exists() or len(path.parts) > 1):
+        found = "a file" if path.exists() else "missing"
+        raise RunError(f"model {model}: {found}; expected a run, a checkpoint or a model's name")
+    return path
+
+
 def own_tokenizer(run: Path) -> Path | None:
     """Return the file of the run's own tokenizer (`danish_asr.recipe.own_tokenizer`), if any."""
     file = run / CHECKPOINTS / TOKENIZER

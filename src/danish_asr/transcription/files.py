@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from danish_asr.errors import DanishAsrError
+from danish_asr.recipe.run_directory import check_model
 from danish_asr.transcript import Transcript
 from danish_asr.transcription.display import Display, counted
 from danish_asr.transcription.formats import FORMATS, parse_formats, to_txt
 from danish_asr.transcription.record import Record, Source, source_of, writing_below
 from danish_asr.transcription.recordings import Recording, find_recordings
-from danish_asr.transcription.settings import Settings, check_model
+from danish_asr.transcription.settings import Settings
 
 if TYPE_CHECKING:
     from danish_asr.transcription.model import Model

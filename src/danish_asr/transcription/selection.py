@@ -10,10 +10,9 @@ from danish_asr.recipe.imported import is_hugging_face
 from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.model_path import cards_of
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, meant_checkpoint
+from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, check_model, meant_checkpoint
 from danish_asr.recipe.tree import Tree, merge, read_yaml
 from danish_asr.schema import CARDS_DIR
-from danish_asr.transcription.settings import check_model
 
 _TAKEN: Final = (
     ("tokenizer",),

@@ -6,19 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danish_asr.errors import RunError
-
 if TYPE_CHECKING:
     from danish_asr.transcription.model import Model
-
-
-def check_model(model: str | Path) -> Path:
-    """Return the path or the name of a model; RunError for a path that is no directory."""
-    path = Path(model).expanduser()
-    if not path.is_dir() and (path.exists() or len(path.parts) > 1):
-        found = "a file" if path.exists() else "missing"
-        raise RunError(f"model {model}: {found}; expected a run, a checkpoint or a model's name")
-    return path
 
 
 @dataclass(frozen=True)

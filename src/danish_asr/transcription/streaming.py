@@ -1,11 +1,9 @@
 """From a stream of audio to segments, in constant memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from torch import Tensor
@@ -15,13 +13,11 @@ from danish_asr.decoding import Decoder, decode
 from danish_asr.decoding.alignment import align_words
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcript import Segment
+from danish_asr.transcription.acoustic_model import AcousticModel
 from danish_asr.transcription.joining import join, separate
 from danish_asr.transcription.sound import Sound
 from danish_asr.transcription.voice_activity import VoiceActivity
 from danish_asr.transcription.windows import Cutter, Cutting, Window
-
-if TYPE_CHECKING:
-    from danish_asr.transcription.model import Model
 
 Progress = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if unknown."""
@@ -53,7 +49,7 @@ class _Channel:
 
 
 def read_regions(
-    model: Model, sound: Sound, progress: Progress | None = None
+    model: AcousticModel, sound: Sound, progress: Progress | None = None
 ) -> Iterator[tuple[float, Tensor]]:
     """Yield the speech of a sound's first channel: its start in seconds, its log-probabilities."""
     channel = _Channel(0, None, Cutter(model.cutting, VoiceActivity()))
@@ -72,7 +68,7 @@ def read_regions(
 class Recogniser:
     """Recognises sounds: a forward pass for about ``batch_seconds`` of their speech."""
 
-    model: Model
+    model: AcousticModel
     decoder: Decoder
     batch_seconds: float
     cutting: Cutting

@@ -123,7 +123,7 @@ def test_channels_are_transcribed_each_and_merged_by_time(
     assert [segment.channel for segment in transcript.segments] == [1, 0]
     mixed = model.transcribe(split, rate=RATE)
     assert [segment.channel for segment in mixed.segments] == [None, None]
-    assert np.allclose(bounds(mixed), bounds(transcript), atol=0.05)
+    assert np.allclose(bounds(mixed), bounds(transcript), atol=0.1)  # three windows of speech
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
