@@ -32,10 +32,10 @@ RATE = 16_000
 def fairseq2_model(arch: str) -> Any:
     """A `Model` with random weights and a small head."""
     from danish_asr import native  # noqa: F401, PLC0415 - libsndfile before fairseq2's native half
+    from danish_asr.configuration.config import AsrEvalConfig  # noqa: PLC0415
     from danish_asr.conversion.cards import build_char_tokenizer  # noqa: PLC0415
-    from danish_asr.recipe.assets import Assets  # noqa: PLC0415
-    from danish_asr.recipe.config import AsrEvalConfig  # noqa: PLC0415
-    from danish_asr.recipe.fairseq2_private import new_model  # noqa: PLC0415
+    from danish_asr.fairseq2_private import new_model  # noqa: PLC0415
+    from danish_asr.models.assets import Assets  # noqa: PLC0415
     from danish_asr.transcription.acoustic_model import Decoders  # noqa: PLC0415
     from danish_asr.transcription.model import Model  # noqa: PLC0415
 

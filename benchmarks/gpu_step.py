@@ -39,7 +39,7 @@ from torch.optim import AdamW, Optimizer
 from typing_extensions import override
 
 from benchmarks.gpu_rows import Row, Settings, frames_of, lengths_of, make_batch, recipe_config
-from danish_asr.recipe.config import AsrConfig
+from danish_asr.configuration.config import AsrConfig
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.freezing import Freezing
 from danish_asr.recipe.masking import install_masker

@@ -30,11 +30,11 @@ from fairseq2.nn import BatchLayout
 from rich.console import Console
 from rich.table import Table
 
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect
+from danish_asr.fairseq2_private import new_model
+from danish_asr.models.assets import Assets
 from danish_asr.recipe.activations import Batch
-from danish_asr.recipe.assets import Assets
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.fairseq2_private import new_model
-from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.memory import Model, mixed_precision, step_memory
 
 __all__ = ["danish_asr"]

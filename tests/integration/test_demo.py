@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.conversion.verify import verify
-from danish_asr.recipe.run_directory import checkpoint_steps
+from danish_asr.runs.run_directory import checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
 from tests.documented import check, commands
 

@@ -19,7 +19,7 @@ import torch
 from danish_asr.cluster.trace import descendants
 from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED, EXIT_TOO_MANY_TRIES
 from danish_asr.files import from_yaml, to_yaml
-from danish_asr.recipe.run_directory import checkpoint_steps
+from danish_asr.runs.run_directory import checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
 from tests import lsf as stand_in
 from tests.builders import build_source, tree

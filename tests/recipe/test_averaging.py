@@ -10,7 +10,7 @@ from danish_asr.cli.app import app
 from danish_asr.errors import RunError
 from danish_asr.files import from_yaml
 from danish_asr.recipe.averaging import average_command
-from danish_asr.recipe.run_directory import best_model, checkpoint_scores
+from danish_asr.runs.run_directory import best_model, checkpoint_scores
 from tests.recipe.running import (
     copy_until,
     evaluate,

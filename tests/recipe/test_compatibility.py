@@ -16,9 +16,9 @@ from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.utils.device_stat import DeviceStatTracker
 
 from danish_asr.errors import RunFailedError
+from danish_asr.fairseq2_private import library_container
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.fairseq2_private import library_container
 from danish_asr.recipe.training import AsrRecipe
 from tests.recipe.running import metrics, train
 

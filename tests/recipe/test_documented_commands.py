@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from danish_asr.recipe.keys import key_faults
-from danish_asr.recipe.tree import merge, parse_override
+from danish_asr.config_tree import merge, parse_override
+from danish_asr.configuration.keys import key_faults
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.sources.voices import Espeak, SyntheticSpeaker
 from tests.builders import tone

@@ -11,8 +11,8 @@ from torch.cuda import OutOfMemoryError
 
 from danish_asr.errors import ConfigError, DanishAsrError, DatasetError, RunError, RunFailedError
 from danish_asr.recipe.diagnostics import explained
-from danish_asr.recipe.outcome import FAILED
 from danish_asr.recipe.remedies import REMEDIES
+from danish_asr.runs.outcome import FAILED
 from tests.recipe.running import evaluate, train
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.config_tree import flatten, merge, read_yaml
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect, unstructure
 from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.conversion.convert import convert
 from danish_asr.files import from_yaml, to_yaml
 from danish_asr.recipe.cli import train as train_main
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import inspect, unstructure
-from danish_asr.recipe.tree import flatten, merge, read_yaml
 from danish_asr.sources import open_source
 from tests.builders import TEXTS, coral_row, tone, write_parquet
 from tests.recipe.running import ROOT

@@ -11,10 +11,10 @@ import pytest
 
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED
-from danish_asr.recipe import kept_decoding
+from danish_asr.evaluation import kept_decoding
+from danish_asr.evaluation.evaluator import PREDICTIONS
+from danish_asr.evaluation.kept import LOG_PROBS
 from danish_asr.recipe.cli import evaluate as eval_main
-from danish_asr.recipe.evaluator import PREDICTIONS
-from danish_asr.recipe.kept import LOG_PROBS
 from tests.forks import in_processes
 from tests.recipe.running import after_each_batch, arguments, evaluate
 

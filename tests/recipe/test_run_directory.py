@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 from torch.utils.tensorboard import SummaryWriter
 
 from danish_asr.errors import RunError
-from danish_asr.recipe.run_directory import (
+from danish_asr.runs.run_directory import (
     CONFIG_FILE,
     ENVIRONMENT,
     check_continuation,

@@ -15,8 +15,8 @@ from filelock import SoftFileLease
 from danish_asr import lease
 from danish_asr.errors import EXIT_FAILED, EXIT_STOPPED, RunError
 from danish_asr.lease import LOCK_FILE
-from danish_asr.recipe.run_directory import checkpoint_steps
-from danish_asr.recipe.run_lock import locked
+from danish_asr.runs.run_directory import checkpoint_steps
+from danish_asr.runs.run_lock import locked
 from tests.recipe.running import RECIPE, arguments, start, train, wait_for
 
 LONG = [f"regime.{key}=4000" for key in ("num_steps", "validate_every_n_steps")]

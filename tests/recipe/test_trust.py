@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from danish_asr.errors import RunError
-from danish_asr.recipe.trust import check_owner, refused_content
+from danish_asr.runs.trust import check_owner, refused_content
 from tests.recipe.running import evaluate, train
 
 

@@ -12,13 +12,13 @@ import torch
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
 from danish_asr.errors import DanishAsrError, LanguageModelError, LogProbsError
+from danish_asr.evaluation.kept import LOG_PROBS
 from danish_asr.language_model import search
 from danish_asr.language_model.dev_log_probs import find_dev_log_probs
 from danish_asr.language_model.search import Decoded, Point, Trials, search_weights
 from danish_asr.language_model.tune import tune_language_model
 from danish_asr.lease import take
 from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.recipe.kept import LOG_PROBS
 from danish_asr.text.profiles import normalize
 from danish_asr.workers import WorkerPool
 from tests.recipe.running import evaluate

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from danish_asr import convert
+from danish_asr.config_tree import merge, read_yaml
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect
 from danish_asr.files import from_yaml
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.loading import inspect
-from danish_asr.recipe.tree import merge, read_yaml
 from danish_asr.transcript import Segment, Transcript, Word
 from tests.builders import tone
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from danish_asr.errors import ConfigError, RunError
-from danish_asr.recipe.advice import LOSS
-from danish_asr.recipe.outcome import PRUNED
+from danish_asr.runs.advice import LOSS
+from danish_asr.runs.outcome import PRUNED
 from danish_asr.sweep.grid import open_sweep
 from danish_asr.sweep.run import Runner
 

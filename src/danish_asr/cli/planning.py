@@ -46,9 +46,9 @@ def plan(
     It is calculated, without weights and without a GPU; with --probe it is measured by a short
     training here, of which nothing remains. Exits with status 1 if it does not fit.
     """
+    from danish_asr.planning.probes import probe_command
+    from danish_asr.planning.show import show_plan
     from danish_asr.recipe.cli import Request
-    from danish_asr.recipe.probe_search import probe_command
-    from danish_asr.recipe.show_plan import show_plan
 
     if not config and not values:
         raise typer.BadParameter("name a configuration", param_hint="--config")

@@ -38,8 +38,8 @@ def fetch(
     named = [value if "=" in value else f"model.name={value}" for value in values or ()]
     if not named and not config:
         raise BadParameter("name a model, or a configuration: --config FILE", param_hint="MODEL")
+    from danish_asr.planning.fetch import fetch_configured
     from danish_asr.recipe.cli import Request
-    from danish_asr.recipe.fetch import fetch_configured
 
     fetch_configured(Request(output_dir=None, config_files=config or (), overrides=named))
 
@@ -103,9 +103,9 @@ def _request(
     dump: bool,
     trust: bool = False,
 ) -> "Request":
+    from danish_asr.configuration.keys import defaults
     from danish_asr.recipe.cli import Request
-    from danish_asr.recipe.keys import defaults
-    from danish_asr.recipe.run_directory import CONFIG_FILE
+    from danish_asr.runs.run_directory import CONFIG_FILE
 
     key, equals, _ = str(output_dir).partition("=")
     if equals and key in defaults():

@@ -7,21 +7,21 @@ from typing import Final, cast
 
 import torch
 
+from danish_asr.config_tree import flatten, merge, read_yaml
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect, unstructure
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.conversion.shard_check import check_shard
 from danish_asr.doctor.machine import Finding, error, ok, warning
 from danish_asr.errors import ConfigError, DanishAsrError
-from danish_asr.recipe.assets import Assets
-from danish_asr.recipe.config import AsrConfig
+from danish_asr.models.assets import Assets
+from danish_asr.models.model_path import with_named_model
+from danish_asr.planning.fetch import missing
+from danish_asr.planning.inputs import Inputs
+from danish_asr.planning.plan import make_plan
 from danish_asr.recipe.disk import checkpoint_space
-from danish_asr.recipe.fetch import missing
 from danish_asr.recipe.gpus import Card
-from danish_asr.recipe.loading import inspect, unstructure
-from danish_asr.recipe.model_path import with_named_model
-from danish_asr.recipe.plan import make_plan
-from danish_asr.recipe.plan_inputs import Inputs
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.tree import flatten, merge, read_yaml
 from danish_asr.schema import STATISTICS_FILE
 
 _CORRECT: Final = "correct the configuration"

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from danish_asr import __version__
+from danish_asr.config_tree import Tree, read_yaml
 from danish_asr.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.files import from_yaml, to_yaml
-from danish_asr.recipe.imported import CACHE
-from danish_asr.recipe.run_directory import AVERAGES, CONFIG_FILE, meant_checkpoint
-from danish_asr.recipe.tree import Tree, read_yaml
+from danish_asr.models.imported import CACHE
 from danish_asr.report.hub import BY_CORPUS, model_index
 from danish_asr.report.tables import to_markdown
+from danish_asr.runs.run_directory import AVERAGES, CONFIG_FILE, meant_checkpoint
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY

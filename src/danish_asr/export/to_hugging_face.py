@@ -11,8 +11,8 @@ from danish_asr.decoding.beam import ALPHA, BETA
 from danish_asr.errors import RunError
 from danish_asr.export.vocabulary import BLANK, UNKNOWN, Vocabulary
 from danish_asr.files import publish_text
+from danish_asr.models.hugging_face import export_faults, to_hugging_face, to_hugging_face_config
 from danish_asr.ngram import find_language_model
-from danish_asr.recipe.hugging_face import export_faults, to_hugging_face, to_hugging_face_config
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcription.model import Model
 

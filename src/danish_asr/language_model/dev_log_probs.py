@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from fairseq2.data.tokenizers import Tokenizer
 
+from danish_asr.config_tree import read_yaml
+from danish_asr.configuration.sections import names_of_splits
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.errors import LogProbsError
-from danish_asr.recipe.assets import open_tokenizer
-from danish_asr.recipe.kept import LOG_PROBS
-from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
-from danish_asr.recipe.sections import names_of_splits
-from danish_asr.recipe.tree import read_yaml
+from danish_asr.evaluation.kept import LOG_PROBS
+from danish_asr.models.assets import open_tokenizer
+from danish_asr.runs.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
 from danish_asr.schema import CARDS_DIR
 
 

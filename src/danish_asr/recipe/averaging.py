@@ -22,19 +22,21 @@ from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 
+from danish_asr.config_tree import read_yaml
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect
 from danish_asr.errors import RunError
+from danish_asr.fairseq2_private import new_model, supported
 from danish_asr.files import publish_text
-from danish_asr.recipe.assets import Assets, configured_dataset, overridden
-from danish_asr.recipe.config import AsrConfig
+from danish_asr.models.assets import Assets, configured_dataset, overridden
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
-from danish_asr.recipe.fairseq2_private import new_model, supported
-from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.preflight import resolve, tokenizer_card
 from danish_asr.recipe.readers import ReaderSetup, model_frames
 from danish_asr.recipe.record import write_model_card
-from danish_asr.recipe.run_directory import (
+from danish_asr.recipe.validation import open_validation
+from danish_asr.runs.run_directory import (
     AVERAGES,
     CHECKPOINTS,
     CONFIG_FILE,
@@ -48,8 +50,6 @@ from danish_asr.recipe.run_directory import (
     checkpoint_steps,
     recorded,
 )
-from danish_asr.recipe.tree import read_yaml
-from danish_asr.recipe.validation import open_validation
 
 _NAMES: Final = "names"
 """The key, in the optimizer's groups, of the names of their parameters."""

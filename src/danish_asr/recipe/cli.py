@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from danish_asr.cluster import rank_info, stop_with_launcher
+from danish_asr.config_tree import Tree, flatten, merge, parse_override, read_yaml
+from danish_asr.configuration.keys import NO_EFFECT, defaults, key_faults
 from danish_asr.errors import EXIT_REFUSED, ConfigError, DanishAsrError
-from danish_asr.recipe.keys import NO_EFFECT, defaults, key_faults
-from danish_asr.recipe.tree import Tree, flatten, merge, parse_override, read_yaml
 
-TRAIN: Final = "training"
-EVALUATE: Final = "evaluation_recipe"
+TRAIN: Final = "recipe.training"
+EVALUATE: Final = "evaluation.recipe"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def run(recipe: str, request: Request) -> None:
         refuse(error)
     if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
         note("loading PyTorch and fairseq2, checking the configuration")
-    module = import_module(f"danish_asr.recipe.{recipe}")
+    module = import_module(f"danish_asr.{recipe}")
     if not dict(flatten(tree)).get("common.metric_recorders.wandb.enabled"):
         _leave_out_wandb()
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:

@@ -27,11 +27,11 @@ from danish_asr.errors import (
     DanishAsrError,
     RunFailedError,
 )
+from danish_asr.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe import remedies
-from danish_asr.recipe.advice import DATA_BOUND
-from danish_asr.recipe.assets import DOWNLOAD_HINT
 from danish_asr.recipe.console import log
-from danish_asr.recipe.trust import refused_content
+from danish_asr.runs.advice import DATA_BOUND
+from danish_asr.runs.trust import refused_content
 
 
 def first_loss(loss: float, chance: float, vocabulary: int) -> str:

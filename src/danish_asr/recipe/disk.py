@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from torch.nn import Module
 
+from danish_asr.configuration.config import AsrConfig
 from danish_asr.errors import RunError
-from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.optimizers import state_bytes
-from danish_asr.recipe.run_directory import checkpoint_steps
+from danish_asr.runs.run_directory import checkpoint_steps
 
 
 class CheckpointSpace(NamedTuple):

@@ -1,12 +1,4 @@
-"""What this package adds to every program that uses fairseq2: cards, a small model, CPU runs.
-
-The cards of built datasets and finished runs are found in ``data/parquet/cards`` below the working
-directory and in the directories that ``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``).
-"""
-
-import os
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+"""What this package adds to every program that uses fairseq2: cards, a small model, CPU runs."""
 
 from fairseq2.composition.assets import register_file_assets
 from fairseq2.models.transformer import TransformerNormOrder
@@ -15,9 +7,9 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 
-from danish_asr.recipe.fairseq2_private import register_cpu_tracker, support_any_local_path
-from danish_asr.recipe.imported import register_imported
-from danish_asr.schema import CARDS_DIR
+from danish_asr.fairseq2_private import register_cpu_tracker, support_any_local_path
+from danish_asr.models.card_directories import card_directories
+from danish_asr.models.imported import register_imported
 
 
 def register(container: DependencyContainer) -> None:
@@ -29,23 +21,6 @@ def register(container: DependencyContainer) -> None:
     register_imported(container)
     register_cpu_tracker(container)
     support_any_local_path()
-
-
-def card_directories() -> list[Path]:
-    """Return the directories that are searched for cards."""
-    named = os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep)
-    usual = Path("data", "parquet", CARDS_DIR)
-    return without_nested([usual, *(Path(name) for name in named if name)])
-
-
-def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
-    """Leave out directories inside another one, or inside one that is already searched.
-
-    fairseq2 searches directories recursively, and refuses an asset that it finds twice.
-    """
-    places = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
-    others = {*searched, *places}
-    return [p for p in places if p not in searched and others.isdisjoint(p.parents)]
 
 
 def tiny() -> Wav2Vec2AsrConfig:

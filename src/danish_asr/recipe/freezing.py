@@ -6,8 +6,8 @@ from typing import Final
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn.utils.module import freeze_parameters
 
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.sections import ALL_LAYERS, HEAD, top_layers
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.sections import ALL_LAYERS, HEAD, top_layers
 
 _WORDS: Final = {HEAD: "the head learns", ALL_LAYERS: "the whole model learns"}
 

@@ -5,54 +5,19 @@ and spans of channels by zeros. fairseq2's own masker refuses rows that are not 
 and gives every row of a batch the number of spans of the shortest.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, final
 
 import torch
 from fairseq2.models.wav2vec2 import Wav2Vec2Masker
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
-from fairseq2.utils.validation import ValidationResult
 from torch import Tensor
 from torch.nn import Parameter
 from typing_extensions import override
 
+from danish_asr.configuration.part_sections import MaskingSection
 from danish_asr.recipe.console import log
-from danish_asr.recipe.sections import with_broken
-
-
-@dataclass(kw_only=True)
-class MaskingSection:
-    """Which share of the encoder's input is masked in training.
-
-    Null: as the model is configured, which is not at all for omniASR's models.
-    """
-
-    time: float | None = None
-    """wav2vec 2.0's mask probability: spans are drawn for this share of the frames. They may
-    overlap, so that 0.5 masks about 0.4 of the frames of a long utterance."""
-
-    time_span: int | None = None
-    """Frames in a span; 10 in wav2vec 2.0. Rows that are not longer are left as they are."""
-
-    channel: float | None = None
-    """The same for channels."""
-
-    channel_span: int | None = None
-    """Channels in a span; 64 in wav2vec 2.0."""
-
-    consistency_scale: float | None = None
-    """CR-CTC: mask each utterance twice, and add this much of the difference of the two posteriors
-    to the loss; 0.2 in arXiv:2410.05101. A batch then needs twice the memory. Null: mask once."""
-
-    def validate(self) -> ValidationResult:
-        """Check shares and spans."""
-        shares, spans = ("time", "channel"), ("time_span", "channel_span")
-        rules = {f"`{n}` must be 0 to 1": 0 <= (getattr(self, n) or 0) <= 1 for n in shares}
-        rules |= {f"`{n}` must be above 0": getattr(self, n) != 0 for n in spans}
-        scale = self.consistency_scale
-        rules["`consistency_scale` must be above 0, or null"] = scale is None or scale > 0
-        return with_broken(rules, ValidationResult())
 
 
 def effective_masking(section: MaskingSection, model: Wav2Vec2AsrConfig) -> MaskingSection:

@@ -11,12 +11,13 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from torch import Tensor
 
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.part_sections import ADAMW_OFFLOAD_OPTIMIZER
 from danish_asr.data.sampler import BatchLimits
+from danish_asr.fairseq2_private import new_model
 from danish_asr.recipe.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.fairseq2_private import new_model
 from danish_asr.recipe.freezing import Freezing
-from danish_asr.recipe.optimizers import ADAMW_OFFLOAD_OPTIMIZER, state_bytes
+from danish_asr.recipe.optimizers import state_bytes
 from danish_asr.schema import SAMPLE_RATE
 
 GIB: Final = 2**30

@@ -7,8 +7,8 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.recipe.base import RecipeContext
 
+from danish_asr.configuration.config import AsrConfig
 from danish_asr.data.reader import BatchReader
-from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.disk import checkpoint_space
 from danish_asr.recipe.memory import Model, largest_batch, step_memory
 

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, final
@@ -28,10 +27,12 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
 
+from danish_asr.configuration.part_sections import (
+    ADAMW_8BIT_OPTIMIZER,
+    ADAMW_OFFLOAD_OPTIMIZER,
+    LeanAdamWConfig,
+)
 from danish_asr.errors import MissingExtraError
-
-ADAMW_8BIT_OPTIMIZER: Final = "adamw_8bit"
-ADAMW_OFFLOAD_OPTIMIZER: Final = "adamw_offload"
 
 _SMALLEST_8BIT: Final = 4096
 """Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
@@ -50,17 +51,6 @@ def state_bytes(optimizer: str, parameter: Tensor) -> int:
         # Two codes, and two scales per block of 256.
         return 2 * size + 2 * 4 * math.ceil(size / 256)
     return 8 * size
-
-
-@dataclass(kw_only=True)
-class LeanAdamWConfig:
-    """The keys that both share with AdamW, with the same meaning and defaults."""
-
-    lr: float = 5e-05
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-08
-    weight_decay: float = 0.0
-    groups: Sequence[AdamWGroupConfig] = field(default_factory=list)
 
 
 def register_optimizers(container: DependencyContainer) -> None:

@@ -12,14 +12,15 @@ from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY, load_char_token
 from fairseq2.nn import Linear
 from fairseq2.recipe.base import RecipeContext
 
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.part_sections import FULL
 from danish_asr.data.index import Index
 from danish_asr.files import publish
-from danish_asr.recipe.assets import Assets, configured_dataset
-from danish_asr.recipe.config import AsrConfig
+from danish_asr.models.assets import Assets, configured_dataset
+from danish_asr.models.head import keep_rows, sliced_tokenizer
 from danish_asr.recipe.console import log
-from danish_asr.recipe.head import FULL, keep_rows, sliced_tokenizer
-from danish_asr.recipe.run_directory import CHECKPOINTS, TOKENIZER, own_tokenizer, resumable_steps
 from danish_asr.recipe.subsets import training_rows
+from danish_asr.runs.run_directory import CHECKPOINTS, TOKENIZER, own_tokenizer, resumable_steps
 from danish_asr.text.profiles import normalizer
 
 

@@ -19,22 +19,22 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from torch.nn import Module
 
+from danish_asr.configuration.config import AsrConfig, AsrEvalConfig
+from danish_asr.configuration.loading import unstructure
+from danish_asr.configuration.part_sections import AsrModelSection
+from danish_asr.configuration.sections import names_of_splits
 from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
 from danish_asr.data.shards import chosen_shards, find_shards, splitting_hint
 from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.fairseq2_private import new_model
 from danish_asr.files import to_yaml
-from danish_asr.recipe.assets import DATASET_FAMILIES, Assets, overridden
-from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.fairseq2_private import new_model
-from danish_asr.recipe.head import AsrModelSection
-from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.loading import unstructure
+from danish_asr.models.assets import DATASET_FAMILIES, Assets, overridden
+from danish_asr.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.models.model_path import with_named_model
 from danish_asr.recipe.masking import masking_faults
-from danish_asr.recipe.model_path import with_named_model
 from danish_asr.recipe.optimizers import optimizer_faults
 from danish_asr.recipe.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.record import recorder_faults
-from danish_asr.recipe.sections import names_of_splits
 from danish_asr.recipe.step_checks import training_faults, with_accumulation
 from danish_asr.recipe.subsets import has_dialects, validation_indices
 from danish_asr.schema import STATISTICS_FILE

@@ -18,13 +18,13 @@ from fairseq2.metrics.recorders import MetricRecorder
 from typing_extensions import override
 
 from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.configuration.config import AsrConfig
 from danish_asr.data.reader import BatchReader
 from danish_asr.files import publish_text
-from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.diagnostics import performance_warnings
 from danish_asr.recipe.freezing import Freezing
-from danish_asr.recipe.run_directory import PROBE
+from danish_asr.runs.run_directory import PROBE
 from danish_asr.schema import SAMPLE_RATE
 
 

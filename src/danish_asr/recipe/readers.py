@@ -16,16 +16,16 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
+from danish_asr.configuration.config import AsrConfig, AsrEvalConfig
+from danish_asr.configuration.sections import AsrDatasetSection
 from danish_asr.data.dataset import AsrDataset
 from danish_asr.data.index import Index
 from danish_asr.data.reader import BatchReader
 from danish_asr.data.targets import FrameCount, UnknownSymbols, count_unknown
 from danish_asr.errors import ConfigError
-from danish_asr.recipe.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.own_tokenizer import run_tokenizer
 from danish_asr.recipe.preflight import tokenizer_of
-from danish_asr.recipe.sections import AsrDatasetSection
 from danish_asr.recipe.subsets import training_rows, validation_indices
 from danish_asr.schema import SAMPLE_RATE
 

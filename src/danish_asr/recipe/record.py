@@ -24,12 +24,13 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import WandbConfig
 
 from danish_asr import __version__
+from danish_asr.config_tree import Tree, merge, read_yaml
 from danish_asr.errors import MissingExtraError
+from danish_asr.fairseq2_private import provide_wandb_ids
 from danish_asr.files import publish_text, to_yaml
+from danish_asr.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.console import log
-from danish_asr.recipe.fairseq2_private import provide_wandb_ids
-from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.run_directory import (
+from danish_asr.runs.run_directory import (
     CHECKPOINTS,
     ENVIRONMENT,
     MODEL_CARD,
@@ -37,7 +38,6 @@ from danish_asr.recipe.run_directory import (
     best_model,
     own_tokenizer,
 )
-from danish_asr.recipe.tree import Tree, merge, read_yaml
 from danish_asr.schema import CARDS_DIR
 
 WANDB: Final = "wandb"

@@ -9,10 +9,13 @@ from typing import Final, NamedTuple
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.head import FULL
-from danish_asr.recipe.optimizers import ADAMW_8BIT_OPTIMIZER, ADAMW_OFFLOAD_OPTIMIZER
-from danish_asr.recipe.tree import Tree
+from danish_asr.config_tree import Tree
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.part_sections import (
+    ADAMW_8BIT_OPTIMIZER,
+    ADAMW_OFFLOAD_OPTIMIZER,
+    FULL,
+)
 from danish_asr.schema import SAMPLE_RATE
 
 _ENOUGH: Final = 60 * SAMPLE_RATE

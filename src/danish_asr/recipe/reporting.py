@@ -11,12 +11,13 @@ from fairseq2.metrics.recorders import MetricRecorder
 from typing_extensions import override
 
 from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.recipe import advice, diagnostics
-from danish_asr.recipe.config import AsrConfig
+from danish_asr.config_tree import flatten
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import unstructure
+from danish_asr.recipe import diagnostics
 from danish_asr.recipe.console import log
-from danish_asr.recipe.loading import unstructure
-from danish_asr.recipe.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
-from danish_asr.recipe.tree import flatten
+from danish_asr.runs import advice
+from danish_asr.runs.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
 from danish_asr.schema import SAMPLE_RATE
 
 _LOSS: Final = SCORE_TITLES["loss"]

@@ -7,9 +7,9 @@ from typing import Any
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.cluster import rank_info
-from danish_asr.recipe.config import AsrConfig
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.sections import top_layers
 from danish_asr.recipe.optimizers import group_faults, layer_groups
-from danish_asr.recipe.sections import top_layers
 from danish_asr.schema import SAMPLE_RATE
 
 

@@ -13,8 +13,8 @@ from fairseq2.recipe.task import Task
 from fairseq2.utils.stopwatch import Stopwatch
 from typing_extensions import override
 
+from danish_asr.configuration.sections import AsrTrainerSection
 from danish_asr.recipe.console import log
-from danish_asr.recipe.sections import AsrTrainerSection
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 

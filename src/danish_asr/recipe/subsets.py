@@ -5,10 +5,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from danish_asr.configuration.sections import AsrDatasetSection, names_of_splits
 from danish_asr.data.dataset import AsrDataset
 from danish_asr.data.index import Index
 from danish_asr.metrics import split_words
-from danish_asr.recipe.sections import AsrDatasetSection, names_of_splits
 from danish_asr.text.profiles import normalize
 
 _GOLDEN_RATIO: Final = (1 + 5**0.5) / 2

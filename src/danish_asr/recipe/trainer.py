@@ -25,16 +25,16 @@ from fairseq2.utils.stopwatch import Stopwatch
 from torch.optim import Optimizer
 from typing_extensions import override
 
+from danish_asr.configuration.config import AsrConfig
 from danish_asr.data.reader import BatchReader
 from danish_asr.errors import RunFailedError
+from danish_asr.fairseq2_private import accept_other_metrics, set_data_epoch, trainer_state
 from danish_asr.recipe.averaging import MovingAverage
-from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
-from danish_asr.recipe.fairseq2_private import accept_other_metrics, set_data_epoch, trainer_state
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
-from danish_asr.recipe.run_directory import EMA, validations
 from danish_asr.recipe.stopping import StoppableTask, on_stop_signals
 from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
+from danish_asr.runs.run_directory import EMA, validations
 
 
 @final

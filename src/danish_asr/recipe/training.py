@@ -23,27 +23,23 @@ from torch import Tensor
 from typing_extensions import override
 
 from danish_asr.cluster import rank_info
+from danish_asr.config_tree import Tree
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect, unstructure
+from danish_asr.configuration.part_sections import FULL
+from danish_asr.configuration.sections import ALL_LAYERS
 from danish_asr.data.targets import FrameCount
-from danish_asr.recipe import advice, cli, diagnostics, run_directory
-from danish_asr.recipe.assets import register_datasets
+from danish_asr.fairseq2_private import run_recipe
+from danish_asr.models.assets import register_datasets
+from danish_asr.recipe import cli, diagnostics
 from danish_asr.recipe.averaging import finish
-from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import configure_console, hide_progress_bar, log
 from danish_asr.recipe.criterion import CtcCriterion, chance_of
 from danish_asr.recipe.disk import check_free_space, checkpoint_space
-from danish_asr.recipe.fairseq2_private import run_recipe
 from danish_asr.recipe.freezing import Freezing
-from danish_asr.recipe.head import FULL
-from danish_asr.recipe.loading import inspect, unstructure
 from danish_asr.recipe.masking import install_masker
 from danish_asr.recipe.needs import needs
-from danish_asr.recipe.optimizers import (
-    layer_groups,
-    register_optimizers,
-    unwrap_names,
-    use_fused,
-)
-from danish_asr.recipe.outcome import noted
+from danish_asr.recipe.optimizers import layer_groups, register_optimizers, unwrap_names, use_fused
 from danish_asr.recipe.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.probe import Probe, probed
@@ -55,12 +51,12 @@ from danish_asr.recipe.record import (
     write_model_card,
 )
 from danish_asr.recipe.reporting import RunReport
-from danish_asr.recipe.run_lock import locked
-from danish_asr.recipe.sections import ALL_LAYERS
 from danish_asr.recipe.trainer import StoppableTraining
-from danish_asr.recipe.tree import Tree
-from danish_asr.recipe.trust import check_owner
 from danish_asr.recipe.validation import open_validation, patience_stopper
+from danish_asr.runs import advice, run_directory
+from danish_asr.runs.outcome import noted
+from danish_asr.runs.run_lock import locked
+from danish_asr.runs.trust import check_owner
 
 
 def run(request: cli.Request, tree: Tree) -> None:

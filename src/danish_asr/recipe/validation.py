@@ -16,14 +16,14 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import override
 
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.sections import AsrRegimeSection
 from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
-from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
 from danish_asr.recipe.readers import ReaderSetup, SplitsReader, splits_reader
-from danish_asr.recipe.run_directory import validation_scores
-from danish_asr.recipe.sections import AsrRegimeSection
+from danish_asr.runs.run_directory import validation_scores
 from danish_asr.text.profiles import normalize
 
 ALL: Final = "all"

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.errors import RunError
-from danish_asr.recipe.advice import CHANCE, LOSS
-from danish_asr.recipe.run_directory import EMA
+from danish_asr.runs.advice import CHANCE, LOSS
+from danish_asr.runs.run_directory import EMA
 from danish_asr.schema import SAMPLE_RATE
 
 Curve: TypeAlias = "pd.Series[Any]"

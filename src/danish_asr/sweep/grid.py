@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from ruamel.yaml.error import YAMLError
 
+from danish_asr.config_tree import Tree, flatten, merge, parse_override, read_yaml, short_names
+from danish_asr.configuration.keys import defaults, key_faults
 from danish_asr.errors import ConfigError, RunError
 from danish_asr.files import from_yaml, publish_text, to_yaml
-from danish_asr.recipe.keys import defaults, key_faults
-from danish_asr.recipe.run_directory import SWEEP, check_output_dir
-from danish_asr.recipe.tree import Tree, flatten, merge, parse_override, read_yaml, short_names
+from danish_asr.runs.run_directory import SWEEP, check_output_dir
 
 BASE: Final = "base.yaml"
 KEEP: Final = 0.5

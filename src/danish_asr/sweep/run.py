@@ -20,10 +20,10 @@ from danish_asr.cluster import stop_with_parent
 from danish_asr.errors import EXIT_FAILED, EXIT_STOPPED, ConfigError, RunError
 from danish_asr.files import publish_text
 from danish_asr.lease import take
-from danish_asr.recipe.advice import LOSS, best_until
 from danish_asr.recipe.cli import refuse
-from danish_asr.recipe.outcome import FAILED, PRUNED
-from danish_asr.recipe.run_directory import SCORE_TITLES, validations
+from danish_asr.runs.advice import LOSS, best_until
+from danish_asr.runs.outcome import FAILED, PRUNED
+from danish_asr.runs.run_directory import SCORE_TITLES, validations
 from danish_asr.schema import CARDS_DIR
 from danish_asr.sweep.grid import BASE, LIMIT, STOP, Sweep, open_sweep
 

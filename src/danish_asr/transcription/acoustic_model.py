@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm, log_softmax
 
+from danish_asr.configuration.config import AsrEvalConfig
 from danish_asr.data.targets import FrameCount
 from danish_asr.decoding import Decoder, make_decoder
 from danish_asr.decoding.alignment import separator_of
 from danish_asr.errors import TranscriptionError
-from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.transcription.windows import Cutting
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from danish_asr.errors import DanishAsrError
-from danish_asr.recipe.run_directory import check_model
+from danish_asr.runs.run_directory import check_model
 from danish_asr.transcript import Transcript
 from danish_asr.transcription.display import Display, counted
 from danish_asr.transcription.formats import FORMATS, parse_formats, to_txt

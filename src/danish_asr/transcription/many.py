@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from danish_asr import __version__
 from danish_asr.errors import DanishAsrError
-from danish_asr.recipe.assets import Assets
+from danish_asr.models.assets import Assets
 from danish_asr.transcript import Transcript
 from danish_asr.transcription.model import Model
 from danish_asr.transcription.selection import select_model

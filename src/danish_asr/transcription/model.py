@@ -12,9 +12,9 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 
 from danish_asr.decoding import GREEDY
 from danish_asr.errors import RunError, TranscriptionError
-from danish_asr.recipe.assets import Assets
+from danish_asr.fairseq2_private import supported
+from danish_asr.models.assets import Assets
 from danish_asr.recipe.diagnostics import explained
-from danish_asr.recipe.fairseq2_private import supported
 from danish_asr.transcript import Segment, Transcript
 from danish_asr.transcription.acoustic_model import AcousticModel, Decoders
 from danish_asr.transcription.selection import select_model

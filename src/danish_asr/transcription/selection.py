@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from danish_asr.config_tree import Tree, merge, read_yaml
+from danish_asr.configuration.config import AsrEvalConfig
+from danish_asr.configuration.loading import inspect
 from danish_asr.errors import RunError
-from danish_asr.recipe.config import AsrEvalConfig
-from danish_asr.recipe.imported import is_hugging_face
-from danish_asr.recipe.loading import inspect
-from danish_asr.recipe.model_path import cards_of
+from danish_asr.models.imported import is_hugging_face
+from danish_asr.models.model_path import cards_of
 from danish_asr.recipe.preflight import resolve
-from danish_asr.recipe.run_directory import CHECKPOINTS, CONFIG_FILE, check_model, meant_checkpoint
-from danish_asr.recipe.tree import Tree, merge, read_yaml
+from danish_asr.runs.run_directory import CHECKPOINTS, CONFIG_FILE, check_model, meant_checkpoint
 from danish_asr.schema import CARDS_DIR
 
 _TAKEN: Final = (

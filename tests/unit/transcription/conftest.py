@@ -6,10 +6,10 @@ import pytest
 import torch
 from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
 
+from danish_asr.configuration.loading import unstructure
 from danish_asr.conversion.cards import build_char_tokenizer
 from danish_asr.files import to_yaml
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.loading import unstructure
 from danish_asr.transcription.model import Model, load_model
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzæøå "

@@ -9,7 +9,7 @@ from rich.progress import Progress
 from danish_asr.data.targets import count_unknown
 from danish_asr.errors import ConfigError
 from danish_asr.files import publish_text
-from danish_asr.recipe.assets import open_tokenizer
+from danish_asr.models.assets import open_tokenizer
 from danish_asr.report.explore.audio import Sample, measure_rows, stratified
 from danish_asr.report.explore.page import render
 from danish_asr.report.explore.rows import read_rows

@@ -5,11 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from danish_asr.config_tree import flatten, read_yaml
 from danish_asr.errors import RunError
 from danish_asr.lease import LOCK_FILE, SECONDS
-from danish_asr.recipe.advice import Rows, best_validation
-from danish_asr.recipe.outcome import FAILED, PRUNED
-from danish_asr.recipe.run_directory import (
+from danish_asr.runs.advice import Rows, best_validation
+from danish_asr.runs.outcome import FAILED, PRUNED
+from danish_asr.runs.run_directory import (
     AVERAGES,
     CONFIG_FILE,
     EMA,
@@ -19,7 +20,6 @@ from danish_asr.recipe.run_directory import (
     checkpoint_scores,
     recorded,
 )
-from danish_asr.recipe.tree import flatten, read_yaml
 from danish_asr.schema import CARDS_DIR
 
 COMPLETE: Final = "complete"

@@ -28,6 +28,8 @@ from fairseq2.recipe.config import DatasetSection, TokenizerSection
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.uri import Uri
 
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import ConfigT, overlay
 from danish_asr.data.dataset import (
     DATASET_FAMILY,
     MANIFEST_FAMILY,
@@ -37,12 +39,10 @@ from danish_asr.data.dataset import (
     open_manifest,
 )
 from danish_asr.errors import ConfigError
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.extension import card_directories, without_nested
-from danish_asr.recipe.fairseq2_private import library_container, supported
-from danish_asr.recipe.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.loading import ConfigT, overlay
-from danish_asr.recipe.trust import card_fault
+from danish_asr.fairseq2_private import library_container, supported
+from danish_asr.models.card_directories import card_directories, without_nested
+from danish_asr.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.runs.trust import card_fault
 
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""

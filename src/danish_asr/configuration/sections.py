@@ -13,7 +13,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.data.settings import check_settings
 from danish_asr.errors import ConfigError
-from danish_asr.recipe.run_directory import SCORE_TITLES
+from danish_asr.runs.run_directory import SCORE_TITLES
 from danish_asr.text.profiles import PROFILES
 
 HEAD: Final = "head"

@@ -14,25 +14,25 @@ from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
 from danish_asr.cluster import rank_info
+from danish_asr.config_tree import Tree, flatten, read_yaml
+from danish_asr.configuration.config import AsrEvalConfig
+from danish_asr.configuration.evaluation_sections import DecoderSection
 from danish_asr.decoding import GREEDY, make_decoder
+from danish_asr.evaluation.evaluator import PREDICTIONS, PredictionUnit, StoppableEvaluation
+from danish_asr.evaluation.kept import LOG_PROBS, LogProbsKeeper, kept_log_probs
+from danish_asr.evaluation.kept_decoding import decode_kept, split_fingerprints
+from danish_asr.evaluation.scored_batches import ScoredBatches
+from danish_asr.evaluation.selection import Selection, select
+from danish_asr.fairseq2_private import run_recipe
 from danish_asr.recipe import cli
-from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.console import hide_progress_bar
 from danish_asr.recipe.diagnostics import exit_on_error, explained
-from danish_asr.recipe.evaluation_sections import DecoderSection
-from danish_asr.recipe.evaluator import PREDICTIONS, PredictionUnit, StoppableEvaluation
-from danish_asr.recipe.fairseq2_private import run_recipe
-from danish_asr.recipe.kept import LOG_PROBS, LogProbsKeeper, kept_log_probs
-from danish_asr.recipe.kept_decoding import decode_kept, split_fingerprints
 from danish_asr.recipe.preflight import dump, resolve
 from danish_asr.recipe.readers import ReaderSetup, splits_reader
 from danish_asr.recipe.record import keep_wandb_id
-from danish_asr.recipe.run_directory import CONFIG_FILE, checkpoint_steps
-from danish_asr.recipe.run_lock import locked
-from danish_asr.recipe.scored_batches import ScoredBatches
-from danish_asr.recipe.selection import Selection, select
 from danish_asr.recipe.training import register_common
-from danish_asr.recipe.tree import Tree, flatten, read_yaml
+from danish_asr.runs.run_directory import CONFIG_FILE, checkpoint_steps
+from danish_asr.runs.run_lock import locked
 from danish_asr.schema import CARDS_DIR
 
 

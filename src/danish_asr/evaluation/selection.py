@@ -8,20 +8,20 @@ from typing import Any, Final, NamedTuple, cast
 
 from fairseq2.recipe.config import ReferenceModelSection
 
+from danish_asr.config_tree import Tree, merge
+from danish_asr.configuration.config import AsrEvalConfig
+from danish_asr.configuration.loading import inspect, unstructure
 from danish_asr.decoding import GREEDY, Decoder
 from danish_asr.errors import RunError
-from danish_asr.recipe.assets import configured_dataset
-from danish_asr.recipe.config import AsrEvalConfig
-from danish_asr.recipe.evaluator import EVALUATION
-from danish_asr.recipe.loading import inspect, unstructure
-from danish_asr.recipe.model_path import cards_of
-from danish_asr.recipe.run_directory import (
+from danish_asr.evaluation.evaluator import EVALUATION
+from danish_asr.models.assets import configured_dataset
+from danish_asr.models.model_path import cards_of
+from danish_asr.runs.run_directory import (
     CHECKPOINTS,
     best_model,
     checkpoint_scores,
     checkpoint_steps,
 )
-from danish_asr.recipe.tree import Tree, merge
 from danish_asr.schema import VERSION_DIR
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from danish_asr.config_tree import flatten
 from danish_asr.errors import ConfigError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.cli import Request, note, read_configuration, refuse
 from danish_asr.recipe.gpus import CARDS, NO_BFLOAT16, Card, here
-from danish_asr.recipe.tree import flatten
 from danish_asr.schema import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from danish_asr.recipe.plan import Plan
+    from danish_asr.planning.plan import Plan
 
 _GIB: Final = 2**30
 
@@ -44,7 +44,7 @@ def show_plan(
         tree = read_configuration(request)
         if sys.stderr.isatty():
             note("loading PyTorch and fairseq2")
-        from danish_asr.recipe.plan import make_plan  # noqa: PLC0415 - slow
+        from danish_asr.planning.plan import make_plan  # noqa: PLC0415 - slow
 
         card = card or here()
         plan = make_plan(tree, where=request.where, card=card, gpus=gpus)

@@ -1,9 +1,9 @@
 """The keys of a configuration with their types, without the import of what defines them.
 
-``keys.txt`` is written from the sections of `danish_asr.recipe.config`, whose import takes seconds;
-a test compares both (UPDATE_GOLDEN=1 writes it again). It has a line for each key, ``key: type =
-default`` with the default in JSON. The keys of a component other than the default are in
-``config<name>``.
+``keys.txt`` is written from the sections of `danish_asr.configuration.config`, whose import takes
+seconds; a test compares both (UPDATE_GOLDEN=1 writes it again). It has a line for each key,
+``key: type = default`` with the default in JSON. The keys of a component other than the default are
+in ``config<name>``.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
-from danish_asr.recipe.tree import Tree, join
+from danish_asr.config_tree import Tree, join
 
 FILE: Final = Path(__file__).with_name("keys.txt")
 

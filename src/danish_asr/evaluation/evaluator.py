@@ -13,16 +13,16 @@ from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.task import TaskStopException
 from typing_extensions import override
 
+from danish_asr.configuration.config import AsrEvalConfig
 from danish_asr.decoding import Decoder
 from danish_asr.errors import RunFailedError
+from danish_asr.evaluation.kept import LogProbsKeeper
+from danish_asr.evaluation.scored_batches import ScoredBatch, ScoredBatches
 from danish_asr.files import publish_text
 from danish_asr.ngram import HELD_OUT, NOTHING_HELD_OUT
-from danish_asr.recipe.config import AsrEvalConfig
 from danish_asr.recipe.console import log
 from danish_asr.recipe.criterion import CtcCriterion
-from danish_asr.recipe.kept import LogProbsKeeper
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
-from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
 from danish_asr.recipe.stopping import StoppableTask, on_stop_signals
 from danish_asr.recipe.validation import AsrValidationUnit, ErrorRates
 from danish_asr.schema import SAMPLE_RATE

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from danish_asr.errors import ConfigError
 from danish_asr.files import publish, publish_text, to_yaml
-from danish_asr.recipe.hugging_face import (
+from danish_asr.models.hugging_face import (
     HUGGING_FACE_FAMILY,
     from_hugging_face,
     from_hugging_face_config,

@@ -18,15 +18,15 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect
 from danish_asr.download import download
 from danish_asr.errors import ConfigError, DownloadError, UnreachableError
+from danish_asr.fairseq2_private import download_folder
 from danish_asr.lease import take
-from danish_asr.recipe.assets import DOWNLOAD_HINT, Assets
+from danish_asr.models.assets import DOWNLOAD_HINT, Assets
+from danish_asr.models.model_path import with_named_model
 from danish_asr.recipe.cli import Request, read_configuration
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.fairseq2_private import download_folder
-from danish_asr.recipe.loading import inspect
-from danish_asr.recipe.model_path import with_named_model
 from danish_asr.recipe.preflight import tokenizer_of
 
 

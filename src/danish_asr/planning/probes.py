@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
+from danish_asr.config_tree import Tree, flatten
+from danish_asr.configuration.keys import defaults
 from danish_asr.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.files import publish_text, to_yaml
 from danish_asr.recipe.cli import Request, note, read_configuration, refuse
 from danish_asr.recipe.gpus import Card
-from danish_asr.recipe.keys import defaults
-from danish_asr.recipe.run_directory import PROBE
-from danish_asr.recipe.tree import Tree, flatten
+from danish_asr.runs.run_directory import PROBE
 from danish_asr.schema import SAMPLE_RATE
 
 _SIZE: Final = "dataset.asr_task_config.max_num_elements"

@@ -12,10 +12,9 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 
-from danish_asr.recipe.evaluation_sections import AsrEvaluatorSection, DecoderSection
-from danish_asr.recipe.head import AsrModelSection
-from danish_asr.recipe.masking import MaskingSection
-from danish_asr.recipe.sections import (
+from danish_asr.configuration.evaluation_sections import AsrEvaluatorSection, DecoderSection
+from danish_asr.configuration.part_sections import AsrModelSection, MaskingSection
+from danish_asr.configuration.sections import (
     AsrDatasetSection,
     AsrOptimizerSection,
     AsrRegimeSection,

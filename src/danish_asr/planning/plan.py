@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from danish_asr.config_tree import Tree, merge
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.configuration.loading import inspect
 from danish_asr.errors import ConfigError
+from danish_asr.planning.inputs import Epoch, Inputs
 from danish_asr.recipe.activations import Batch
-from danish_asr.recipe.config import AsrConfig
 from danish_asr.recipe.disk import CheckpointSpace, checkpoint_space
 from danish_asr.recipe.gpus import NO_BFLOAT16, Card
-from danish_asr.recipe.loading import inspect
 from danish_asr.recipe.memory import (
     Model,
     host_memory,
@@ -24,10 +26,8 @@ from danish_asr.recipe.memory import (
     parameters_by_part,
     step_memory,
 )
-from danish_asr.recipe.plan_inputs import Epoch, Inputs
 from danish_asr.recipe.remedies import REMEDIES
 from danish_asr.recipe.step_checks import with_accumulation
-from danish_asr.recipe.tree import Tree, merge
 from danish_asr.schema import SAMPLE_RATE
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 
+from danish_asr.configuration.sections import with_broken
 from danish_asr.decoding import GREEDY, find_decoder
 from danish_asr.errors import ConfigError, LanguageModelError
-from danish_asr.recipe.sections import with_broken
 
 
 @dataclass(kw_only=True)

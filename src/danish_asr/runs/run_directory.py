@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from danish_asr.config_tree import flatten, read_yaml
 from danish_asr.errors import RunError
 from danish_asr.files import publish_text
-from danish_asr.recipe.advice import LOSS
-from danish_asr.recipe.tree import flatten, read_yaml
+from danish_asr.runs.advice import LOSS
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from danish_asr.recipe.config import AsrConfig
-from danish_asr.recipe.imported import import_model, is_hugging_face
-from danish_asr.recipe.run_directory import CHECKPOINTS, MODEL_CARD
+from danish_asr.configuration.config import AsrConfig
+from danish_asr.models.imported import import_model, is_hugging_face
+from danish_asr.runs.run_directory import CHECKPOINTS, MODEL_CARD
 from danish_asr.schema import CARDS_DIR
 
 

@@ -13,7 +13,7 @@ from pickle import UnpicklingError
 from fairseq2.assets import AssetCard
 
 from danish_asr.errors import RunError
-from danish_asr.recipe.run_directory import CHECKPOINTS, resumable_steps
+from danish_asr.runs.run_directory import CHECKPOINTS, resumable_steps
 
 
 def check_owner(output_dir: Path, user: int | None = None) -> None:

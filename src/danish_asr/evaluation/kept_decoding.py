@@ -16,24 +16,24 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.recipe.task import TaskStopException
 
 from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.configuration.config import AsrEvalConfig
+from danish_asr.configuration.loading import unstructure
 from danish_asr.conversion.progress import watch
 from danish_asr.data.make_reader import evaluation_fingerprint
 from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.decoding.log_probs import LogProbsFile
+from danish_asr.evaluation.evaluator import PREDICTIONS, publish_predictions
+from danish_asr.evaluation.scored_batches import ScoredBatch, ScoredBatches
+from danish_asr.evaluation.selection import Selection
+from danish_asr.fairseq2_private import configure_logging
 from danish_asr.files import publish_text, to_yaml
-from danish_asr.recipe.assets import configured_dataset, open_tokenizer
-from danish_asr.recipe.config import AsrEvalConfig
+from danish_asr.models.assets import configured_dataset, open_tokenizer
 from danish_asr.recipe.console import configure_console, log
-from danish_asr.recipe.evaluator import PREDICTIONS, publish_predictions
-from danish_asr.recipe.fairseq2_private import configure_logging
-from danish_asr.recipe.loading import unstructure
 from danish_asr.recipe.readers import evaluation_task
-from danish_asr.recipe.run_directory import CONFIG_FILE
-from danish_asr.recipe.scored_batches import ScoredBatch, ScoredBatches
-from danish_asr.recipe.selection import Selection
 from danish_asr.recipe.stopping import on_stop_signals
 from danish_asr.recipe.subsets import validation_indices
 from danish_asr.recipe.validation import ErrorRates, table
+from danish_asr.runs.run_directory import CONFIG_FILE
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.scoring.predictions import Prediction, from_row
 from danish_asr.workers import run_in_processes

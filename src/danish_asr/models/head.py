@@ -5,41 +5,16 @@ that they gave before, up to rounding; the loss differs by the normalisation ove
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import sentencepiece
 from fairseq2.nn import Linear
-from fairseq2.recipe import config as base
-from fairseq2.utils.validation import ValidationResult
 from torch.nn import Parameter
-
-from danish_asr.recipe.sections import with_broken
-
-FULL: Final = "full"
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzæøå"
 _TOGETHER: Final = (_LETTERS, _LETTERS.upper(), "0123456789")
 """If one of them is used, all are kept: other texts may have what a training text lacks."""
-
-
-@dataclass(kw_only=True)
-class AsrModelSection(base.ModelSection):
-    """The model to train."""
-
-    head: Literal["full", "danish"] = FULL
-    """``danish`` keeps those rows of a trained head whose symbols the training text uses, below
-    100 of 10,000: head, softmax and CTC loss then need a fraction of their time and memory."""
-
-    def validate(self) -> ValidationResult:
-        """Check that there is a trained head."""
-        rules = {
-            "`head` must be full without a trained model (model.name or model.path)": bool(
-                self.head == FULL or self.name or self.path
-            )
-        }
-        return with_broken(rules, super().validate())
 
 
 def sliced_tokenizer(tokenizer: bytes, words: Iterable[str]) -> bytes:

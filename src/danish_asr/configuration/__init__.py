@@ -1,0 +1,1 @@
+"""The configuration of the recipes: sections, keys, defaults, and how it is read."""

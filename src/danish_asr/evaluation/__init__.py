@@ -1,0 +1,1 @@
+"""The evaluation recipe: scores a split, and writes its predictions."""

@@ -1,0 +1,1 @@
+"""A run's output directory, read and kept in order without PyTorch."""
