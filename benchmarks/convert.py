@@ -36,7 +36,7 @@ import soxr
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.audio import to_flac
+from danish_asr.audio.decode import to_flac
 from danish_asr.cluster.cpus import usable_cpus
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert

@@ -73,6 +73,9 @@ def _receive(url: str, folder: Path, show: Show) -> Path:
         begin = arrived.stat().st_size
         headers |= {"Range": f"bytes={begin}-", "If-Range": unquote(arrived.name)}
     with urlopen(Request(url, headers=headers), timeout=60) as answer:  # noqa: S310 - of a card
+        if answer.headers.get_content_type() == "text/html":
+            page = "answered with a web page, of a proxy or a login perhaps"
+            raise DownloadError(f"{url}: {page}; open the address in a browser")
         validator = answer.headers["ETag"] or "W/"
         if validator.startswith("W/"):  # a weak one is not allowed in If-Range
             validator = answer.headers["Last-Modified"] or "none"

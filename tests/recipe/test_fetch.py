@@ -29,7 +29,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files = {"model.pt": WEIGHTS, "t.model": build_char_tokenizer("abcæøå")}
         self.cuts: list[int] = []
-        self.ranges, self.etag = True, '"1"'
+        self.ranges, self.etag, self.type = True, '"1"', "application/octet-stream"
         self.asked: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -48,6 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         first = int(re.findall(r"\d+", wanted)[0]) if wanted and same else 0
         self.send_response(206 if first else 200)
         self.send_header("ETag", self.server.etag)
+        self.send_header("Content-Type", self.server.type)
         self.send_header("Content-Length", str(len(content) - first))
         self.end_headers()
         cut = self.server.cuts.pop(0) if self.server.cuts else len(content)
@@ -140,6 +141,9 @@ def test_what_cannot_be_fetched_is_an_error_with_a_fix(
         fetch(config, where="test")
     assert not list((tmp_path / "cache").iterdir())
     server.files["model.pt"] = file
+    server.type = "text/html; charset=utf-8"
+    with pytest.raises(DownloadError, match=r"web page.*browser"):
+        fetch(config, where="test")
     config.model.name = "nowhere"
     with pytest.raises(ConfigError, match=r"available: .*far"):
         fetch(config, where="test")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from danish_asr.audio import AudioError, decode
-from danish_asr.compressed import is_mp3
+from danish_asr.audio.compressed import is_mp3
+from danish_asr.audio.decode import AudioError, decode
 from tests.builders import tone
 
 SECONDS = 6.0

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr.audio import AudioError, encode_flac, peak_of, to_mono
+from danish_asr.audio.decode import AudioError, encode_flac, peak_of, to_mono
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.plan import WORK_DIR, RowSlice, ShardTask
 from danish_asr.conversion.suspects import examine

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import soundfile
 
-from danish_asr.compressed import open_flac
+from danish_asr.audio.compressed import open_flac
 from danish_asr.conversion.division import sentence_of
 from danish_asr.conversion.inventory import ShardEntry
 from danish_asr.files import sha256_of

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from danish_asr.audio import AudioError
+from danish_asr.audio.decode import AudioError
 from danish_asr.schema import SAMPLE_RATE
 
 _IMPOSSIBLE: Final = 50  # letters and digits per second

@@ -16,7 +16,7 @@ import soxr
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from danish_asr.audio import RESAMPLING_QUALITY
+from danish_asr.audio.decode import RESAMPLING_QUALITY
 from danish_asr.data.transforms import Transform, Waveform
 from danish_asr.schema import SAMPLE_RATE
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from danish_asr.compressed import open_flac
+from danish_asr.audio.compressed import open_flac
 from danish_asr.data.index import Index
 from danish_asr.data.sampler import Rows
 from danish_asr.data.targets import Targets

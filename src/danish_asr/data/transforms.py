@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from danish_asr.audio import RESAMPLING_QUALITY
+from danish_asr.audio.decode import RESAMPLING_QUALITY
 from danish_asr.data.joining import Join, Pairs
 from danish_asr.extending import user_code
 from danish_asr.schema import SAMPLE_RATE

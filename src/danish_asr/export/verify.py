@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 from torch.nn.functional import layer_norm, log_softmax
 
-from danish_asr.audio import AudioError, to_mono
+from danish_asr.audio.decode import AudioError, to_mono
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.errors import DanishAsrError, RunError
 from danish_asr.export.to_onnx import INT8, MODEL

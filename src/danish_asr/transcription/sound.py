@@ -14,10 +14,16 @@ import soxr
 from numpy.typing import NDArray
 from soundfile import LibsndfileError
 
-from danish_asr.audio import RESAMPLING_QUALITY, UNKNOWN_LENGTH, AudioError, Decoder, open_audio
+from danish_asr.audio.decode import (
+    RESAMPLING_QUALITY,
+    UNKNOWN_LENGTH,
+    AudioError,
+    Decoder,
+    open_audio,
+)
+from danish_asr.audio.truncated import missing
 from danish_asr.errors import TranscriptionError
 from danish_asr.schema import SAMPLE_RATE
-from danish_asr.truncated import missing
 
 Samples: TypeAlias = NDArray[np.float32]
 Audio: TypeAlias = str | Path | bytes | bytearray | IO[bytes] | NDArray[np.generic]

@@ -13,11 +13,11 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from danish_asr.compressed import Mp3, is_joined, is_mp3, open_flac
+from danish_asr.audio.compressed import Mp3, is_joined, is_mp3, open_flac
+from danish_asr.audio.media import HEAD, Media, is_media
+from danish_asr.audio.truncated import missing
 from danish_asr.errors import SourceError
-from danish_asr.media import HEAD, Media, is_media
 from danish_asr.schema import SAMPLE_RATE
-from danish_asr.truncated import missing
 
 RESAMPLING_QUALITY: Final = "HQ"
 """soxr's recipe: 20 bits of precision, more than the 16 that are kept."""

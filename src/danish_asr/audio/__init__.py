@@ -1,0 +1,1 @@
+"""Files of audio: their formats, decoding, resampling, and FLAC."""
