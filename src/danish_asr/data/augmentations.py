@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import soundfile
@@ -18,11 +18,19 @@ from typing_extensions import override
 
 from danish_asr.audio.decode import RESAMPLING_QUALITY
 from danish_asr.data.transforms import Transform, Waveform
+from danish_asr.errors import RunFailedError
 from danish_asr.schema import SAMPLE_RATE
 
 _SUFFIXES = {".flac", ".ogg", ".wav"}
 _MU = 255
 """Of the μ-law of telephony, ITU-T G.711."""
+
+_LIMITS: Final = {
+    ("probability",): (0, 1),
+    ("least_db", "most_db"): (-100, 100),
+    ("low", "high"): (1, SAMPLE_RATE // 2),
+}
+"""The least and the most that values may be, which may not decrease either."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +39,14 @@ class _Sometimes(Transform):
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for values that are impossible."""
-        if not 0 <= self.probability <= 1:
-            raise ValueError(f"probability: expected 0 to 1, found {self.probability}")
+        for names, (least, most) in _LIMITS.items():
+            values = np.ravel([getattr(self, name) for name in names if hasattr(self, name)])
+            if not (np.diff([least, *values, most]) >= 0).all():
+                order = ", ascending" * (len(names) > 1)
+                found = ", ".join(map(str, values.tolist()))
+                raise ValueError(
+                    f"{', '.join(names)}: expected {least} to {most}{order}, found {found}"
+                )
 
     @override
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
@@ -96,7 +110,7 @@ class _FromFolder(_Sometimes):
                 mono = sound.read(count, np.float32, always_2d=True).mean(axis=1)
                 rate = sound.samplerate
         except soundfile.LibsndfileError as error:
-            raise ValueError(f"{file} cannot be read: {error}") from error
+            raise RunFailedError(f"dataset.transforms: {file} cannot be read: {error}") from error
         if rate != SAMPLE_RATE:
             mono = soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
         return np.resize(mono, samples) if samples is not None and len(mono) else mono
