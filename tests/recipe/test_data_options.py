@@ -1,5 +1,6 @@
 """The keys that choose and augment rows."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -82,6 +83,8 @@ def test_a_run_on_a_part_of_the_rows_continues_exactly(
     assert evaluate(run, dataset, *given, *scored) == 0
     rows = len(DanishAsrDataset(dataset).read_index("test", where="gender = 'male'"))
     assert f"{rows} predictions written" in capsys.readouterr().err
+    about = json.loads((run / "eval" / "best" / "test" / "men" / "evaluation.json").read_text())
+    assert (about["rows"], about["rows_in_split"]) == ({"test": rows}, {"test": 16})
     assert evaluate(run, dataset, scored[0]) == 2
     assert "evaluator.label must name" in capsys.readouterr().err
 

@@ -137,9 +137,9 @@ def publish_predictions(
     """Write ``predictions.jsonl`` and ``evaluation.json``.
 
     Raises:
-        RunFailedError: There is not one prediction for each row of the split.
+        RunFailedError: There is not one prediction for each row to score.
     """
-    rows = sum(about["rows_in_split"].values())
+    rows = sum(about["rows"].values())
     if len({p.id for p in predictions}) != rows or len(predictions) != rows:
         raise RunFailedError(
             f"{len(predictions)} predictions were made for {rows} rows; every row must "

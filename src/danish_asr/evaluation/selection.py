@@ -16,6 +16,7 @@ from danish_asr.errors import RunError
 from danish_asr.evaluation.evaluator import EVALUATION
 from danish_asr.models.assets import configured_dataset
 from danish_asr.models.model_path import cards_of
+from danish_asr.recipe.subsets import validation_indices
 from danish_asr.runs.run_directory import (
     CHECKPOINTS,
     best_model,
@@ -47,8 +48,13 @@ class Selection(NamedTuple):
     faults: list[str]
 
     def about(self, decoder: Decoder, rows: Mapping[str, int]) -> dict[str, Any]:
-        """Return the content of ``evaluation.json``; ``rows`` are those of each split."""
+        """Return the content of ``evaluation.json``; ``rows`` of each split are scored."""
         config = self.config
+        where, in_split = config.evaluator.where, rows
+        if where:
+            data, every = configured_dataset(config), replace(config.dataset, valid_where=None)
+            indices = validation_indices(data, every, str(config.evaluator.split), None)
+            in_split = {name: len(index) for name, index in indices.items()}
         section = {**vars(config.decoder), **_settings(decoder)}
         path = configured_dataset(config).path.resolve()
         return {
@@ -60,8 +66,9 @@ class Selection(NamedTuple):
             "run": str(config.common.assets.prev_checkpoint_dir or ""),
             "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
             **({"decoder": section} if section["name"] != GREEDY else {}),
-            **({"where": config.evaluator.where} if config.evaluator.where else {}),
-            "rows_in_split": dict(rows),
+            **({"where": where} if where else {}),
+            "rows": dict(rows),
+            "rows_in_split": dict(in_split),
         }
 
     def dependencies(self, rows: Mapping[str, object]) -> dict[str, Any]:

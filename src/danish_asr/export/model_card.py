@@ -167,7 +167,8 @@ def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
         about, predictions = json.loads(file.read_text("utf-8")), file.parent / "predictions.jsonl"
         # The run may have been moved or renamed since.
         scored = _average(Path(about.get("run", "")).parent), about.get("step")
-        if scored == (average, origin.step) and "decoder" not in about and predictions.is_file():
+        whole = not {"decoder", "where"} & {*about}
+        if scored == (average, origin.step) and whole and predictions.is_file():
             rows = about["rows_in_split"]
             yield ",".join(rows), (predictions, sum(rows.values()))
 

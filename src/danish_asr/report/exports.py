@@ -58,13 +58,15 @@ class Exports:
         single = (self.utterances, self.errors, self.model_index, self.leaderboard)
         return [path for path in (*single, *self.trn_files) if path]
 
-    def faults(self, settings: Settings) -> list[str]:
-        """What is wrong with the paths, or with the settings for them."""
+    def faults(self, settings: Settings, model: str) -> list[str]:
+        """What is wrong with the paths, or with the settings or the model's name for them."""
         names = [
             f"{path}: expected a name that ends in .csv or .jsonl"
             for path in (self.utterances, self.errors)
             if path and path.suffix not in {".csv", ".jsonl"}
         ]
+        if self.groupings and not (self.model_name or model):
+            names.append("--model-name: expected one, as no evaluation.json names the model")
         return names + (hub.leaderboard_faults(settings) if self.leaderboard else [])
 
     def texts(self, scores: Scores, model: str) -> dict[AnyPath, str]:

@@ -64,7 +64,9 @@ def score_file(
     path = Path(path)
     opened = _open(path, dataset, split)
     outputs = [json_path, csv_path, markdown_path, html_path, *exports.paths]
-    _check_outputs(outputs, [path], exports.faults(settings or Settings()))
+    about = opened.about
+    model = str(about.get("model", ""))
+    _check_outputs(outputs, [path], exports.faults(settings or Settings(), model))
     with console.status(f"scoring {escape(str(path))}"):
         shown = list(dict.fromkeys([*by, *MEASURES]))
         scores = score_predictions(
@@ -72,13 +74,11 @@ def score_file(
             by=list(dict.fromkeys([*shown, *exports.groupings])),
             settings=settings,
             rows_in_split=opened.in_split,
+            where=about.get("where"),
         )
-        _check_rows(path, scores.rows)
+        _check_rows(path, scores.rows, about)
         # All texts are made before the first is written: a wrong --dataset leaves no half report.
-        about = _evaluation(path)
-        if opened.only_hypotheses:  # evaluation.json is of another system
-            about = {"dataset": str(dataset), "model": path.name.partition(".")[0]}
-        texts = exports.texts(scores, str(about.get("model", path.resolve().parent.name)))
+        texts = exports.texts(scores, model)
         scores, requested = scores.only(shown), scores.only(by)
         if json_path:
             texts[json_path] = _json(scores.to_dict())
@@ -135,9 +135,10 @@ def compare_files(
         by=by,
         settings=settings,
         rows_in_split={name: each.in_split for name, each in opened.items()},
+        where={name: each.about.get("where") for name, each in opened.items()},
     )
     for name, rows in comparison.rows.items():
-        _check_rows(name, rows)
+        _check_rows(name, rows, opened[name].about)
     for run, names in comparison.runs.items():
         say(f"{run}: {', '.join(names)}", console)
     print_comparison(comparison, console)
@@ -153,18 +154,19 @@ def compare_files(
 
 class _Opened(NamedTuple):
     rows: PredictionsFile
+    about: dict[str, Any]  # evaluation.json, or what is known without it
     in_split: int | None
-    only_hypotheses: bool = False
 
 
 def _open(path: Path, dataset: AnyPath | None, split: str | None) -> _Opened:
     """Return the rows of a file, and of its split, with what it lacks from the dataset."""
     if path.is_fifo():
         raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
+    about = _evaluation(path)
     if dataset is None:
         if split:
             raise ConfigError(["--split is one of a dataset; name it too: --dataset ROOT"])
-        return _Opened(read_predictions(path), _rows_in_split(path))
+        return _Opened(read_predictions(path), about, _rows(about, "rows_in_split"))
     own: set[str] = set()
     only_hypotheses = True
     for _, row in read_rows(path):
@@ -177,9 +179,10 @@ def _open(path: Path, dataset: AnyPath | None, split: str | None) -> _Opened:
     references: dict[str, Row] = {}
     for each in [split] if split else sorted(own) or ["test"]:
         references |= read_references(dataset, each)
-    in_split = None if only_hypotheses else _rows_in_split(path)
-    rows = read_predictions(path, references)
-    return _Opened(rows, in_split or len(references), only_hypotheses)
+    if only_hypotheses:  # evaluation.json is of another system
+        about = {"dataset": str(dataset), "model": path.name.partition(".")[0]}
+    in_split = _rows(about, "rows_in_split") or len(references)
+    return _Opened(read_predictions(path, references), about, in_split)
 
 
 def _evaluation(predictions: AnyPath) -> dict[str, Any]:
@@ -202,16 +205,20 @@ def _dataset_of(about: Mapping[str, Any]) -> Path | None:
     return Path(root) if root and (Path(root) / VERSION_DIR).is_dir() else None
 
 
-def _rows_in_split(predictions: AnyPath) -> int | None:
-    rows = _evaluation(predictions).get("rows_in_split")
+def _rows(about: Mapping[str, Any], key: str) -> int | None:
+    rows = about.get(key)
     return sum(rows.values()) if rows else None
 
 
-def _check_rows(predictions: AnyPath, rows: RowsUsed) -> None:
+def _check_rows(predictions: AnyPath, rows: RowsUsed, about: Mapping[str, Any]) -> None:
+    found = ""
     if rows.in_split is not None and rows.in_file > rows.in_split:
+        found = f"the split has {rows.in_split}"
+    elif rows.where and rows.in_file != (evaluated := _rows(about, "rows") or rows.in_split):
+        found = f"{evaluated} were evaluated, where {rows.where}"
+    if found:
         raise PredictionsError(
-            f"{predictions}: has {rows.in_file} rows, but the split has {rows.in_split} "
-            f"({_EVALUATION}); evaluate again"
+            f"{predictions}: has {rows.in_file} rows, but {found} ({_EVALUATION}); evaluate again"
         )
 
 

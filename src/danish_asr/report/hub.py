@@ -25,9 +25,15 @@ def model_index(scores: Scores, model: str) -> str:
     """Return the metadata of a model card in YAML, with a result per corpus and split."""
     from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - slow
 
-    about = scores.settings.to_dict()
+    about, rows = scores.settings.to_dict(), scores.rows
+    if rows.in_split is None:
+        about |= {"rows_in_split": "unknown"}
+    elif rows.where:
+        about |= {"rows_in_split": rows.in_split, "where": rows.where}
     results = []
     for group in _whole_corpora(scores):
+        corpus = group.group["corpus"] or "unknown"
+        name = f"{corpus}, where {rows.where}" if rows.where else corpus
         for metric, estimate in (("wer", group.wer), ("cer", group.cer)):
             args = {"unit": "%", "rows": group.rows, **about}
             if estimate.interval:
@@ -36,8 +42,8 @@ def model_index(scores: Scores, model: str) -> str:
                 EvalResult(
                     task_type=_TASK,
                     task_name="Automatic Speech Recognition",
-                    dataset_type=group.group["corpus"] or "unknown",
-                    dataset_name=group.group["corpus"] or "unknown",
+                    dataset_type=corpus,
+                    dataset_name=name,
                     dataset_split=group.group["split"],
                     metric_type=metric,
                     metric_name=metric.upper(),
@@ -71,6 +77,17 @@ def leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[
 
     What is not known is None; so are the means until all five corpora are there.
     """
+    rows = scores.rows
+    if rows.where:
+        raise PredictionsError(
+            f"--leaderboard needs the whole split; found {rows.scored:,} rows{rows.of_split()}; "
+            "evaluate without evaluator.where"
+        )
+    if rows.in_split is None:
+        raise PredictionsError(
+            f"--leaderboard needs the whole split, and the size of that of these {rows.in_file:,} "
+            "rows is unknown; name the dataset that has it: --dataset ROOT"
+        )
     if earlier.get("model", model) != model:
         raise PredictionsError(
             f"the leaderboard's file has results of {earlier['model']!r}, these are of {model!r}; "
@@ -98,7 +115,7 @@ def leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[
 
 def _whole_corpora(scores: Scores) -> Iterator[GroupScore]:
     rows = scores.rows
-    if rows.partial:
+    if rows.partial and not rows.where:
         raise PredictionsError(
             f"the predictions are partial ({rows.in_file} of {rows.in_split} rows); evaluate the "
             "whole split before its scores are published"

@@ -86,7 +86,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print the table, and for each run whether it differs from the baseline."""
     for name, rows in comparison.rows.items():
         if rows.partial:
-            warn(wording.partial_warning(rows, what=f"{name} is"), console)
+            warn(rows.partial_warning(f"{name} is"), console)
     for line in wording.split_warnings(comparison.rows):
         warn(line, console)
     say(wording.comparison_summary(comparison), console)

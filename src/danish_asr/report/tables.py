@@ -25,7 +25,7 @@ _GAPS_NOTE: Final = (
 def print_scores(scores: Scores, console: Console) -> None:
     """Print one table of all groups, and a warning if rows of the split are missing."""
     if scores.rows.partial:
-        warn(wording.partial_warning(scores.rows), console)
+        warn(scores.rows.partial_warning(), console)
     say(wording.summary(scores), console)
     lines = {"": [_cells(scores.overall)]}
     for name, grouping in scores.groupings.items():
@@ -86,7 +86,7 @@ def to_markdown(scores: Scores) -> str:
     """Return a section for a model card."""
     parts = ["## Evaluation", f"Scored with danish-asr: {wording.summary(scores)}."]
     if scores.rows.partial:
-        parts.append(f"**Warning:** {wording.partial_warning(scores.rows)}.")
+        parts.append(f"**Warning:** {scores.rows.partial_warning()}.")
     parts.append(_groups_table([scores.overall]))
     for name, grouping in scores.groupings.items():
         title = wording.sentence(wording.grouping_title(name))

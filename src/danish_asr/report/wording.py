@@ -71,13 +71,7 @@ def grouping_title(name: str) -> str:
 def summary(scores: Scores) -> str:
     """What the scores are based on."""
     rows = scores.rows
-    return f"{_settings(scores.settings)}, {count(rows.scored)} rows scored{_of_split(rows)}"
-
-
-def partial_warning(rows: RowsUsed, *, what: str = "the predictions are") -> str:
-    """A warning that a file lacks rows of its split."""
-    found = f"{count(rows.in_file)} of {count(rows.in_split or 0)} rows"
-    return f"{what} partial: {found} of the split; these scores are not the split's scores"
+    return f"{_settings(scores.settings)}, {count(rows.scored)} rows scored{rows.of_split()}"
 
 
 def split_warnings(rows: Mapping[str, RowsUsed]) -> list[str]:
@@ -167,9 +161,8 @@ def _verdict(difference: Estimate) -> str:
 def comparison_summary(comparison: Comparison) -> str:
     """What the differences between runs are based on."""
     rows = next(iter(comparison.rows.values()))
-    return (
-        f"{_settings(comparison.settings)}, {count(rows.scored)} rows paired by id{_of_split(rows)}"
-    )
+    paired = f"{count(rows.scored)} rows paired by id{rows.of_split()}"
+    return f"{_settings(comparison.settings)}, {paired}"
 
 
 def runs_verdicts(comparison: Comparison) -> list[str]:
@@ -208,8 +201,3 @@ def _settings(settings: Settings) -> str:
         f"profile {settings.profile} v{PROFILE_VERSIONS[settings.profile]}{fillers}, "
         f"filter {settings.row_filter}, denominator {settings.denominator}"
     )
-
-
-def _of_split(rows: RowsUsed) -> str:
-    total = "" if rows.in_split is None else f" of {count(rows.in_split)} in the split"
-    return total + rows.why_left_out()

@@ -109,17 +109,19 @@ def compare_runs(
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
     rows_in_split: Mapping[str, int | None] | None = None,
+    where: Mapping[str, str | None] | None = None,
 ) -> Comparison:
     """Compare runs with the first of them.
 
     ``runs`` maps the name of each run to its files, one per seed, by the name that messages give
-    them. Groups and speakers are those of the first file.
+    them. Groups and speakers are those of the first file. ``where`` has, by the same names, the
+    condition that selected rows of the split, if the file has not all of them.
 
     Raises:
         PredictionsError: The files have different rows or references, or splits of other sizes.
         ConfigError: A column is unknown.
     """
-    settings, sizes = settings or Settings(), rows_in_split or {}
+    settings, sizes, where = settings or Settings(), rows_in_split or {}, where or {}
     known = {name: size for name, size in sizes.items() if size is not None}
     if len(set(known.values())) > 1:
         of_each = ", ".join(f"{name} of {size:,} rows" for name, size in known.items())
@@ -129,10 +131,10 @@ def compare_runs(
     files = [(name, rows) for of_run in runs.values() for name, rows in of_run.items()]
     (first, rows), *others = files
     paired = score_rows(rows, by=by, settings=settings, places=True)
-    used = {first: paired.used(sizes.get(first))}
+    used = {first: paired.used(sizes.get(first), where.get(first))}
     for name, rows in others:
         scored = score_rows(rows, by=(), settings=settings, places=True)
-        used[name] = scored.used(sizes.get(name))
+        used[name] = scored.used(sizes.get(name), where.get(name))
         paired = pair_rows(paired, scored, (first, name))
     seeds = {name: len(of_run) for name, of_run in runs.items()}
     return Comparison(

@@ -40,6 +40,23 @@ class RowsUsed:
     left_out: Mapping[str, int]  # by the row filter, per reason
     partial: bool  # the file has fewer rows than the split
     splits: Sequence[str]  # names of the splits that the rows are from
+    where: str | None = None  # the condition of an evaluation of some rows of the split
+
+    def of_split(self) -> str:
+        """Return of how many rows the scored ones are, which, and why not the others."""
+        total = "" if self.in_split is None else f" of {self.in_split:,} in the split"
+        where = f", where {self.where}" if self.where else ""
+        return total + where + self.why_left_out()
+
+    def partial_warning(self, what: str = "the predictions are") -> str:
+        """Return that the file lacks rows of its split, or an empty string."""
+        if not self.partial:
+            return ""
+        where = f", where {self.where}" if self.where else ""
+        return (
+            f"{what} partial: {self.in_file:,} of {self.in_split:,} rows of the split{where}; "
+            "these scores are not the split's scores"
+        )
 
     def why_left_out(self) -> str:
         """Return numbers of excluded rows and the reasons in brackets, or an empty string."""
@@ -93,8 +110,8 @@ class ScoredRows:
     orders: Mapping[str, Sequence[str]]  # labels of columns of numbers, by size
     splits: Sequence[str]
 
-    def used(self, in_split: int | None) -> RowsUsed:
-        """Return which rows of a split these are."""
+    def used(self, in_split: int | None, where: str | None = None) -> RowsUsed:
+        """Return which rows of a split these are; ``where`` selected those of the file."""
         in_file = len(self.rows) + sum(self.left_out.values())
         return RowsUsed(
             scored=len(self.rows),
@@ -103,6 +120,7 @@ class ScoredRows:
             left_out=self.left_out,
             partial=in_split is not None and in_file < in_split,
             splits=self.splits,
+            where=where,
         )
 
     def groups(self, columns: Sequence[str] = ()) -> list[GroupSums]:

@@ -62,6 +62,7 @@ class Scores:
             "rows_scored": self.rows.scored,
             "rows_in_file": self.rows.in_file,
             "rows_in_split": self.rows.in_split,
+            "where": self.rows.where,
             "left_out": "; ".join(f"{why}: {count}" for why, count in self.rows.left_out.items()),
         }
         return pd.DataFrame([{"grouping": name} | _line(group) | about for name, group in named])
@@ -101,8 +102,11 @@ def score_predictions(
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
     rows_in_split: int | None = None,
+    where: str | None = None,
 ) -> Scores:
     """Score rows; each element of ``by`` is a column or a product of columns ("age_group,gender").
+
+    ``where`` is the condition that selected the rows of the split, if it is not all of them.
 
     Raises:
         ConfigError: A column is unknown.
@@ -110,7 +114,7 @@ def score_predictions(
     """
     settings = settings or Settings()
     rows = score_rows(predictions, by=by, settings=settings)
-    used = rows.used(rows_in_split)
+    used = rows.used(rows_in_split, where)
     if not used.scored:
         raise PredictionsError(f"no row to score{used.why_left_out()}; choose another row filter")
     return Scores(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,9 @@ def run(tmp_path: Path) -> Path:
             "rows_in_split": {"test": 1},
         }
         (folder / "evaluation.json").write_text(json.dumps(about))
+        (part := folder / "part").mkdir()  # of the split is not on the card
+        write_predictions(part / "predictions.jsonl", [replace(row, hypothesis="det")])
+        (part / "evaluation.json").write_text(json.dumps(about | {"where": "age > 20"}))
     return run
 
 

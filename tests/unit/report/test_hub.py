@@ -23,15 +23,22 @@ RYE = Settings(profile="rye", row_filter="rye")
 
 
 def _export(
-    folder: Path, corpora: list[str], settings: Settings = RYE, model: str = "m", **paths: Any
+    folder: Path,
+    corpora: list[str],
+    settings: Settings = RYE,
+    model: str | None = "m",
+    **paths: Any,
 ) -> None:
-    """Score one file with two rows per corpus, 1 of 4 words wrong."""
+    """Score one file with two rows per corpus, 1 of 4 words wrong; it is whole by default."""
     rows = [
         prediction(f"{corpus}-{text}", f"{text} er her", f"{text} er hos her", corpus=corpus)
         for corpus in corpora
         for text in ("det", "han")
     ]
     write_predictions(folder / "predictions.jsonl", rows)
+    if paths.pop("whole", True):
+        about = {"rows_in_split": {"test": len(rows)}}
+        (folder / "evaluation.json").write_text(json.dumps(about))
     exports = Exports(model_name=model, **paths)
     score_file(
         folder / "predictions.jsonl",
@@ -102,4 +109,29 @@ def test_what_is_not_of_the_leaderboard_is_refused_before_anything_is_written(
 def test_partial_predictions_are_not_published(tmp_path: Path, kind: str) -> None:
     (tmp_path / "evaluation.json").write_text(json.dumps({"rows_in_split": {"test": 9}}))
     with pytest.raises(PredictionsError, match=r"partial .2 of 9 rows"):
-        _export(tmp_path, ["ftspeech"], RYE, "m", **{kind: tmp_path / "out"})
+        _export(tmp_path, ["ftspeech"], RYE, "m", whole=False, **{kind: tmp_path / "out"})
+
+
+def test_a_part_of_a_split_is_named_in_the_model_index_and_refused_for_the_leaderboard(
+    tmp_path: Path,
+) -> None:
+    about: dict[str, Any] = {"rows": {"test": 2}, "rows_in_split": {"test": 9}, "where": "age > 20"}
+    (tmp_path / "evaluation.json").write_text(json.dumps(about))
+    part: dict[str, Any] = {"corpora": ["ftspeech"], "whole": False}
+    with pytest.raises(PredictionsError, match="2 rows of 9 in the split, where age > 20"):
+        _export(tmp_path, leaderboard=tmp_path / "m.json", **part)
+    _export(tmp_path, model_index=(path := tmp_path / "index.yaml"), **part)
+    _, results = model_index_to_eval_results(from_yaml(path.read_text("utf-8"))["model-index"])
+    assert results[0].dataset_name == "ftspeech, where age > 20"
+    assert results[0].metric_args
+    assert results[0].metric_args.items() >= {"rows": 2, "rows_in_split": 9}.items()
+
+
+def test_without_an_evaluation_the_leaderboard_needs_the_dataset_and_a_name(tmp_path: Path) -> None:
+    paths: dict[str, Any] = {"leaderboard": tmp_path / "m.json", "whole": False}
+    with pytest.raises(PredictionsError, match=r"size .* of these 2 rows is unknown.*--dataset"):
+        _export(tmp_path, ["ftspeech"], **paths)
+    with pytest.raises(ConfigError, match="--model-name: expected one"):
+        _export(tmp_path, ["ftspeech"], model=None, **paths)
+    _export(tmp_path, ["ftspeech"], model_index=(path := tmp_path / "index.yaml"), whole=False)
+    assert "rows_in_split: unknown" in path.read_text("utf-8")

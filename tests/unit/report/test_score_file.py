@@ -103,9 +103,38 @@ def test_a_partial_file_is_scored_with_a_warning_everywhere(predictions: Path) -
     assert "Model: <strong>m1</strong>" in page.read_text("utf-8")
 
 
-def test_a_file_with_more_rows_than_its_split_is_refused(predictions: Path) -> None:
-    _evaluation(predictions, {"rows_in_split": {"test": 3}})
-    with pytest.raises(PredictionsError, match="has 4 rows, but the split has 3"):
+def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> None:
+    about = {"rows": {"test": 4}, "rows_in_split": {"test": 9}, "where": "age < 20"}
+    _evaluation(predictions, about)
+    console = _console()
+    files = [predictions.with_name(name) for name in ("page.html", "block.md", "t.csv", "s.json")]
+    page, block, table, document = files
+    score_file(
+        predictions, console=console,
+        html_path=page, markdown_path=block, csv_path=table, json_path=document,
+    )  # fmt: skip
+    assert "4 rows scored of 9 in the split, where age < 20" in console.export_text()
+    assert "of 9 in the split, where age &lt; 20" in page.read_text("utf-8")
+    assert "of 9 in the split, where age < 20" in block.read_text("utf-8")
+    assert ",9,age < 20," in table.read_text("utf-8")
+    assert json.loads(document.read_text("utf-8"))["rows"]["where"] == "age < 20"
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ({"rows_in_split": {"test": 3}}, "has 4 rows, but the split has 3"),
+        (
+            {"rows": {"test": 5}, "rows_in_split": {"test": 9}, "where": "x"},
+            "has 4 rows, but 5 were evaluated, where x",
+        ),
+    ],
+)
+def test_other_rows_than_those_of_the_evaluation_are_refused(
+    predictions: Path, about: dict[str, Any], message: str
+) -> None:
+    _evaluation(predictions, about)
+    with pytest.raises(PredictionsError, match=message):
         score_file(predictions, console=_console())
 
 

@@ -52,6 +52,9 @@ def sweep(tmp_path: Path) -> Path:
     about = {"model": "m", "checkpoint": "best", "step": 4, "rows_in_split": {"test": 1}}
     (results / "evaluation.json").write_text(json.dumps(about))
     write_predictions(results / "predictions.jsonl", [prediction("x", "ja nej", "ja")])
+    (part := results / "part").mkdir()  # its name comes first, and it is not the split's result
+    (part / "evaluation.json").write_text(json.dumps(about | {"where": "age > 20"}))
+    write_predictions(part / "predictions.jsonl", [prediction("x", "ja nej", "ja nej")])
     return tmp_path
 
 

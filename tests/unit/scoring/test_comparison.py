@@ -131,7 +131,7 @@ def test_a_comparison_is_plain_data_with_its_settings_and_rows() -> None:
     assert document["settings"] == chosen.to_dict()
     left_out = {"0.5 s or shorter": 1}
     rows = {"scored": 4, "in_file": 5, "in_split": 7, "left_out": left_out, "partial": True}
-    assert document["rows"]["a"] == rows | {"splits": ["test"]}
+    assert document["rows"]["a"] == rows | {"splits": ["test"], "where": None}
     assert document["rows"]["b"]["in_file"] == 4
     assert document["groupings"]["dialect"][0]["group"] == {"dialect": "Bornholmsk"}
 

@@ -61,7 +61,7 @@ def test_the_denominator_of_the_settings_is_used(denominator: Denominator, wer: 
 def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     chosen = Settings(profile="rye", remove_fillers=True, row_filter="coral", seed=3)
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
-    scores = score_predictions(rows, settings=chosen, rows_in_split=9)
+    scores = score_predictions(rows, settings=chosen, rows_in_split=9, where="age > 9")
     document = json.loads(json.dumps(scores.to_dict()))
     assert document["settings"] == {
         "profile": "rye",
@@ -74,11 +74,12 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     }
     left_out = {"empty reference": 1, "10 s or longer": 1}
     expected = {"scored": 4, "in_file": 6, "in_split": 9, "left_out": left_out, "partial": True}
-    assert document["rows"] == expected | {"splits": ["test"]}
+    assert document["rows"] == expected | {"splits": ["test"], "where": "age > 9"}
     expected = document["settings"] | {
         "rows_scored": 4,
         "rows_in_file": 6,
         "rows_in_split": 9,
+        "where": "age > 9",
         "left_out": "empty reference: 1; 10 s or longer: 1",
     }
     table = scores.to_pandas()

@@ -24,18 +24,19 @@ class Evaluation(NamedTuple):
 
     @property
     def split(self) -> str:
-        """The splits that were scored."""
-        return ", ".join(self.about["rows_in_split"])
+        """The splits that were scored, and which rows of them if not all."""
+        where = self.about.get("where")
+        return ", ".join(self.about["rows_in_split"]) + (f", where {where}" if where else "")
 
 
 def evaluations(run: Path) -> list[Evaluation]:
-    """Return the evaluations of a run, those of the test split first."""
+    """Return the evaluations of a run, those of the whole test split first."""
     found = [
         _evaluation(file, file.stat().st_mtime_ns)
         for file in sorted(run.glob("eval/**/predictions.jsonl"))
         if file.with_name("evaluation.json").is_file()
     ]
-    return sorted(found, key=lambda each: "test" not in each.split)
+    return sorted(found, key=lambda each: ("test" not in each.split, "where" in each.about))
 
 
 @lru_cache(maxsize=64)

@@ -71,9 +71,10 @@ class Row:
 
     @cached_property
     def test(self) -> Evaluation | None:
-        """The first evaluation of the test split."""
+        """The first evaluation of the whole test split."""
         found = evaluations(self.history.run) if self.history else []
-        return next((each for each in found if "test" in each.split), None)
+        whole = (each for each in found if "where" not in each.about)
+        return next((each for each in whole if "test" in each.split), None)
 
     def curve(self, title: str) -> Curve:
         """A metric of the validations over steps."""
