@@ -136,6 +136,13 @@ def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
     two = make_plan(tree, where="run", gpus=2)
     assert two.epoch
     assert two.epoch.steps == -(-plan.epoch.steps // 2)
+    batches = {"asr_task_config": {"max_num_elements": 10**9, "num_seqs_multiple_of": 1}}
+    many = {"regime": {"num_steps": 10_000}, "trainer": {"grad_accumulation": {"num_batches": 8}}}
+    whole = make_plan(merge(tree, {"dataset": batches}, many), where="run")
+    assert whole.epoch
+    assert (whole.batch.rows, whole.batches) == (whole.epoch.rows, 1)
+    assert "read 10,000 times" in whole.notes[0]
+    assert "regime.num_steps=30." in whole.notes[0]
 
 
 def test_cards_have_less_than_they_are_sold_with_and_others_are_refused() -> None:

@@ -85,6 +85,16 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         return self.epoch + (self._done == len(self._steps))
 
     @property
+    def batches(self) -> int:
+        """Batches of the current epoch, of all processes."""
+        return len(self._batches)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the current epoch, repeated ones several times."""
+        return len(self._batches.rows)
+
+    @property
     def samples(self) -> int:
         """Samples in the current epoch, without padding."""
         return int(self._lengths.lengths[self._batches.rows].sum(dtype=np.int64))

@@ -36,9 +36,11 @@ _MANY_ROWS: Final = 100_000
 
 
 class Epoch(NamedTuple):
-    """An epoch: steps, padding's share, hours of audio, and the longest utterance in samples."""
+    """An epoch: padding is a share, and the longest utterance is in samples."""
 
     steps: int
+    batches: int
+    rows: int
     padding: float
     hours: float
     longest: int
@@ -47,7 +49,8 @@ class Epoch(NamedTuple):
     def of(cls, reader: BatchReader) -> Self:
         """The epoch that a reader is in."""
         hours = reader.samples / SAMPLE_RATE / 3600
-        return cls(reader.steps_per_epoch, reader.padding, hours, reader.longest)
+        counts = reader.steps_per_epoch, reader.batches, reader.rows
+        return cls(*counts, reader.padding, hours, reader.longest)
 
 
 class Inputs:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from danish_asr.config_tree import Tree, merge
 from danish_asr.configuration.config import AsrConfig
@@ -29,6 +30,10 @@ from danish_asr.recipe.memory import (
 from danish_asr.recipe.remedies import REMEDIES
 from danish_asr.recipe.step_checks import with_accumulation
 from danish_asr.schema import SAMPLE_RATE
+
+_EPOCHS: Final = 30
+_TOO_MANY: Final = 200
+"""With more epochs a note names the number of steps for the first number."""
 
 
 class Step(NamedTuple):
@@ -83,6 +88,12 @@ class Plan:
     def bfloat16(self) -> bool:
         """Whether layers compute in bfloat16."""
         return str(mixed_precision(self.config)) == "torch.bfloat16"
+
+    @property
+    def batches(self) -> int:
+        """Of each GPU in a step; a short epoch has fewer than the accumulation asks for."""
+        most = self.config.trainer.grad_accumulation.num_batches
+        return min(most, ceil(self.epoch.batches / self.gpus)) if self.epoch else most
 
     @property
     def epochs(self) -> float | None:
@@ -157,13 +168,19 @@ def _plan(
             f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=torch.float16 "
             "evaluator.amp_dtype=torch.float16"
         )
+    if plan.epoch and plan.epochs and plan.epochs > _TOO_MANY:
+        notes.append(
+            f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
+            f"{_EPOCHS} epochs are regime.num_steps={_EPOCHS * plan.epoch.steps}. With less audio "
+            "in a step (trainer.effective_audio_minutes) an epoch has more steps"
+        )
     return plan
 
 
 def _memory(
     config: AsrConfig, model: Model, epoch: Epoch | None, gpus: int
 ) -> tuple[Batch, dict[str, int]]:
-    batch = largest_batch(config, epoch.longest if epoch else None)
+    batch = largest_batch(config, *((epoch.longest, epoch.rows) if epoch else ()))
     return batch, step_memory(config, model, batch, gpus=gpus)
 
 

@@ -84,10 +84,9 @@ def _print(console: Console, plan: "Plan") -> None:
     for name, text in _facts(plan):
         grid.add_row(name, text)
     console.print(grid, highlight=False)
-    for text in plan.notes:
-        console.print(f"note: {text}", style="yellow", markup=False, highlight=False)
-    for text, style in _verdict(plan):
-        console.print(text, style=style, markup=False, highlight=False)
+    notes = [(f"note: {text}", "yellow") for text in plan.notes]
+    for text, style in [*notes, *_verdict(plan)]:  # one line each, to be copied
+        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _facts(plan: "Plan") -> Iterator[tuple[str, str]]:
@@ -97,14 +96,16 @@ def _facts(plan: "Plan") -> Iterator[tuple[str, str]]:
     yield "parameters", f"{_millions(every)} ({counts}); {_millions(learning)} learn"
     rows, seconds = plan.batch.rows, plan.batch.samples / SAMPLE_RATE
     yield "largest batch", f"{rows} x {seconds:.1f} s"
-    batches, end = plan.config.trainer.grad_accumulation.num_batches, plan.config.regime.num_steps
+    end = plan.config.regime.num_steps
     most = "" if plan.epoch else "at most "
-    yield "a step", f"{most}{plan.minutes:.3g} min of audio: {plan.gpus} x {batches} batches"
+    batches = _count(plan.batches, "batch", "es")
+    yield "a step", f"{most}{plan.minutes:.3g} min of audio: {plan.gpus} x {batches}"
     if plan.epoch:
-        epochs = f"; {end:,} steps are {plan.epochs:.3g} epochs" if plan.epochs and end else ""
+        number = f"{plan.epochs or 0:{',.0f' if (plan.epochs or 0) >= 100 else '.3g'}}"
+        epochs = f"; {end:,} steps are {number} epochs" if end else ""
         padding = f"{plan.epoch.padding:.1%} padding"
         hours = f"{plan.epoch.hours:,.3g} h"
-        yield "an epoch", f"{plan.epoch.steps:,} steps, {hours}, {padding}{epochs}"
+        yield "an epoch", f"{_count(plan.epoch.steps, 'step')}, {hours}, {padding}{epochs}"
     one, model, count, total = plan.disk
     sizes = f"{one / _GIB:.1f}, of which the model is {model / _GIB:.1f}"
     yield "disk", f"{total / _GIB:.1f} GiB: {count} checkpoints of {sizes}"
@@ -164,6 +165,10 @@ def _as_json(plan: "Plan") -> dict[str, Any]:
         "steps": [step._asdict() for step in plan.steps],
         "notes": plan.notes,
     }
+
+
+def _count(number: int, name: str, plural: str = "s") -> str:
+    return f"{number:,} {name}{plural * (number != 1)}"
 
 
 def _millions(count: int) -> str:

@@ -1,6 +1,7 @@
 """The memory of training: on a GPU by component, and on the host."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 import torch
@@ -46,15 +47,19 @@ class Model(NamedTuple):
         return cast(Wav2Vec2AsrModel, module)
 
 
-def largest_batch(config: AsrConfig, longest: int | None = None) -> Batch:
-    """Return the batch that needs most memory, if the longest utterance has so many samples.
+def largest_batch(
+    config: AsrConfig, longest: int | None = None, utterances: int | None = None
+) -> Batch:
+    """Return the batch that needs most memory, if the longest of so many has so many samples.
 
-    ``longest`` is by default what the configuration allows. Batches of all lengths are filled up to
+    Both are by default what the configuration allows. Batches of all lengths are filled up to
     ``max_num_elements``: with the longest utterances, or with shorter ones that fill it better.
     """
     section = config.dataset
     quadratic = section.quadratic_seconds and section.quadratic_seconds * SAMPLE_RATE
     limits = BatchLimits.of(section.asr_task_config, quadratic)
+    if utterances:
+        limits = replace(limits, max_rows=min(limits.max_rows or utterances, utterances))
     most, task = limits.max_samples, section.asr_task_config
     longest = longest or min(task.max_audio_len, most or task.max_audio_len)
     rows = limits.rows(longest)

@@ -24,7 +24,7 @@ def needs(
     )
     model, root = Model(context.model.family, described), context.gangs.root
     on_gpu = root.device.type == "cuda"
-    batch = largest_batch(config, reader.longest)
+    batch = largest_batch(config, reader.longest, reader.rows)
     disk = checkpoint_space(context.output_dir, model.build(config), config)
     space = f"Disk: {disk.total / _GIB:.2f} GiB for {disk.number} more checkpoints"
     try:
