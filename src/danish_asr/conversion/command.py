@@ -106,6 +106,8 @@ def convert_command(
     if where == source:
         console.print(f"{where}: read as {kind}: {SOURCES[kind].what}", markup=False)
     opened = open_source(f"{kind}:{where}", source_options)
+    for note in opened.notes:
+        console.print(f"{where}: {note}", markup=False)
     workers = workers or usable_cpus()
     if part is not None:
         conversion.convert_part(opened, out, (index, count), options=options, workers=workers)

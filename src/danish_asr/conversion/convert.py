@@ -194,7 +194,7 @@ class _Conversion:
         file = next(file for file in self._source.files if file.name == dropped["source"])
         (row,) = self._source.read(file, dropped["row"], dropped["row"] + 1)
         where = f", {row.audio}" if isinstance(row.audio, Path) else ""
-        return f"{file.name}, row {dropped['row'] + 1}{where} ({dropped['reason']})"
+        return f"{self._source.place(file, row.row)}{where} ({dropped['reason']})"
 
     def complete(self, records: Sequence[Record], name: str) -> None:
         """Write ledger, statistics, cards and README, and last the inventory."""
@@ -231,7 +231,9 @@ class _Conversion:
         unmapped: Counter[str] = Counter()
         countries: Counter[str] = Counter()
         suspects: Counter[str] = Counter()
+        ages: Counter[str] = Counter()
         for record in records:
+            ages.update(record.ages)
             drops.update((row["reason"], row["dialect"]) for row in record.dropped)
             unmapped.update(record.unmapped)
             countries.update(record.countries)
@@ -267,8 +269,14 @@ class _Conversion:
             countries=dict(sorted(countries.items(), key=lambda item: (-item[1], item[0]))),
             suspects=dict(sorted(suspects.items())),
             suspects_sha256=sha256_of(self._out / SUSPECTS_FILE),
-            notes=self._division.notes,
+            notes=[*self._division.notes, *_age_notes(ages)],
         )
+
+
+def _age_notes(ages: Counter[str]) -> Iterator[str]:
+    if ages:
+        values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
+        yield f"age left empty in {ages.total():,} rows, not a number of years: {values}"
 
 
 def _unwanted(record: Record) -> Counter[str]:

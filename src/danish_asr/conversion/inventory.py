@@ -41,7 +41,7 @@ class Inventory:
     countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
     suspects: dict[str, int] = field(default_factory=dict)  # rows per reason to listen to them
     suspects_sha256: str | None = None  # None in datasets of earlier versions
-    notes: list[str] = field(default_factory=list)  # how rows were divided into splits
+    notes: list[str] = field(default_factory=list)  # for people: how rows were divided, unread ages
 
     @property
     def rows(self) -> int:

@@ -54,6 +54,7 @@ class Record:
     suspects: list[dict[str, Any]] = field(default_factory=list)  # rows of suspects.parquet
     unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
     countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
+    ages: dict[str, int] = field(default_factory=dict)  # rows per age that is no number of years
     characters: str = ""  # of the written texts, raw and in profile coral, for the tokenizer
 
 
@@ -117,6 +118,8 @@ def _rows(
             dialect = utterance.speaker.dialect
             if dialect is not None and dialect not in DIALECTS:
                 record.unmapped[dialect] = record.unmapped.get(dialect, 0) + 1
+            if (age := utterance.speaker.unread_age) is not None:
+                record.ages[age] = record.ages.get(age, 0) + 1
             birth, country = utterance.speaker.country_birth, utterance.speaker.country
             if birth != country:
                 read_as = f"{birth} -> {country or 'unknown'}"

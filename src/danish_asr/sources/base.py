@@ -35,12 +35,14 @@ USUAL_NAMES: Final = {
         "filename",
         "file_name",
         "wav",
+        "lydfil",
     ),
-    "text": ("sentence", "transcript", "transcription"),
-    "speaker_id": ("speaker", "client_id"),
-    "dialect": ("accent", "accents"),
-    "gender": ("sex", "speaker_gender"),
-    "start": ("start", "start_time"),
+    "text": ("sentence", "transcript", "transcription", "tekst"),
+    "speaker_id": ("speaker", "client_id", "taler"),
+    "dialect": ("accent", "accents", "dialekt"),
+    "age": ("alder",),
+    "gender": ("sex", "speaker_gender", "køn"),
+    "start": ("start_time",),
 }
 """Other names that corpora use for our columns, in lower case; the first that is there is taken."""
 
@@ -87,6 +89,7 @@ class Source(ABC):
 
     name: str  # what the user typed
     files: tuple[SourceFile, ...]  # in an order that does not depend on the machine
+    notes: tuple[str, ...] = ()  # for people: what is not read
 
     @abstractmethod
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
@@ -99,6 +102,10 @@ class Source(ABC):
     def without_audio(self, file: SourceFile) -> Iterator[Utterance]:
         """Yield all rows of a file; their audio may be missing."""
         return self.read(file, 0, file.rows)
+
+    def place(self, file: SourceFile, row: int) -> str:
+        """Where people find a row."""
+        return f"{file.name}, row {row}"
 
     def local_files(self, file: SourceFile) -> Iterator[Path]:  # noqa: ARG002
         """The local files that a file's rows are read from; conversion detects their changes."""
@@ -162,17 +169,27 @@ class SourceOptions:
         )
 
 
-def usual_columns(columns: Columns, found: Collection[str]) -> Columns:
+def usual_columns(
+    columns: Columns, found: Collection[str], default: Columns = COLUMNS
+) -> dict[str, str]:
     """The columns, with usual names for those of which only the default is known and not found.
 
-    Times are left out: audio inside of a table is cut already.
+    Capitals do not matter. A column without a default, such as a time in `COLUMNS`, stays unknown.
     """
     usual, lower = dict(columns), {name.lower(): name for name in found}
-    for ours, others in USUAL_NAMES.items():
-        if columns[ours] and columns[ours] == COLUMNS[ours] and columns[ours] not in found:
-            names = (lower[name] for name in (ours, *others) if name in lower)
-            usual[ours] = next(names, columns[ours])
+    for ours, name in columns.items():
+        if name and name == default[ours] and name not in found:
+            others = (name, ours, *USUAL_NAMES.get(ours, ()))
+            usual[ours] = next((lower[other] for other in others if other in lower), name)
     return usual
+
+
+def ignored_columns(columns: Columns, found: Collection[str]) -> tuple[str, ...]:
+    """A line for people about what is found and is not among the columns; none if all is read."""
+    known = {part for name in columns.values() for part in name.split(",")}
+    read = ", ".join(name for name in found if name in known)
+    ignored = ", ".join(name for name in found if name and name not in known)
+    return (f"read {read}; ignored {ignored} (--column OURS=THEIRS takes one)",) if ignored else ()
 
 
 def list_files(

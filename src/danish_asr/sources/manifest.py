@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from danish_asr.errors import SourceError
 from danish_asr.files import decode_line
+from danish_asr.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.sources import base
 
 _COLUMNS = base.COLUMNS | {"start": "offset", "seconds": "duration"}
@@ -28,6 +29,11 @@ _TABLES: Final[dict[str, dict[str, Any]]] = {
 SUFFIXES: Final = (".jsonl", ".json", *_TABLES)
 
 _ENDS: Final = ("end", "end_time")  # instead of a duration
+
+_TABLE_ROWS: Final = "as many fields in each row as in the header"
+_JSON_ROWS: Final = (
+    "an object on each line; `jq -c '.[]' FILE > NEW.jsonl` makes such lines of a JSON array"
+)
 
 _GROUP: Final = 1000  # rows that stay together in a shard if they fit
 
@@ -54,6 +60,12 @@ class ManifestSource(base.Source):
             if (audio := self._audio(values)) is not None:
                 yield audio
 
+    def place(self, file: base.SourceFile, row: int) -> str:
+        """See `Source.place`. Names the line."""
+        path, wanted = self._path(file)
+        lines = (line for split, line, _ in _with_splits(path) if wanted in {None, split})
+        return f"{path.name}, line {next(islice(lines, row, None))}"
+
     def _path(self, file: base.SourceFile) -> tuple[Path, str | None]:
         """The manifest of a file, and the value of its column ``split``."""
         path, mark, split = file.name.rpartition("#")
@@ -65,7 +77,7 @@ class ManifestSource(base.Source):
         path, wanted = self._path(file)
         if wanted is None:
             return read_rows(path, start, stop)
-        rows = (values for split, values in _with_splits(path) if split == wanted)
+        rows = (values for split, _, values in _with_splits(path) if split == wanted)
         return (
             (row, values and _with_usual_names(values))
             for row, values in islice(enumerate(rows), start, stop)
@@ -83,20 +95,29 @@ def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
     if not place.exists():
         raise SourceError(f"{where}: no such file or folder")
 
+    all_keys = dict[str, None]()
+
     def open_all() -> Iterator[tuple[base.SourceFile, Collection[str]]]:
         for path in sorted(place.glob("[!.]*")) if place.is_dir() else [place]:
             if path.suffix not in SUFFIXES or not path.is_file():
                 continue
-            keys, counts = dict[str, None](), Counter[str]()
-            for split, values in _with_splits(path):
+            keys, counts, first = dict[str, None](), Counter[str](), dict[str, int]()
+            for split, line, values in _with_splits(path):
                 keys |= dict.fromkeys(values or ())
                 counts["" if options.split else split] += 1
+                first.setdefault(split, line)
+            if counts and not keys:
+                raise SourceError(
+                    f"{path.name}: none of its {counts.total():,} rows can be read; expected "
+                    f"{_TABLE_ROWS if path.suffix in _TABLES else _JSON_ROWS}"
+                )
+            all_keys.update(keys)
             status = path.stat()
             for split, rows in sorted((counts or {"": 0}).items()):
                 file = base.SourceFile(
                     name=f"{path.name}#{split}" if split else path.name,
                     corpus=corpus,
-                    split=options.split_of(PurePosixPath(split or path.name)),
+                    split=_split_of(split, path.name, first.get(split), keys, options),
                     row_groups=tuple(min(_GROUP, rows - row) for row in range(0, rows, _GROUP)),
                     fingerprint=f"{status.st_size}-{status.st_mtime_ns}",
                 )
@@ -105,40 +126,66 @@ def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
     what = f"manifest ({', '.join(SUFFIXES)})"
     files = base.list_files(where, open_all(), {corpus: columns}, options, what)
     root = (place if place.is_dir() else place.parent).resolve()
-    return ManifestSource(name=where, files=files, root=root, columns=columns)
+    more = {key: key for key in all_keys if _is_split(key) or key.lower() in _ENDS}
+    used = base.usual_columns(columns, all_keys, _COLUMNS) | more
+    notes = base.ignored_columns(used, all_keys)
+    return ManifestSource(name=where, files=files, notes=notes, root=root, columns=columns)
 
 
 def read_rows(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:
     """Yield the positions and values of rows, with our names too; blank lines do not count."""
-    for row, values in _read(path, start, stop):
+    for row, (_, values) in enumerate(_read(path, start, stop), start):
         yield row, values and _with_usual_names(values)
 
 
 def _read(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:
+    """Yield the lines, from 1, and values of rows."""
     try:
         if path.suffix in _TABLES:
             yield from _read_table(path, start, stop)
             return
         with path.open("rb") as stream:
             # Lines before the first are skipped, not parsed.
-            for row, line in islice(enumerate(filter(bytes.strip, stream)), start, stop):
+            lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+            for number, line in islice(lines, start, stop):
                 try:
                     values = json.loads(line)
                 except ValueError:
                     values = None
-                yield row, values if isinstance(values, dict) else None
+                yield number, values if isinstance(values, dict) else None
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _with_splits(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the rows with their column ``split``; a malformed row stays with the row before it."""
+def _is_split(column: str) -> bool:
+    return column.lower() == "split"
+
+
+def _split_of(
+    value: str, name: str, line: int | None, keys: Collection[str], options: base.SourceOptions
+) -> str:
+    try:
+        return options.split_of(PurePosixPath(value or name))
+    except SourceError:
+        if options.split or not any(map(_is_split, keys)):
+            raise
+        raise SourceError(
+            f"{name}, line {line}: the column split has {value!r}; expected one of "
+            f"{', '.join((*SPLITS, *SPLIT_ALIASES))} in each row, or --split train for all rows"
+        ) from None
+
+
+def _with_splits(path: Path) -> Iterator[tuple[str, int, Row]]:
+    """Yield the column ``split``, line and values of rows.
+
+    A malformed row stays with the row before it.
+    """
     split = ""
-    for _, values in _read(path):
+    for line, values in _read(path):
         if values is not None:
-            name = next((name for name in values if name.lower() == "split"), "split")
+            name = next(filter(_is_split, values), "split")
             split = str(values.get(name) or "").strip()
-        yield split, values
+        yield split, line, values
 
 
 def _read_table(path: Path, start: int, stop: int | None) -> Iterator[tuple[int, Row]]:
@@ -152,11 +199,9 @@ def _read_table(path: Path, start: int, stop: int | None) -> Iterator[tuple[int,
             names = [name.strip() for name in next(table, ())]
             if len(set(names)) < len(names):
                 raise SourceError(f"{path}: line 1 has a column twice; rename one of them")
-            for row, fields in islice(enumerate(filter(None, table)), start, stop):
-                if len(fields) == len(names):
-                    yield row, dict(zip(names, fields, strict=True))
-                else:
-                    yield row, None
+            for number, fields in islice(_records(table), start, stop):
+                fits = len(fields) == len(names)
+                yield number, dict(zip(names, fields, strict=True)) if fits else None
         except UnicodeDecodeError:
             with path.open("rb") as stream:  # the error is one of a block of lines
                 for number, line in enumerate(stream, start=1):
@@ -169,17 +214,22 @@ def _read_table(path: Path, start: int, stop: int | None) -> Iterator[tuple[int,
             ) from error
 
 
+def _records(table: Any) -> Iterator[tuple[int, list[str]]]:
+    """The records that are not blank, and the line on which each begins."""
+    line = table.line_num + 1
+    for fields in table:
+        if fields:
+            yield line, fields
+        line = table.line_num + 1
+
+
 def _with_usual_names(values: dict[str, Any]) -> dict[str, Any]:
     """Add our default names of columns, where a row has them under other usual names."""
-    lower = {name.lower(): name for name in values}
-    found = dict(values)
-    for ours, others in base.USUAL_NAMES.items():
-        names = (_COLUMNS[ours], *others)
-        name = next((lower[name] for name in names if name in lower), None)
-        if name is not None:
-            found.setdefault(_COLUMNS[ours], values[name])
-    end = next((values[lower[other]] for other in _ENDS if other in lower), None)
-    if end not in (None, "") and "duration" not in lower:
+    usual = base.usual_columns(_COLUMNS, values, _COLUMNS)
+    named = {_COLUMNS[ours]: values[name] for ours, name in usual.items() if name in values}
+    found = values | named
+    end = next((values[name] for name in values if name.lower() in _ENDS), None)
+    if end not in (None, "") and "duration" not in found:
         try:
             begin = str(found.get("offset") or 0)
             found["duration"] = float(str(end).replace(",", ".")) - float(begin.replace(",", "."))

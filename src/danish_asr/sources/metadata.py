@@ -48,6 +48,7 @@ class Speaker:
     age_group: str | None = None
     gender: str | None = None
     country_birth: str | None = None
+    unread_age: str | None = None  # a value that is no number of years
     country: str | None = None  # what ``country_birth`` was read as, an ISO 3166-1 alpha-2 code
 
 
@@ -77,6 +78,7 @@ def speaker(
         sub_dialect=sub_dialect,
         age=years,
         age_group=age_group(years),
+        unread_age=clean(age) if years is None else None,
         gender=clean(gender),
         country_birth=birth,
         country=country,

@@ -9,7 +9,7 @@ from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.conversion.inventory import read_inventory
 from danish_asr.errors import ConfigError
-from tests.builders import coral_row, write_parquet
+from tests.builders import coral_row, tone, write_parquet
 
 runner = CliRunner()
 
@@ -35,6 +35,16 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     assert "x: 10 rows, 6.7 seconds; 1 of 11 source rows are in the ledger" in output
     assert "│ empty text │ Bornholmsk │ 1 │" in output
     assert "unknown dialect name, kept as is: færøsk (1 rows)" in output
+
+
+def test_a_conversion_prints_ignored_columns_and_ages_that_are_no_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(tone(0.5))
+    table = tmp_path / "train.csv"
+    table.write_text("path,text,Age,note\na.wav,ja,niogtyve,x\na.wav,nej,29,y\n")
+    output = invoke("convert", table, "--out", tmp_path / "ds", "--name", "x")
+    assert f"{table}: read path, text, Age; ignored note (--column" in output
+    assert "age left empty in 1 rows, not a number of years: niogtyve" in output
+    assert pq.read_table(tmp_path / "ds/version=0")["age"].to_pylist() == [None, 29]
 
 
 def test_a_conversion_without_any_row_is_not_called_complete(tmp_path: Path) -> None:

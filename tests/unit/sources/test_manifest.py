@@ -57,11 +57,17 @@ def test_a_tsv_file_has_no_quoting(tmp_path: Path) -> None:
     assert (found.audio, found.text) == (tmp_path / "a.mp3", '"Nej" sagde han, "ja')
 
 
-TABLE = (("path", "sentence", "client_id", "accents", "sex"), ("a.mp3", "ja", "s1", "fynsk", "f"))
-NAMED = (("Filename", "Transcription", "Speaker", "Accent", "gender"), TABLE[1])
+TABLE = (
+    ("path", "sentence", "client_id", "accents", "sex", "age"),
+    ("a.mp3", "ja", "s1", "fynsk", "f", "29"),
+)
+NAMED = (("Filename", "Transcription", "Speaker", "Accent", "gender", "Age"), TABLE[1])
+DANISH = (("lydfil", "tekst", "taler", "dialekt", "Køn", "alder"), TABLE[1])
 
 
-@pytest.mark.parametrize("rows", [TABLE, NAMED], ids=["lower case", "capitals"])
+@pytest.mark.parametrize(
+    "rows", [TABLE, NAMED, DANISH], ids=["lower case", "capitals", "in Danish"]
+)
 @pytest.mark.parametrize(("suffix", "between"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
 def test_usual_names_of_columns_and_delimiters_are_found(
     tmp_path: Path, rows: tuple[tuple[str, ...], ...], suffix: str, between: str
@@ -72,6 +78,16 @@ def test_usual_names_of_columns_and_delimiters_are_found(
     speaker = found.speaker
     assert (found.audio, found.text) == (tmp_path / "a.mp3", "ja")
     assert (speaker.speaker_id, speaker.dialect, speaker.gender) == ("s1", "Fynsk", "f")
+    assert (speaker.age, speaker.age_group) == (29, "25-49")
+
+
+def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
+    table = tmp_path / "dev.csv"
+    table.write_text(",Path,text,sentence,Split,start,end,note\n0,a,ja,nej,dev,0,1,x\n")
+    (note,) = open_source(str(table), RADIO).notes
+    assert note.startswith("read Path, text, Split, start, end; ignored sentence, note (--column")
+    table.write_text("path,sentence\na,ja\n")
+    assert not open_source(str(table), RADIO).notes
 
 
 @pytest.mark.parametrize(
@@ -116,8 +132,8 @@ def test_a_column_split_makes_a_file_of_each_split(tmp_path: Path) -> None:
     assert list(source.local_files(source.files[2])) == [path, tmp_path / "1.wav"]
     one = open_source(str(path), SourceOptions(corpus="radio", split="test"))
     assert [(file.name, file.split, file.rows) for file in one.files] == [("all.csv", "test", 5)]
-    path.write_text("file;text;split\na;ja;a\n")
-    with pytest.raises(SourceError, match="a: cannot infer the split"):
+    path.write_text("file;text;split\na;ja;dev\n\na;ja;a\n")
+    with pytest.raises(SourceError, match=r"all.csv, line 4: the column split has 'a'; .* train, "):
         open_source(str(path), RADIO)
 
 
@@ -196,8 +212,10 @@ HEADER = b"audio_filepath,text\n"
         (
             "train.json",
             b'[{"text":\n"a"}\n]',
-            "no column text and no col.* --column text=COLUMN --column audio=COLUMN",
+            r"train\.json: none of its 3 rows can be read; expected an object on each line; `jq ",
         ),
+        ("train.csv", HEADER + b"a,ja, tak\n", "none of its 1 rows .* as many fields in each row"),
+        ("train.csv", b"a,b\n1,2\n", "no column text and no .* text=COLUMN --column audio=COLUMN"),
         ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv: .* line 2 .*quotes"),
         ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv:2: not UTF-8 .*iconv -f LATIN1 "),
