@@ -249,7 +249,7 @@ class AsrRegimeSection(base.RegimeSection):
     """Stop after this many validations in a row without a new best score. Null: never."""
 
     stop_at_step: int | None = None
-    """Save and exit with status 75 after this step; a higher value or null continues. The schedule
+    """Save and exit after this step, with status 0; a higher value or null continues. The schedule
     stays that of ``num_steps``. Null: never."""
 
     def validate(self) -> ValidationResult:

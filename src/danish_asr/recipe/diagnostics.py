@@ -30,6 +30,7 @@ from danish_asr.errors import (
 from danish_asr.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe import remedies
 from danish_asr.recipe.console import log
+from danish_asr.recipe.stopping import StoppedAtStep
 from danish_asr.runs.advice import DATA_BOUND
 from danish_asr.runs.trust import refused_content
 
@@ -203,6 +204,8 @@ def exit_on_error() -> Iterator[None]:
     """Exit with the status of an early stop or an error; only a bug gives a traceback."""
     try:
         yield
+    except StoppedAtStep:
+        pass  # a job that ended with 75 would be started again, for nothing
     except TaskStopException:
         log.info("Stopped before the end; what was done is saved, and the same command continues.")
         sys.exit(EXIT_STOPPED)

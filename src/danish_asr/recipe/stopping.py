@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fairseq2.gang import all_sum
 from fairseq2.recipe.base import RecipeContext
-from fairseq2.recipe.task import Task
+from fairseq2.recipe.task import Task, TaskStopException
 from fairseq2.utils.stopwatch import Stopwatch
 from typing_extensions import override
 
@@ -17,6 +17,10 @@ from danish_asr.configuration.sections import AsrTrainerSection
 from danish_asr.recipe.console import log
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class StoppedAtStep(TaskStopException):
+    """The run is at ``regime.stop_at_step``; the same command takes no further step."""
 
 
 @contextmanager

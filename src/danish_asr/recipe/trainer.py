@@ -32,7 +32,7 @@ from danish_asr.fairseq2_private import accept_other_metrics, set_data_epoch, tr
 from danish_asr.recipe.averaging import MovingAverage
 from danish_asr.recipe.console import log
 from danish_asr.recipe.readers import SplitsReader, ValidationInterrupted
-from danish_asr.recipe.stopping import StoppableTask, on_stop_signals
+from danish_asr.recipe.stopping import StoppableTask, StoppedAtStep, on_stop_signals
 from danish_asr.recipe.validation import AsrValidationUnit, patience_stopper
 from danish_asr.runs.run_directory import EMA, validations
 
@@ -183,12 +183,16 @@ class StoppableTraining(StoppableTask):
         if self._probe_steps and (self.step_nr >= self._probe_steps or self.must_stop()):
             self._stopped = True  # and nothing is saved
             raise TaskStopException
-        # A run that continues takes one step at least; one that has read all its data ends anyway.
-        if self.began and self._reader.epochs_read < (last or inf) and self._ends_here():
+        if self._reader.epochs_read >= (last or inf):
+            return  # it ends anyway
+        step, end = self.step_nr, self._regime.stop_at_step
+        if end is not None and step >= end:
+            advice = "a later step, or regime.stop_at_step=null, continues the run"
+            log.info("At step {}, with regime.stop_at_step={}; {}.", step, end, advice)
+            self.stop(StoppedAtStep())
+        # At the time limit, a run that continues takes one step at least.
+        if self.began and self.must_stop():
             self.stop()
-
-    def _ends_here(self) -> bool:
-        return self.step_nr >= (self._regime.stop_at_step or inf) or self.must_stop()
 
     def _follow_schedule(self) -> None:
         """Let a run that continues follow the schedule of its configuration, not the saved one."""
@@ -200,15 +204,16 @@ class StoppableTraining(StoppableTask):
             self._scheduler.step()  # sets the rate of this step
             log.info("The learning rate follows the schedule of {} steps.", self._regime.num_steps)
 
-    def stop(self) -> NoReturn:
+    def stop(self, reason: StoppedAtStep | None = None) -> NoReturn:
         """End the run, between two steps, with a checkpoint of the last one.
 
         Raises:
             TaskStopException: Always, if a run that continues would come further than this one.
+            StoppedAtStep: The ``reason``, if there is one.
             RunFailedError: The time limit is too short even for a validation.
         """
         step = self.step_nr
-        if not self.began and not self._any_rank(self._stop_requested):
+        if not (self.began or reason or self._any_rank(self._stop_requested)):
             raise RunFailedError(
                 "the validation takes longer than trainer.max_wall_minutes allows for the whole "
                 "run; raise it, or validate on fewer rows (dataset.valid_subset)"
@@ -224,7 +229,7 @@ class StoppableTraining(StoppableTask):
                 step, state, self._model, self._optimizer, self._reader, blocking=True
             )
             self._delete_stale_checkpoints()
-        raise TaskStopException
+        raise reason or TaskStopException
 
     def _delete_stale_checkpoints(self) -> None:
         regime = self._regime
