@@ -145,6 +145,9 @@ class Model(AcousticModel):
         self, audios: Sequence[Audio], sounds: list[Sound], **options: Unpack[Options]
     ) -> Iterator[tuple[int, Segment]]:
         """Yield the numbers of recordings and their segments; ``sounds`` gets what is read."""
+        if unknown := options.keys() - Options.__annotations__.keys():
+            known = ", ".join(Options.__annotations__)
+            raise TranscriptionError(f"unknown options: {', '.join(unknown)}; known: {known}")
         config = options.get("decoder_config") or {}
         decoder = self.decoder(options.get("decoder", GREEDY), config)
         rate, channels = options.get("rate"), options.get("channels", "mix")

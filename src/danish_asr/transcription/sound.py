@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from math import isinf
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeAlias
@@ -14,6 +14,7 @@ import soxr
 from numpy.typing import NDArray
 from soundfile import LibsndfileError
 
+from danish_asr.audio.compressed import Mp3
 from danish_asr.audio.decode import (
     RESAMPLING_QUALITY,
     UNKNOWN_LENGTH,
@@ -21,6 +22,7 @@ from danish_asr.audio.decode import (
     Decoder,
     open_audio,
 )
+from danish_asr.audio.media import Media
 from danish_asr.audio.truncated import missing
 from danish_asr.errors import TranscriptionError
 from danish_asr.schema import SAMPLE_RATE
@@ -114,7 +116,7 @@ def open_sound(
         raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
     split = channels == "split"
     if is_array(audio):
-        array, rate = _checked(np.asarray(audio), rate)
+        array, rate = _checked(audio, rate)
         size, total, count = BLOCK_SECONDS * rate, len(array) / rate, array.shape[1]
         scale = _full_scale(array)
         blocks = (
@@ -133,9 +135,7 @@ def open_sound(
         raise TranscriptionError(f"{name}: not a regular file; name an audio file")
     if not (source.stat().st_size if isinstance(source, Path) and source.is_file() else source):
         raise TranscriptionError(f"{name}: the file is empty")
-    with ExitStack() as stack:
-        with _explained(name):
-            file = stack.enter_context(open_audio(source))
+    with _open(source, name) as file:
         rate, count = int(file.samplerate), int(file.channels)
         length = file.frames / rate if file.frames < UNKNOWN_LENGTH else None
         if length is not None:
@@ -146,26 +146,15 @@ def open_sound(
                     "again"
                 )
             length *= 1 + lacking
-        parts = _decoded(file, name)
+        parts = _decoded(file, name, length)
         yield Sound(
             parts, rate=rate, total=length, channels=count, split=split, name=name, file=path
         )
 
 
-def _decoded(file: Decoder, name: str) -> Iterator[Samples]:
-    while True:
-        with _explained(name):
-            # FLAC of unknown length, or damaged, raises at its end.
-            block = file.read(BLOCK_SECONDS * int(file.samplerate), dtype="float32", always_2d=True)
-        if not len(block):
-            return
-        yield block
-
-
-@contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _open(source: Path | bytes, name: str) -> Decoder:
     try:
-        yield
+        return open_audio(source)
     except AudioError as error:
         raise TranscriptionError(f"{name}: {error}") from None
     except RuntimeError as error:  # of any decoder
@@ -175,6 +164,25 @@ def _explained(name: str) -> Iterator[None]:
             f"{name}: cannot be decoded as audio{reason}; WAV, FLAC, OGG, Opus, MP3, AIFF and "
             "others of libsndfile can be read, with the extra 'media' also M4A, MP4, AAC and WebM"
         ) from error
+
+
+def _decoded(file: Decoder, name: str, length: float | None) -> Iterator[Samples]:
+    rate = int(file.samplerate)
+    while True:
+        try:
+            block = file.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)
+        except RuntimeError as error:  # of FLAC, MP4, ...
+            place = f"in part ({error})"
+            if not isinstance(file, Media | Mp3):
+                place = f"up to {file.tell() / rate:.1f} s"
+            expected = "" if length is None else f", but its header says {length:.1f} s"
+            raise TranscriptionError(
+                f"{name}: can only be decoded {place}{expected}; the file is truncated "
+                "or damaged: copy or convert it again"
+            ) from error
+        if not len(block):
+            return
+        yield block
 
 
 def _bytes(audio: Any) -> bytes:
@@ -196,8 +204,14 @@ def _mixed(block: Samples) -> Samples:
     return mean
 
 
-def _checked(samples: NDArray[Any], rate: float | None) -> tuple[NDArray[Any], int]:
+def _checked(audio: Any, rate: float | None) -> tuple[NDArray[Any], int]:
     """Return an array as (samples, channels), and its rate."""
+    samples = np.asarray(audio)
+    if not samples.ndim:
+        raise TranscriptionError(
+            "the audio must be a path, the bytes of a file, an open file or an array, or a list of "
+            f"these, but is of type {type(audio).__name__}"
+        )
     if rate is None or rate <= 0 or rate != int(rate):
         raise TranscriptionError(
             f"an array needs rate=, its samples per second, a whole number; it is {rate}"

@@ -160,7 +160,9 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         (text, None, "notes.wav: cannot be decoded"),
         (tmp_path / "empty.mp3", None, "empty.mp3: the file is empty"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
-        (truncated, None, "half.flac"),
+        (truncated, None, "can only be decoded up to 5.4 s, but its header says 20.0"),
+        (None, None, "or an array, or a list of these, but is of type NoneType"),
+        ([0.1, 0.2], RATE, "a list of these, but is of type float"),
         (b"no audio", None, "the audio: cannot be decoded"),
         (tone(0), None, "no samples"),
         (np.zeros(0), RATE, "the array: no samples"),
@@ -179,6 +181,8 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
             model.transcribe(audio, rate=rate)
     with pytest.raises(TranscriptionError, match="mix or split"):
         model.transcribe(np.zeros(100), rate=RATE, channels="left")  # type: ignore[call-overload]
+    with pytest.raises(TranscriptionError, match="unknown options: chanels; known: rate, channels"):
+        list(model.stream(np.zeros(100), rate=RATE, chanels="split"))  # type: ignore[call-arg]
     with pytest.raises(TranscriptionError, match="batch_seconds"):
         model.transcribe(np.zeros(100), rate=RATE, batch_seconds=0)
     with pytest.raises(TranscriptionError, match=r"\[waveform\]"):
