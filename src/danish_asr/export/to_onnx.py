@@ -35,11 +35,11 @@ class _PaddedBatch(nn.Module):
         valid = positions < lengths[:, None]
         lengths = valid.sum(1)  # not below 0, nor beyond the row
         if self.normalizes:
-            samples = lengths[:, None].to(waveforms.dtype)
-            mean = torch.where(valid, waveforms, 0.0).sum(1, keepdim=True) / samples
-            waveforms = waveforms - mean
-            variance = torch.where(valid, waveforms, 0.0).square().sum(1, keepdim=True) / samples
-            waveforms = waveforms / torch.sqrt(variance + _EPS)
+            # onnxruntime adds up in order: over 14 s, a variance in float32 is wrong by 1e-4.
+            exact, samples = waveforms.double(), lengths[:, None].double()
+            exact = exact - torch.where(valid, exact, 0.0).sum(1, keepdim=True) / samples
+            variance = torch.where(valid, exact, 0.0).square().sum(1, keepdim=True) / samples
+            waveforms = (exact / torch.sqrt(variance + _EPS)).to(waveforms.dtype)
         waveforms = torch.where(valid, waveforms, 0.0)
         mask = positions < lengths.clamp(min=self.shortest)[:, None]  # without a frame it fails
         logits = self.model(waveforms, attention_mask=mask.long()).logits

@@ -45,8 +45,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five sounds as FLAC files, with a wrong and a right text beside two of them."""
+    """Five sounds as FLAC files, one with a text beside it, and what `transcribe` leaves."""
     folder = tmp_path_factory.mktemp("audio")
+    (folder / ".danish-asr-transcripts.jsonl").write_text("{}")
+    (folder / "readme.md").write_text("# Sounds")
     for number, sound in enumerate(verify.read_utterances([])):
         soundfile.write(folder / f"{number}.flac", sound.waveform, 16_000, subtype="PCM_24")
     (folder / "0.txt").write_text("det er forkert")
@@ -185,7 +187,7 @@ def test_an_export_that_differs_is_not_published(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verify, "LIMIT", 1e-9)
-    with pytest.raises(RunError, match=r"not published: .*e-0"):
+    with pytest.raises(RunError, match=r"not published: .*e-0.* in a synthetic sound"):
         export_model(str(model), "onnx", tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
@@ -208,5 +210,5 @@ def test_options_that_do_not_fit_are_refused_at_once(model: Path, tmp_path: Path
     with pytest.raises(RunError, match=f"^{tmp_path}/file/out cannot be written"):
         export_model("no such model", "onnx", tmp_path / "file" / "out")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DanishAsrError, match=f"--audio {tmp_path}/empty: there is no audio"):
+    with pytest.raises(DanishAsrError, match=f"{tmp_path}/empty: no audio file"):
         export_model("no such model", "onnx", tmp_path / "out", audio=[tmp_path / "empty"])
