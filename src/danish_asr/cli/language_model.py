@@ -45,7 +45,8 @@ def build(
     from danish_asr.language_model.build import build_language_model
 
     if (model is None) == (profile is None):
-        raise ConfigError(["give --model or --profile: its words must equal the model's"])
+        both = ", not both" if model else ""
+        raise ConfigError([f"give --model or --profile{both}: its words must equal the model's"])
     if model is not None:
         from danish_asr.transcription.selection import select_model
 

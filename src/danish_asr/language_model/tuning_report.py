@@ -76,6 +76,7 @@ def save_plot(tuning: Tuning, file: Path) -> None:
     _plot_weights(left, tuning)
     _plot_beams(right, tuning)
     about = tuning.about
+    figure.legend(loc="outside lower right", ncols=3, fontsize=8)  # inside it may hide the curve
     title = f"{about['language_model']} on {about['split']} of {about['run']} ({about['model']})"
     figure.suptitle(title, fontsize=10, parse_math=False)
     with publish(file) as stream:
@@ -110,5 +111,4 @@ def _plot_beams(axes: Axes, tuning: Tuning) -> None:
     axes.set_ylim(bottom=0)
     title = f"alpha {best.alpha:g}, beta {best.beta:g}"
     axes.set(xlabel="beam", ylabel="WER %", title=title)
-    axes.legend(fontsize=8)
     axes.grid(visible=True, alpha=0.3)

@@ -46,7 +46,7 @@ def train(arguments: Sequence[str] | None = None) -> None:
     time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
     description = "Train a CTC model on Danish speech."
-    run(TRAIN, _parse(arguments, "asr", description, continues=True))
+    run(TRAIN, _parse(arguments, "recipe", description, continues=True))
 
 
 def evaluate(arguments: Sequence[str] | None = None) -> None:
@@ -56,7 +56,7 @@ def evaluate(arguments: Sequence[str] | None = None) -> None:
     limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
     description = "Score a split and write predictions.jsonl."
-    run(EVALUATE, _parse(arguments, "asr.eval.recipe", description))
+    run(EVALUATE, _parse(arguments, "recipe.evaluation", description))
 
 
 def run(recipe: str, request: Request) -> None:
@@ -95,7 +95,7 @@ def _parse(
     arguments: Sequence[str] | None, module: str, description: str, *, continues: bool = False
 ) -> Request:
     """``continues``: with the option ``--trust``."""
-    prog = f"python -m workflows.recipes.wav2vec2.{module}"
+    prog = f"python -m danish_asr.{module}"
     parser = ArgumentParser(prog=prog, description=description, allow_abbrev=False)
     text = "directory of the run; an unfinished run in it is continued"
     parser.add_argument("output_dir", type=Path, nargs=OPTIONAL, metavar="OUTDIR", help=text)
