@@ -5,6 +5,7 @@ once. The syntax is fairseq2's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,6 +108,13 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     parts = {key: key.split(".") for key in keys}
     ends = [{key: ".".join(part[-n:]) for key, part in parts.items()} for n in range(1, 9)]
     return {key: next(n[key] for n in ends if [*n.values()].count(n[key]) == 1) for key in parts}
+
+
+def unknown_key(path: str, key: object, known: Iterable[str]) -> str:
+    """Return the fault of a key that a section does not have."""
+    close = get_close_matches(str(key), known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
+    return f"{path} is not a key of this configuration; {hint}"
 
 
 def join(path: str, key: object) -> str:

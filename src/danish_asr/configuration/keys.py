@@ -6,7 +6,6 @@ seconds; a test compares both (UPDATE_GOLDEN=1 writes it again). It has a line f
 in ``config<name>``.
 """
 
-import difflib
 import json
 import math
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
-from danish_asr.config_tree import Tree, join
+from danish_asr.config_tree import Tree, join, unknown_key
 
 FILE: Final = Path(__file__).with_name("keys.txt")
 
@@ -118,13 +117,6 @@ def _may_be(value: Any, kind: str) -> bool:
 def one_of(names: Iterable[str]) -> str:
     """Return the type of a key that has these values."""
     return f"{_ONE_OF}{', '.join(names)}"
-
-
-def unknown_key(path: str, key: object, known: Iterable[str]) -> str:
-    """Return the fault of a key that a section does not have."""
-    close = difflib.get_close_matches(str(key), known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
-    return f"{path} is not a key of this configuration; {hint}"
 
 
 def wrong_type(path: str, kind: str, value: object) -> str:

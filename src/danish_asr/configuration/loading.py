@@ -17,13 +17,12 @@ from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.validation import StandardObjectValidator, ValidationError, ValidationResult
 
-from danish_asr.config_tree import Tree, flatten, join
+from danish_asr.config_tree import Tree, flatten, join, unknown_key
 from danish_asr.configuration.keys import (
     DTYPE,
     is_wrong,
     no_section,
     one_of,
-    unknown_key,
     wrong_type,
 )
 from danish_asr.configuration.part_sections import (

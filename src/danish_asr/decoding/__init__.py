@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from danish_asr.config_tree import unknown_key
 from danish_asr.decoding.beam import BeamDecoder, check_settings
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.errors import ConfigError, ExtensionError
@@ -32,11 +33,22 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
         with suppress(ValueError):  # some callables have no signature
             inspect.signature(found).bind(None, **config)
     except TypeError as error:
-        fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"
-        raise ConfigError([fault]) from error
+        raise ConfigError(_misfits(name, found, config, error)) from error
     if found is BeamDecoder:
         check_settings(config)
     return found  # type: ignore[no-any-return]
+
+
+def _misfits(name: str, found: Any, config: Mapping[str, Any], error: TypeError) -> list[str]:
+    fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"
+    if not callable(found):
+        return [fault]
+    known, of_beam = ([*inspect.signature(each).parameters][1:] for each in (found, BeamDecoder))
+    if config and not known:
+        fault = f"decoder.config: {name} has no keys, but found {', '.join(config)}"
+        return [f"{fault}; decoder.name=beam has {', '.join(of_beam)}"]
+    unknown = (key for key in config if key not in known)
+    return [unknown_key(f"decoder.config.{key}", key, known) for key in unknown] or [fault]
 
 
 def decode(decoder: Decoder, logits: Tensor, lengths: Sequence[int]) -> list[str]:
