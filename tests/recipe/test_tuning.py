@@ -159,7 +159,10 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
             tune_language_model(where, lm, workers=1)
         return str(error.value)
 
-    assert "evaluator.split=dev evaluator.keep_log_probs=true" in refused(finished_run)
+    command = (
+        f"danish-asr evaluate {finished_run} evaluator.split=dev evaluator.keep_log_probs=true"
+    )
+    assert refused(finished_run).endswith(command)
     assert "expected OUTDIR" in refused(tmp_path / "nothing")
     file = LogProbsFile(run / DEV / LOG_PROBS)
     for split in ("test", "dev,test_coral", "train"):
@@ -169,8 +172,13 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
         other.mkdir(parents=True)
         write_batches(other / LOG_PROBS, [batch])
         assert "tune on dev only" in refused(other)
-    assert "tune on dev only" in refused(tmp_path / "test")
     shutil.copytree(run, tmp_path / "run")
+    for split in ("test", "train"):
+        shutil.copytree(tmp_path / split, tmp_path / "run", dirs_exist_ok=True)
+    assert find_dev_log_probs(tmp_path / "run").split == "dev"
+    (tmp_path / "run" / DEV / LOG_PROBS).unlink()
+    assert "(only of test, train; tune on dev only" in refused(tmp_path / "run")
+    shutil.copy(run / DEV / LOG_PROBS, tmp_path / "run" / DEV)
     (tmp_path / "run" / "checkpoints" / "scores" / "step_2.txt").write_text("0")
     (tmp_path / "run" / "checkpoints" / "scores" / "step_4.txt").write_text("-1")
     assert "the best checkpoint is now step 2" in refused(tmp_path / "run")

@@ -105,8 +105,12 @@ def test_a_faulty_decoder_is_a_message(result: object, message: str) -> None:
 def test_a_decoders_parameters_are_checked_before_it_is_made() -> None:
     name = f"{__name__}:Faulty"
     assert callable(make_decoder(name, {"result": []}, None))
-    with pytest.raises(ConfigError, match=r"decoder.config does not fit .*'reslut'"):
+    with pytest.raises(ConfigError, match=r"decoder.config.reslut .*did you mean result\?"):
         find_decoder(name, {"reslut": []})
+    with pytest.raises(ConfigError, match=r"decoder.config does not fit .*'result'"):
+        find_decoder(name, {})
+    with pytest.raises(ConfigError, match=r"greedy has no keys.* lm; decoder.name=beam has lm,"):
+        find_decoder("greedy", {"lm": "lm"})
     with pytest.raises(ConfigError, match=r"decoder.config does not fit .*not a callable"):
         find_decoder("math:pi", {})
 

@@ -38,7 +38,14 @@ def test_what_is_kept_is_a_distribution_near_the_models(
 
 def test_a_damaged_file_says_how_to_make_it_again(tmp_path: Path) -> None:
     file = tmp_path / "kept.arrow"
-    write_batches(file, [to_batch(["a"], keep(logits(9, 40, 1)[:1], [9]), '{"vocabulary": 40}')])
-    file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(LogProbsError, match=r"kept\.arrow.*keep_log_probs=true"):
+    kept = keep(logits(90, 40, 1)[:1], [90])
+    write_batches(file, [to_batch(["a"], kept, '{"vocabulary": 40}')])
+    whole = bytearray(file.read_bytes())
+    command = "danish-asr evaluate .* evaluator.keep_log_probs=true"
+    file.write_bytes(whole[:-20])
+    with pytest.raises(LogProbsError, match=rf"kept\.arrow: cannot be read.*{command}"):
         LogProbsFile(file)
+    whole[len(whole) // 2] ^= 1
+    file.write_bytes(whole)
+    with pytest.raises(LogProbsError, match=rf"kept\.arrow: is damaged.*{command}"):
+        LogProbsFile(file).frames(0)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +27,16 @@ MOST: Final = 64
 """Symbols that are kept of one frame: what bounds the file of a model that is sure of nothing."""
 
 _FORMAT: Final = 1
+_CRC32: Final = b"crc32"
+"""In the metadata of each record batch; compressed data has no checksum of its own."""
 
-_AGAIN: Final = "delete it, and evaluate again with --config evaluator.keep_log_probs=true"
+
+def keep_command(run: Path, checkpoint: str = "best", split: str = "dev") -> str:
+    """Return the command that keeps log-probabilities in ``OUTDIR/eval/<checkpoint>/<split>``."""
+    chosen = "" if checkpoint == "best" else f"evaluator.checkpoint={checkpoint} "
+    return (
+        f"danish-asr evaluate {run} {chosen}evaluator.split={split} evaluator.keep_log_probs=true"
+    )
 
 
 class KeptFrames(NamedTuple):
@@ -91,9 +100,19 @@ def write_batches(file: Path, batches: Iterable[pa.RecordBatch]) -> None:
             if writer is None:
                 options = pa.ipc.IpcWriteOptions(compression="zstd")
                 writer = pa.ipc.new_file(stream, batch.schema, options=options)
-            writer.write_batch(batch)
+            writer.write_batch(batch, custom_metadata={_CRC32: _crc32(batch)})
         if writer is not None:
             writer.close()
+
+
+def _crc32(batch: pa.RecordBatch) -> bytes:
+    """A checksum of what a record batch says, however its buffers are laid out."""
+    found = crc32("\n".join(batch.column("row").to_pylist()).encode())
+    for name in KeptFrames._fields:
+        column = batch.column(name)
+        for array in (column.value_lengths(), column.flatten()):
+            found = crc32(array.to_numpy(), found)
+    return b"%d" % found
 
 
 class LogProbsFile:
@@ -103,7 +122,8 @@ class LogProbsFile:
         about: What they depend on, and ``vocabulary``, the number of symbols.
 
     Raises:
-        LogProbsError: The file is damaged, or was written by another version.
+        LogProbsError: The file is damaged, or was written by another version. Damage of a record
+            batch is found when it is read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -114,17 +134,30 @@ class LogProbsFile:
             readable = metadata[b"format"] == str(_FORMAT).encode()
             self.about: Mapping[str, Any] = json.loads(metadata[b"about"])
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            raise LogProbsError(f"{path}: cannot be read ({error}); {_AGAIN}") from error
+            raise self._unusable(f"cannot be read ({error})") from error
         if not readable:
-            raise LogProbsError(f"{path}: was written by another version of danish-asr; {_AGAIN}")
+            raise self._unusable("was written by another version of danish-asr")
+
+    def _unusable(self, why: str) -> LogProbsError:
+        *_, checkpoint, split, _ = (place := self.path.absolute()).parts
+        again = keep_command(place.parents[3], checkpoint, split)
+        return LogProbsError(f"{self.path}: {why}; delete it, and run: {again}")
 
     def __len__(self) -> int:
         """Return the number of record batches."""
         return int(self._reader.num_record_batches)
 
     def batch(self, number: int) -> pa.RecordBatch:
-        """Return one record batch as it is stored."""
-        return self._reader.get_batch(number)
+        """Return one record batch as it is stored; raises LogProbsError if it is damaged."""
+        try:
+            batch, metadata = self._reader.get_batch_with_custom_metadata(number)
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise self._unusable(f"is damaged ({error})") from error
+        # Earlier versions wrote no checksum.
+        if metadata and metadata.get(_CRC32) != _crc32(batch):
+            raise self._unusable(f"is damaged (checksum of batch {number})")
+        return batch
 
     def rows(self, number: int) -> list[str]:
         """Return the rows of one record batch, without their frames."""
@@ -133,7 +166,8 @@ class LogProbsFile:
 
     def frames(self, number: int) -> list[KeptFrames]:
         """Return the frames of the utterances of one record batch."""
-        columns = (self.batch(number).column(name) for name in KeptFrames._fields)
+        batch = self.batch(number)
+        columns = (batch.column(name) for name in KeptFrames._fields)
         arrays = ([row.values.to_numpy() for row in column] for column in columns)
         return [KeptFrames(*each) for each in zip(*arrays, strict=True)]
 

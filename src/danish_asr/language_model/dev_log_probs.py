@@ -2,18 +2,23 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fairseq2.data.tokenizers import Tokenizer
 
 from danish_asr.config_tree import read_yaml
 from danish_asr.configuration.sections import names_of_splits
-from danish_asr.decoding.log_probs import LogProbsFile
+from danish_asr.decoding.log_probs import LogProbsFile, keep_command
 from danish_asr.errors import LogProbsError
 from danish_asr.evaluation.kept import LOG_PROBS
 from danish_asr.models.assets import open_tokenizer
 from danish_asr.runs.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
 from danish_asr.schema import CARDS_DIR
+
+_DEV_ONLY: Final = (
+    "tune on dev only: scores on test would then describe the tuning, and the model knows train, "
+    "so a language model seems of no use there"
+)
 
 
 class DevLogProbs(NamedTuple):
@@ -27,10 +32,10 @@ class DevLogProbs(NamedTuple):
 
 
 def find_dev_log_probs(where: Path) -> DevLogProbs:
-    """Find them in a run, which has one split with them besides test, or an evaluation's directory.
+    """Find them in a run, or in the directory of an evaluation.
 
     Raises:
-        LogProbsError: There are none, or several, or they are of test or of another checkpoint.
+        LogProbsError: There are none of dev, or several, or they are of another checkpoint.
     """
     where = where.expanduser()
     if where.name == LOG_PROBS:
@@ -38,9 +43,8 @@ def find_dev_log_probs(where: Path) -> DevLogProbs:
     folder = where if (where / LOG_PROBS).is_file() else _in_run(where)
     file = LogProbsFile(folder / LOG_PROBS)
     split = str(file.about["evaluator"]["split"])
-    for name in names_of_splits(split):
-        if name.partition("_")[0] in {"test", "train"}:
-            raise LogProbsError(_refusal(folder, name))
+    if not _is_dev(split):
+        raise LogProbsError(f"{folder}: is of the split '{split}'; {_DEV_ONLY}")
     run = folder.resolve().parents[2]
     model = str(file.about["model"]["name"])
     _check_checkpoint(folder, run, str(file.about["evaluator"]["checkpoint"]), model)
@@ -49,35 +53,25 @@ def find_dev_log_probs(where: Path) -> DevLogProbs:
 
 def _in_run(run: Path) -> Path:
     every = [file.parent for file in sorted(run.glob(f"eval/*/*/{LOG_PROBS}"))]
-    found = [each for each in every if not each.name.startswith("test")]
+    found = [each for each in every if _is_dev(each.name)]
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(map(str, found))
         raise LogProbsError(f"{run}: several evaluations kept log-probabilities; name one: {names}")
-    if every:
-        raise LogProbsError(_refusal(every[0], every[0].name) + _how(run))
     if not (run / CONFIG_FILE).is_file():
         raise LogProbsError(
             f"{run}: no run and no results of an evaluation; expected OUTDIR, or "
             "OUTDIR/eval/<checkpoint>/<split>"
         )
-    raise LogProbsError(f"{run}: no evaluation kept its log-probabilities." + _how(run))
-
-
-def _how(run: Path) -> str:
-    return (
-        "\nKeep those of dev: python -m workflows.recipes.wav2vec2.asr.eval.recipe "
-        f"{run} --config-file {run / CONFIG_FILE} --config evaluator.split=dev "
-        "evaluator.keep_log_probs=true"
+    others = f" (only of {', '.join(each.name for each in every)}; {_DEV_ONLY})" if every else ""
+    raise LogProbsError(
+        f"{run}: no evaluation kept the log-probabilities of dev{others}; run: {keep_command(run)}"
     )
 
 
-def _refusal(folder: Path, split: str) -> str:
-    why = "scores on test would then describe the tuning, and no longer unseen speech"
-    if split.startswith("train"):
-        why = "the model knows these utterances, so a language model seems of no use"
-    return f"{folder}: is of the split '{split}'; tune on dev only: {why}."
+def _is_dev(split: str) -> bool:
+    return not any(x.partition("_")[0] in {"test", "train"} for x in names_of_splits(split))
 
 
 def _check_checkpoint(folder: Path, run: Path, checkpoint: str, model: str) -> None:
@@ -86,7 +80,7 @@ def _check_checkpoint(folder: Path, run: Path, checkpoint: str, model: str) -> N
     if step is not None and model != f"checkpoint_step_{step}":
         raise LogProbsError(
             f"{folder}: the log-probabilities are of {model}, but the best checkpoint is now step "
-            f"{step}; evaluate it on dev again with --config evaluator.keep_log_probs=true"
+            f"{step}; run: {keep_command(run)}"
         )
 
 
