@@ -26,6 +26,7 @@ RATES = "optimizer.config.lr=1e-3,2e-3"
         (["regime.num_steps=300,600"], [], ["take --rungs 0"]),
         ([RATES], ["regime.num_steps=150"], ["leaves no rung"]),
         (["trainer.max_wall_minutes=1,2"], [], ["set by the sweep"]),
+        ([RATES], ["optimizer.config.lr=1"], ["lr=1 has no effect"]),
     ],
 )
 def test_all_faults_of_the_values_are_found_before_a_run_starts(
@@ -54,8 +55,13 @@ def test_a_sweep_takes_more_values_and_refuses_to_become_another(tmp_path: Path)
     more = open_sweep(tmp_path, [], [], [f"{RATES},4e-3"], rungs=0)
     assert [*more.runs] == [*names, "lr_0.004"]
     assert open_sweep(tmp_path, DEMO, [], []) == more
-    for values, over in ([["common.seed=3"], []], [[], ["common.seed=1,2"]]):
-        with pytest.raises(RunError, match=r"(?s)another sweep.*common\.seed.*danish-asr sweep"):
+    for values, over in (
+        [["common.seed=3"], []],
+        [[], ["common.seed=1,2"]],
+        [[], ["optimizer.config.lr=8e-3"]],
+    ):
+        key = (values + over)[0].partition("=")[0]
+        with pytest.raises(RunError, match=rf"(?s)another sweep.*{key}.*has to repeat"):
             open_sweep(tmp_path, DEMO, values, over)
 
 

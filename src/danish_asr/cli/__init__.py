@@ -49,5 +49,6 @@ def main(command: Callable[[], object] = app) -> None:
         # typer turns Ctrl-C into a SystemExit without a message.
         if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
             raise
-        typer.echo("danish-asr: interrupted; any finished files are kept", err=True)
+        kept = "" if sys.argv[1:2] == ["plan"] else "; any finished files are kept"
+        typer.echo(f"danish-asr: interrupted{kept}", err=True)
         sys.exit(INTERRUPTED)

@@ -126,7 +126,12 @@ def open_sweep(
         RunError: ``out`` holds another sweep or a run.
     """
     known, halving, own = _recorded(out)
-    grid, faults = _parse(over)
+    grid, faults = _parse(over, known)
+    faults += [
+        f"{text} has no effect beside --over {key}=...; leave one of them out"
+        for text in overrides
+        if (key := text.partition("=")[0]) in (grid or known)
+    ]
     if not (grid or known or faults):
         faults = ["--over is missing, such as --over optimizer.config.lr=1e-5,2e-5"]
     if not (files or own or overrides):
@@ -176,8 +181,8 @@ def _key_faults(base: Tree, grid: Grid) -> list[str]:
     return [*found]
 
 
-def _parse(over: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
-    """Return the values of ``KEY=V1,V2``, each in YAML, and faults."""
+def _parse(over: Sequence[str], known: Grid) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the values of ``KEY=V1,V2``, each in YAML, and faults; one is enough if ``known``."""
     grid: dict[str, list[Any]] = {}
     faults = []
     for text in over:
@@ -190,7 +195,7 @@ def _parse(over: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
         distinct = {json.dumps(value) for value in values}
         if key in grid:
             faults.append(f"--over {key} is given twice")
-        elif not equals or len(distinct) < 2:
+        elif not equals or (len(distinct) < 2 and key not in known):
             fix = "one value for all runs is KEY=VALUE, without --over"
             faults.append(f"--over {text}: expected KEY=V1,V2 with two values or more; {fix}")
         elif len(distinct) < len(values):
@@ -215,7 +220,8 @@ def _extended(out: Path, base: Tree, known: Grid, grid: Grid) -> Grid:
     if changed:
         raise RunError(
             f"{out} holds another sweep:\n" + "\n".join(changed) + "\nName another directory, or "
-            f"continue that one with `danish-asr sweep {out}`; --over may add values to its keys."
+            f"continue that one with `danish-asr sweep {out}`. To add values to its keys, "
+            "--over has to repeat those that are there."
         )
     return {
         key: [*values, *(value for value in grid.get(key, []) if value not in values)]
