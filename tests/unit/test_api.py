@@ -40,13 +40,22 @@ def test_scores_of_a_file_and_of_rows_are_those_of_the_command(tmp_path: Path) -
     file = tmp_path / "predictions.jsonl"
     write_predictions(file, four_rows())
     (tmp_path / "evaluation.json").write_text(json.dumps({"rows_in_split": {"test": 9}}))
+    write_predictions(other := tmp_path / "other" / "predictions.jsonl", four_rows())
     of_file = score(file, by=["dialect"], profile="raw")
     of_rows = score(read_predictions(str(file)), by=["dialect"], profile="raw")
     assert of_file.rows.in_split == 9
     assert list(of_file.groupings) == ["dialect"]
     assert replace(of_file, rows=of_rows.rows) == of_rows
+    assert "4 rows scored of 9 in the split" in repr(of_file)
+    for shown in (repr(of_file), of_file._repr_html_(), repr(compare(file, other))):
+        assert "partial: 4 of 9 rows" in shown
+    assert score(file, by="dialect").groupings == score(file, by=["dialect"]).groupings
     with pytest.raises(ConfigError, match="expected one of raw, coral"):
         score(file, profile="corl")
+    with pytest.raises(ConfigError, match=r"(?s)filter: unknown; .*row_filter.*foo: unknown"):
+        score(file, filter="coral", foo=1)
+    with pytest.raises(PredictionsError, match="there are no rows"):
+        score([])
 
 
 def test_runs_are_compared_by_file_or_by_row(tmp_path: Path) -> None:
@@ -60,6 +69,8 @@ def test_runs_are_compared_by_file_or_by_row(tmp_path: Path) -> None:
     assert [run.run for run in compare(a, iter(better), b, by=[]).overall.runs] == ["A", "B", "C"]
     with pytest.raises(PredictionsError, match="different rows"):
         compare(a, better[1:])
+    with pytest.raises(ConfigError, match="expected two or more runs"):
+        compare(a)
 
 
 def test_a_table_is_converted_with_the_options_of_the_command(tmp_path: Path) -> None:

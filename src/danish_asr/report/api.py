@@ -1,12 +1,14 @@
 """Scores and comparisons from Python, as ``danish-asr score`` and ``compare`` make them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from danish_asr.errors import ConfigError
 from danish_asr.files import AnyPath
 from danish_asr.report.files import compare_files, score_file
 from danish_asr.scoring.comparison import Comparison, compare_runs
@@ -18,7 +20,7 @@ from danish_asr.scoring.settings import DEFAULT_BY, Settings
 def score(
     predictions: AnyPath | Iterable[Prediction],
     *,
-    by: Sequence[str] = DEFAULT_BY,
+    by: str | Sequence[str] = DEFAULT_BY,
     dataset: AnyPath | None = None,
     split: str | None = None,
     **settings: Any,
@@ -28,7 +30,8 @@ def score(
     Args:
         predictions: A ``predictions.jsonl``, a CSV, TSV or Parquet file with the same columns, or
             rows from `read_predictions`.
-        by: Columns to group by; ``"age_group,gender"`` is their product, ``"age:18,25,50"`` bands.
+        by: A column to group by, or several; ``"age_group,gender"`` is the product of two,
+            ``"age:18,25,50"`` has bands.
         dataset: The root of the dataset that has references and groups for a file of ``id`` and
             ``hypothesis``.
         split: The split of that dataset; None takes that of the file's rows, or ``test``.
@@ -43,7 +46,7 @@ def score(
         PredictionsError: The file cannot be read or breaks its contract, or has no row to score.
         DatasetError: There is no such dataset or split.
     """
-    chosen = Settings(**settings)
+    by, chosen = _listed(by), _settings(settings)
     if not isinstance(predictions, str | PathLike):
         return score_predictions(predictions, by=by, settings=chosen)
     quiet = Console(quiet=True)
@@ -54,7 +57,7 @@ def score(
 
 def compare(
     *runs: AnyPath | Iterable[Prediction],
-    by: Sequence[str] = DEFAULT_BY,
+    by: str | Sequence[str] = DEFAULT_BY,
     dataset: AnyPath | None = None,
     split: str | None = None,
     **settings: Any,
@@ -80,7 +83,7 @@ def compare(
         PredictionsError: A file cannot be read, or the runs have different rows or references.
         DatasetError: There is no such dataset or split.
     """
-    chosen = Settings(**settings)
+    by, chosen = _listed(by), _settings(settings)
     names = [chr(ord("A") + number) for number in range(len(runs))]
     paths = [Path(run) for run in runs if isinstance(run, str | PathLike)]
     if len(paths) == len(runs):
@@ -95,3 +98,15 @@ def compare(
     rows = [read_predictions(run) if isinstance(run, str | PathLike) else run for run in runs]
     named = {name: {name: own} for name, own in zip(names, rows, strict=True)}
     return compare_runs(named, by=by, settings=chosen)
+
+
+def _listed(by: str | Sequence[str]) -> Sequence[str]:
+    return [by] if isinstance(by, str) else by
+
+
+def _settings(given: Mapping[str, Any]) -> Settings:
+    known = [field.name for field in fields(Settings)]
+    if unknown := [name for name in given if name not in known]:
+        expected = f"expected some of {', '.join(known)}"
+        raise ConfigError([f"{name}: unknown; {expected}" for name in unknown], where="the call")
+    return Settings(**given)

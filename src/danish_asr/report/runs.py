@@ -14,6 +14,7 @@ from danish_asr.errors import ConfigError
 from danish_asr.report import wording
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, RunScore
+from danish_asr.scoring.frames import p_value
 
 HEADINGS: Final = (
     *("group", "run", "WER %", "diff.", "95 % interval", "p (Holm)"),
@@ -68,11 +69,11 @@ def run_cells(group: ComparedGroup, run: RunScore) -> list[str]:
         _with_deviation(run.wer, run.wer_deviation),
         wording.percent(wer.difference.value, "+") if wer else "",
         wording.bounds(wer.difference.interval, "+") if wer else "",
-        wording.p_value(wer.p_adjusted) if wer else "",
+        p_value(wer.p_adjusted) if wer else "",
         _with_deviation(run.cer, run.cer_deviation),
         wording.percent(cer.difference.value, "+") if cer else "",
-        wording.p_value(cer.p_adjusted) if cer else "",
-        wording.p_value(run.mapsswe.p_adjusted) if run.mapsswe else "",
+        p_value(cer.p_adjusted) if cer else "",
+        p_value(run.mapsswe.p_adjusted) if run.mapsswe else "",
         wording.count(group.rows),
         wording.count(group.speakers),
     ]

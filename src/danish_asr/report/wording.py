@@ -5,6 +5,7 @@ from math import isnan
 from typing import Final
 
 from danish_asr.scoring.comparison import Comparison
+from danish_asr.scoring.frames import p_value
 from danish_asr.scoring.groupings import MEASURES, columns_of, name_of
 from danish_asr.scoring.intervals import (
     ALPHA,
@@ -38,13 +39,6 @@ def bounds(interval: Interval | None, sign: str = "-") -> str:
     if interval is None:
         return NOT_RESOLVABLE
     return f"{percent(interval.low, sign)} to {percent(interval.high, sign)}"
-
-
-def p_value(p: float | None) -> str:
-    """A p-value to four places; empty if there is none."""
-    if p is None:
-        return ""
-    return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
 
 
 def count(number: int) -> str:

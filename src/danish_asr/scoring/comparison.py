@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from danish_asr.errors import PredictionsError
+from danish_asr.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Counts
 from danish_asr.scoring.frames import as_table
 from danish_asr.scoring.intervals import to_plain
@@ -100,7 +100,10 @@ class Comparison:
         columns |= {"wer": "WER %", "wer_deviation": "± over seeds", "wer_difference": "diff."}
         columns |= {"wer_low": "from", "wer_high": "to", "wer_p_adjusted": "p (Holm)"}
         columns |= {"cer": "CER %"}
-        return as_table(self.to_pandas(), columns, self.settings, html=html)
+        first = next(iter(self.rows.values()))
+        rows = [f"{first.scored:,} rows paired by id{first.of_split()}"]
+        rows += [used.partial_warning(f"{name} is") for name, used in self.rows.items()]
+        return as_table(self.to_pandas(), columns, self.settings, rows, html=html)
 
 
 def compare_runs(
@@ -121,6 +124,10 @@ def compare_runs(
         PredictionsError: The files have different rows or references, or splits of other sizes.
         ConfigError: A column is unknown.
     """
+    if len(runs) < 2:
+        raise ConfigError(
+            ["expected two or more runs; the first is the baseline"], where="the call"
+        )
     settings, sizes, where = settings or Settings(), rows_in_split or {}, where or {}
     known = {name: size for name, size in sizes.items() if size is not None}
     if len(set(known.values())) > 1:

@@ -76,7 +76,9 @@ class Scores:
     def _table(self, *, html: bool) -> str:
         columns = {name: name for name in ("grouping", "group", "rows", "speakers", "words")}
         columns |= {"wer": "WER %", "wer_low": "from", "wer_high": "to", "cer": "CER %"}
-        return as_table(self.to_pandas(), columns, self.settings, html=html)
+        scored = f"{self.rows.scored:,} rows scored{self.rows.of_split()}"
+        rows = [scored, self.rows.partial_warning()]
+        return as_table(self.to_pandas(), columns, self.settings, rows, html=html)
 
 
 def _line(group: GroupScore) -> dict[str, Any]:
@@ -116,7 +118,8 @@ def score_predictions(
     rows = score_rows(predictions, by=by, settings=settings)
     used = rows.used(rows_in_split, where)
     if not used.scored:
-        raise PredictionsError(f"no row to score{used.why_left_out()}; choose another row filter")
+        what = "; choose another row filter" if used.in_file else ": there are no rows"
+        raise PredictionsError(f"no row to score{used.why_left_out()}{what}")
     return Scores(
         settings=settings,
         rows=used,

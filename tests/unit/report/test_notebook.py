@@ -21,6 +21,7 @@ def test_results_are_tables_in_per_cent_without_markup_of_the_data() -> None:
         assert "profile coral" in html
         assert "<td>100.00</td>" in html  # the rate of the last row
         assert "&lt;script&gt;" in html
+        assert "301 rows" in html
         for wrong in ("<script", "None", "nan", "NaN"):
             assert wrong not in html
 
