@@ -15,13 +15,14 @@ from danish_asr.report import wording
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, RunScore
 from danish_asr.scoring.frames import p_value
+from danish_asr.scoring.mapsswe import MatchedPairs
 
 HEADINGS: Final = (
     *("group", "run", "WER %", "diff.", "95 % interval", "p (Holm)"),
-    *("CER %", "diff.", "p (Holm)", "MAPSSWE p (Holm)", "rows", "speakers"),
+    *("CER %", "diff.", "p (Holm)", "MAPSSWE p (Holm) these speakers", "rows", "speakers"),
 )
 _NARROW: Final = 7  # columns of a terminal that has no place for all
-_WIDE_ENOUGH: Final = 140
+_WIDE_ENOUGH: Final = 144
 
 _PAIR: Final = (
     *("\ngroup", "WER %\nA", "WER %\nB", "\nB - A", "95 %\ninterval", "p\n(Holm)"),
@@ -30,7 +31,7 @@ _PAIR: Final = (
 )
 """In two lines, so that the first columns fit into 80 columns of a terminal."""
 _PAIR_NARROW: Final = 8
-_PAIR_WIDE_ENOUGH: Final = 125
+_PAIR_WIDE_ENOUGH: Final = 128
 
 
 def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
@@ -73,10 +74,15 @@ def run_cells(group: ComparedGroup, run: RunScore) -> list[str]:
         _with_deviation(run.cer, run.cer_deviation),
         wording.percent(cer.difference.value, "+") if cer else "",
         p_value(cer.p_adjusted) if cer else "",
-        p_value(run.mapsswe.p_adjusted) if run.mapsswe else "",
+        _mapsswe(run.mapsswe) if run.mapsswe else "",
         wording.count(group.rows),
         wording.count(group.speakers),
     ]
+
+
+def _mapsswe(test: MatchedPairs) -> str:
+    """The p-value, or the segments that are too few or all alike."""
+    return p_value(test.p_adjusted) or f"{test.segments} segment{'' if test.segments == 1 else 's'}"
 
 
 def _with_deviation(rate: float, deviation: float | None) -> str:
@@ -99,7 +105,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for rows_of in tables.values():
         for at, cells in enumerate(rows_of):
             cells[0] = "" if at % len(comparison.runs) else cells[0]
-    table = light_table(heading.replace(" (", "\n(") for heading in headings)
+    table = light_table(heading.replace(" (", "\n(").replace(") ", ")\n") for heading in headings)
     print_table(table, tables, ["", *wording.runs_verdicts(comparison)], console)
 
 

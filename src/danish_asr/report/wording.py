@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import isnan
 from typing import Final
 
-from danish_asr.scoring.comparison import Comparison
+from danish_asr.scoring.comparison import Comparison, RunScore
 from danish_asr.scoring.frames import p_value
 from danish_asr.scoring.groupings import MEASURES, columns_of, name_of
 from danish_asr.scoring.intervals import (
@@ -15,6 +15,7 @@ from danish_asr.scoring.intervals import (
     Estimate,
     Interval,
 )
+from danish_asr.scoring.mapsswe import MIN_SEGMENTS
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
@@ -129,7 +130,6 @@ def pair_verdicts(comparison: Comparison) -> list[str]:
     b = comparison.overall.runs[1]
     assert b.wer_paired
     assert b.cer_paired
-    assert b.mapsswe
     lines = [_verdict(b.wer_paired.difference)]
     for name, rate in (("WER", b.wer_paired), ("CER", b.cer_paired)):
         difference = rate.difference
@@ -139,9 +139,25 @@ def pair_verdicts(comparison: Comparison) -> list[str]:
             f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; for these speakers only "
             f"{bounds(difference.utterances, '+')}"
         )
-    p = p_value(b.mapsswe.p) or NOT_RESOLVABLE
-    lines[1] += f" (MAPSSWE: p {p}, {b.mapsswe.segments} segments)"
-    return lines
+    lines[1] += _with_mapsswe(b)
+    return [*lines, _these_speakers(comparison)]
+
+
+def _with_mapsswe(run: RunScore) -> str:
+    test = run.mapsswe
+    if test is None:  # of several seeds
+        return ""
+    return f" (MAPSSWE: p {p_value(test.p_adjusted) or NOT_RESOLVABLE}, {test.segments} segments)"
+
+
+def _these_speakers(comparison: Comparison) -> str:
+    """What the numbers for these speakers only do not say."""
+    tested = any(run.mapsswe for run in comparison.overall.runs)
+    test = f" and MAPSSWE ({MIN_SEGMENTS} segments needed)" if tested else ""
+    return (
+        f'"for these speakers only"{test}: what to expect of other utterances of the same '
+        "speakers, not of other people"
+    )
 
 
 def _verdict(difference: Estimate) -> str:
@@ -165,16 +181,19 @@ def runs_verdicts(comparison: Comparison) -> list[str]:
     lines = []
     for run in others:
         paired = run.wer_paired
-        if paired is None or paired.p_adjusted is None:
-            reason = f": {paired.difference.not_resolvable}" if paired else ""
-            lines.append(
-                f"{run.run}: the difference from {baseline.run} is {NOT_RESOLVABLE}{reason}"
-            )
+        assert paired
+        difference = paired.difference
+        if paired.p_adjusted is None:
+            reason = difference.not_resolvable
+            line = f"the difference from {baseline.run} is {NOT_RESOLVABLE}: {reason}"
         elif paired.p_adjusted >= ALPHA:
-            lines.append(f"{run.run}: no significant difference from {baseline.run}")
+            line = f"no significant difference from {baseline.run}"
         else:
-            better = "better" if paired.difference.value < 0 else "worse"
-            lines.append(f"{run.run}: {better} than {baseline.run}{_with_p(paired.p_adjusted)}")
+            better = "better" if difference.value < 0 else "worse"
+            line = f"{better} than {baseline.run}{_with_p(paired.p_adjusted)}"
+        own = f"for these speakers only {bounds(difference.utterances, '+')}{_with_mapsswe(run)}"
+        lines.append(f"{run.run}: {line}; {own}")
+    lines.append(_these_speakers(comparison))
     if len(others) > 1 or comparison.groupings:
         lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
     if max(map(len, comparison.runs.values())) > 1:

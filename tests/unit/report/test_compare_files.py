@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -179,7 +180,17 @@ def test_reports_of_runs_name_the_files_and_show_what_there_is(
         assert "New" not in text
         assert "MAPSSWE" not in text
         assert ("an interval needs" in text) == note
-    assert all("MAPSSWE" in text for text in reports(f"base={a}", f"new={b}"))
+        assert "for these speakers only -" in text
+    for text in reports(f"base={a}", f"new={b}"):
+        assert re.search(r"for these speakers only -.*\(MAPSSWE: p .*, \d+ segments\)", text)
+        assert "not of other people" in text
+
+
+def test_a_group_of_few_segments_has_their_number_in_place_of_a_p_value(tmp_path: Path) -> None:
+    console = Console(record=True, width=140, file=io.StringIO())
+    files = (_write(tmp_path / f"{name}.jsonl", four_rows()) for name in "ab")
+    _compare_files(*files, by=["dialect"], console=console)
+    assert "1 segment\n" in console.export_text()
 
 
 def test_splits_of_different_names_are_reported(tmp_path: Path) -> None:
