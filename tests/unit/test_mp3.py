@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,3 +61,18 @@ def test_files_are_recognised_by_their_first_bytes() -> None:
     assert not is_mp3(b"\xff\xf1\x50")  # AAC
     with pytest.raises(AudioError, match="undecodable audio"):
         decode(b"ID3" + b"\xff" * 40)
+
+
+def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """libsndfile prints an error, and decodes 1.7 s."""
+    (tmp_path / "a.mp3").write_bytes(bytes(500) + mp3(16_000)[500:])
+    wave, rate = decode(tmp_path / "a.mp3")
+    assert len(wave) / rate == pytest.approx(SECONDS, abs=0.3)
+    (tmp_path / "b.mp3").write_bytes(b"<html>" * 500)
+    with pytest.raises(AudioError, match="undecodable audio"):
+        decode(tmp_path / "b.mp3")
+    assert capfd.readouterr().err == ""
+    (tmp_path / "c.mp3").write_bytes(tone(0.2))
+    assert len(decode(tmp_path / "c.mp3")[0])

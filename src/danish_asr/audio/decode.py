@@ -157,12 +157,18 @@ def open_audio(audio: bytes | Path) -> Decoder:
         raise RuntimeError("the file is empty")
     if is_media(head):
         return Media(audio)
-    if is_mp3(head):
+    if is_mp3(head) or _is_damaged_mp3(audio, head):
         data = audio if isinstance(audio, bytes) else audio.read_bytes()
         if is_joined(data):
             raise AudioError("several MP3 files in one")
         return Mp3(data)
     return _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+
+
+def _is_damaged_mp3(audio: bytes | Path, head: bytes) -> bool:
+    """By its name; libsndfile would print what it finds and guess a length that is too short."""
+    named = isinstance(audio, Path) and audio.suffix.lower() == ".mp3"
+    return named and not head.startswith((b"RIFF", b"fLaC", b"OggS", b"FORM"))
 
 
 def _read_head(path: Path) -> bytes:
