@@ -186,11 +186,12 @@ def _division_notes(
     counts = Counter(np.concatenate(list(splits.values())).tolist())
     speakers = Counter(assigned.values())
     parts = [
-        f"{split} {speakers[number]:,} speakers and {counts[number]:,} rows"
+        f"{split} {speakers[number]:,} speaker{'s' * (speakers[number] != 1)} and "
+        f"{counts[number]:,} row{'s' * (counts[number] != 1)}"
         for number, split in enumerate(SPLITS)
     ]
     yield f"split by speaker (seed {seed}): {', '.join(parts)}"
-    for number in sorted({*assigned.values()} - {_TRAIN}):
+    for number in sorted({*assigned.values()}):
         every, there = set[str](), set[str]()
         for name, table in rows.items():
             every.update(table["dialect"].drop_null().to_pylist())

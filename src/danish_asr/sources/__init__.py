@@ -141,7 +141,7 @@ def resolve_source(spec: str) -> tuple[str, str]:
         return "coral", spec
     if spec.lower().endswith(PARQUET_SUFFIXES) and Path(spec).is_file():
         return "coral", spec
-    if spec.endswith(SUFFIXES):
+    if spec.endswith(SUFFIXES) and (not colon or Path(spec).exists()):
         return "manifest", spec
     if not colon or Path(spec).exists():
         return recognise(spec, SOURCES), spec

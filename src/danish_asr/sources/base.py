@@ -155,6 +155,11 @@ class SourceOptions:
             split = SPLIT_ALIASES.get(self.split, self.split)
             if split not in SPLITS:
                 raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
+            if self.by_speaker and split != "train":
+                raise SourceError(
+                    f"--split {split}: expected no --split, or train, with --split-by-speaker, "
+                    "which divides all rows"
+                )
             return split
         for part in (path.name, *reversed(path.parent.parts)):
             first = re.split("[-_.]", part.lower())[0]
@@ -235,30 +240,38 @@ def utterance(
 
     ``country_codes`` is that of `speaker`.
     """
-    id_ = f"{file.name}:{row}"
+    id_, reading = f"{file.name}:{row}", "row"
+
+    def get(ours: str) -> Any:
+        nonlocal reading
+        reading = ours
+        return (values or {}).get(columns[ours])
+
     if values is not None:
-        with suppress(ValueError, TypeError):  # also of half a surrogate pair
+        with suppress(ValueError, TypeError):
+            "".join(
+                each for each in values.values() if isinstance(each, str)
+            ).encode()  # surrogates
+            reading = "id"
             parts = [plain(values.get(name)) for name in columns["id"].split(",")]
             id_ = id_ if {None, ""} & {*parts} else "_".join(map(str, parts))
-            rejected = (clean(values.get(columns["validated"])) or "").lower() == "rejected"
-            text = plain(values.get(columns["text"]))
+            rejected = (clean(get("validated")) or "").lower() == "rejected"
+            text = plain(get("text"))
             if not isinstance(text, str | int | None):  # a table may hold a whole number
                 raise TypeError
-            "".join(each for each in values.values() if isinstance(each, str)).encode()
             return Utterance(
                 row=row,
                 id=id_,
                 text=None if text is None else str(text),
-                audio=values.get(columns["audio"]),
+                audio=get("audio"),
                 speaker=speaker(
-                    **{name: values.get(columns[name]) for name in _SPEAKER},
-                    country_codes=country_codes,
+                    **{name: clean(get(name)) for name in _SPEAKER}, country_codes=country_codes
                 ),
-                start=_seconds(values.get(columns["start"])) or 0.0,
-                seconds=_seconds(values.get(columns["seconds"])),
+                start=_seconds(get("start")) or 0.0,
+                seconds=_seconds(get("seconds")),
                 refused="rejected" if rejected else None,
             )
-    return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
+    return Utterance(row=row, id=id_, text=None, audio=None, refused=f"malformed {reading}")
 
 
 def _seconds(value: Any) -> float | None:

@@ -32,10 +32,15 @@ class SourceKind(NamedTuple):
 def recognise(where: str, kinds: Mapping[str, SourceKind]) -> str:
     """The name of the kind of a local folder; raises `SourceError` with the nearest kind."""
     folder = Path(where)
+    if folder.is_file():
+        raise SourceError(
+            f"{where}: this kind of file is not read; expected a folder, *.csv, *.tsv, *.jsonl or "
+            "*.parquet. Save a spreadsheet as CSV in UTF-8"
+        )
     if not folder.is_dir():
         raise SourceError(
-            f"{where}: no such folder{hub_hint(where)}; expected a folder, a manifest, KIND:WHERE "
-            "or hf:OWNER/NAME (`danish-asr convert --list`)"
+            f"{where}: no such file or folder{hub_hint(where)}; expected a folder, a manifest, "
+            "KIND:WHERE or hf:OWNER/NAME (`danish-asr convert --list`)"
         )
     _names_below.cache_clear()
     if not _names_below(folder):

@@ -101,5 +101,5 @@ def test_a_wrong_source_is_an_error_without_a_traceback(
         main(lambda: invoke("convert", tmp_path / "no", "--name", "x"))
     assert stop.value.code == 1
     output = capsys.readouterr().err
-    assert "no such folder" in output
+    assert "no such file or folder" in output
     assert "Traceback" not in output

@@ -67,7 +67,7 @@ def test_speakers_are_divided_between_splits(tmp_path: Path) -> None:
     assert verify(tmp_path / "ds").faults == []
     again = build(manifest, tmp_path / "again")
     assert again == rows
-    note = "split by speaker (seed 0): train 8 speakers and 48 rows, dev 1 speakers and 6 rows"
+    note = "split by speaker (seed 0): train 8 speakers and 48 rows, dev 1 speaker and 6 rows"
     assert note in (tmp_path / "ds" / "README.md").read_text()
 
 
@@ -128,13 +128,21 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     source = open_source(str(manifest), SourceOptions(corpus="radio", split="dev"))
     with pytest.raises(SourceError, match="its own dev"):
         convert(source, tmp_path / "ds", name="x", options=OPTIONS)
+    divided = SourceOptions(corpus="radio", split="test", by_speaker=True)
+    with pytest.raises(SourceError, match="--split test: expected no --split, or train"):
+        open_source(str(manifest), divided)
 
 
-def test_dialects_without_speakers_in_dev_or_test_are_named(tmp_path: Path) -> None:
+def test_dialects_without_speakers_in_a_split_are_named(tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path / "in", dialect=lambda row: "fynsk" if row % 10 else "thy")
     build(manifest, tmp_path / "ds")
     notes = read_inventory(tmp_path / "ds").notes
     assert "no speaker in test has the dialect thy" in notes
+    manifest = write_manifest(tmp_path / "three", 3, 3, dialect=lambda row: "abc"[row])
+    thirds = ConvertOptions(split_by_speaker="34/33/33")
+    build(manifest, tmp_path / "thirds", thirds)
+    notes = read_inventory(tmp_path / "thirds").notes
+    assert sum(note.startswith("no speaker in train has the dialect ") for note in notes) == 1
 
 
 def test_rows_without_a_speaker_are_in_train(tmp_path: Path) -> None:

@@ -188,14 +188,33 @@ def test_folders_of_recordings_are_speakers_only_if_requested(tmp_path: Path) ->
     assert {row.speaker.speaker_id for row in found} == {None}
     found = rows_of(tmp_path / "in", "pairs", "train", columns=("speaker_id=folder",))
     assert [row.speaker.speaker_id for row in found] == ["s1", "s2"]
-    write(tmp_path / "in/train/s1/c.wav", b"")
-    write(tmp_path / "in/train/s1/d.wav", b"")
-    write(tmp_path / "in/train/s1/d.txt", "æ".encode("latin-1"))
-    found = rows_of(tmp_path / "in", "pairs", "train")
-    assert [(row.text, row.refused) for row in found[1:3]] == [
-        (None, None),
-        (None, "malformed row"),
+
+
+def test_recordings_and_text_files_without_the_other_are_named(tmp_path: Path) -> None:
+    for name in ("a.wav", "b.WAV", "c.wav", "orphan.txt"):
+        write(tmp_path / "train" / name, b"")
+    write(tmp_path / "train/a.txt", "\ufeffjeg\r\ner \n".encode())
+    write(tmp_path / "train/b.TXT", b"ja")
+    source = open_source(f"pairs:{tmp_path}", SourceOptions(corpus="x"))
+    assert [(row.text, row.refused) for row in read_all(source)] == [
+        ("jeg\ner", None),
+        ("ja", None),
+        (None, "no text file"),
     ]
+    assert source.notes == (
+        f"no recording for 1 text files, such as {tmp_path.name}/train/orphan.txt",
+    )
+    write(tmp_path / "train/c.txt", "nej\ntå".encode("latin-1"))
+    with pytest.raises(SourceError, match=r"/c\.txt:2: not UTF-8 .*iconv -f LATIN1"):
+        read_all(source)
+
+
+def test_what_is_neither_a_folder_nor_a_table_is_refused_with_the_choices(tmp_path: Path) -> None:
+    write(tmp_path / "rec.xlsx", b"PK")
+    with pytest.raises(SourceError, match=r"kind of file is not read; .*\*\.csv.* spreadsheet as"):
+        open_source(str(tmp_path / "rec.xlsx"))
+    with pytest.raises(SourceError, match=r"unknown kind of source 'manifestt' .* manifest, "):
+        open_source(f"manifestt:{tmp_path}/train.csv")
 
 
 def test_common_voices_metadata_are_read(tmp_path: Path) -> None:

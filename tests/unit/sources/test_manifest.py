@@ -7,7 +7,7 @@ import pytest
 
 from danish_asr.conversion import ConvertOptions
 from danish_asr.conversion.convert import convert
-from danish_asr.errors import SourceError
+from danish_asr.errors import DatasetError, SourceError
 from danish_asr.sources import SourceOptions, open_source
 from danish_asr.sources.base import Source, Utterance
 from tests.builders import tone
@@ -111,7 +111,7 @@ def test_an_end_gives_the_length(
 def test_an_end_that_is_no_time_after_the_start_is_malformed(tmp_path: Path, end: object) -> None:
     row = {"audio": "a", "text": "ja", "start": 1, "end": end}
     (found,) = read_all(open_source(str(write_lines(tmp_path / "train.jsonl", [row])), RADIO))
-    assert found.refused == "malformed row"
+    assert found.refused == "malformed seconds"
 
 
 def test_a_column_split_makes_a_file_of_each_split(tmp_path: Path) -> None:
@@ -137,31 +137,45 @@ def test_a_column_split_makes_a_file_of_each_split(tmp_path: Path) -> None:
         open_source(str(path), RADIO)
 
 
-BAD_LINES = {
-    "cut": b'{"audio_filepath": "a.w',
-    "a list": b"[1, 2]",
-    "Latin-1": '{"audio_filepath": "a.wav", "text": "æøå"}'.encode("latin-1"),
-    "a list as text": b'{"audio_filepath": "a.wav", "text": ["ja"]}',
-    "a list as id": b'{"audio_filepath": "a.wav", "text": "ja", "id": ["a"]}',
-    "a mapping as gender": b'{"audio_filepath": "a.wav", "text": "ja", "gender": {"is": "f"}}',
-    **{
-        f"duration {value}": f'{{"audio_filepath": "a", "text": "a", "duration": {value}}}'.encode()
+BAD_LINES = [
+    (b'{"audio_filepath": "a.w', "row"),
+    (b"[1, 2]", "row"),
+    ('{"audio_filepath": "a.wav", "text": "æøå"}'.encode("latin-1"), "row"),
+    (b'{"audio_filepath": "a.wav", "text": ["ja"]}', "text"),
+    (b'{"audio_filepath": "a.wav", "text": "ja", "id": ["a"]}', "id"),
+    (b'{"audio_filepath": "a.wav", "text": "ja", "gender": {"is": "f"}}', "gender"),
+    (b'{"audio_filepath": "a", "text": "a", "start": "x"}', "start"),
+    *(
+        (f'{{"audio_filepath": "a", "text": "a", "duration": {value}}}'.encode(), "seconds")
         for value in ("Infinity", "NaN", "-1", '"1,5,5"', "[1]")
-    },
-}
+    ),
+]
 
 
-@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
-def test_a_line_that_cannot_be_read_goes_to_the_ledger(tmp_path: Path, line: bytes) -> None:
+@pytest.mark.parametrize(("line", "malformed"), BAD_LINES)
+def test_a_line_that_cannot_be_read_goes_to_the_ledger(
+    tmp_path: Path, line: bytes, malformed: str
+) -> None:
+    reason = f"malformed {malformed}"
     path = tmp_path / "train.jsonl"
-    path.write_bytes(b"\n".join([GOOD.encode(), line, b"", GOOD.encode()]))
+    path.write_bytes(b"\n".join([GOOD.encode(), b"", line, GOOD.encode()]))
     source = open_source(str(path), RADIO)
-    assert [row.refused for row in read_all(source)] == [None, "malformed row", None]
+    assert [row.refused for row in read_all(source)] == [None, reason, None]
     (tmp_path / "a.wav").write_bytes(tone(0.2))
+    with pytest.raises(DatasetError, match=rf"The first: train\.jsonl, line 3 \({reason}\)"):
+        convert(source, tmp_path / "ds", name="x")
     options = ConvertOptions(max_drop=0.5)
     convert(source, tmp_path / "ds", name="x", options=options)
     (entry,) = pq.read_table(tmp_path / "ds" / "ledger.parquet").to_pylist()
-    assert list(entry.values()) == ["train.jsonl", 1, "train.jsonl:1", None, "malformed row"]
+    assert list(entry.values()) == ["train.jsonl", 1, "train.jsonl:1", None, reason]
+
+
+def test_the_line_of_a_row_is_that_in_its_file(tmp_path: Path) -> None:
+    table = tmp_path / "all.csv"
+    table.write_text('path,text,split\na,"ja\nda",dev\n\na,"nej\nda",test\na,b,dev\n')
+    source = open_source(str(table), RADIO)
+    places = [source.place(file, row) for file in source.files for row in range(file.rows)]
+    assert places == ["all.csv, line 2", "all.csv, line 7", "all.csv, line 5"]
 
 
 def test_an_empty_time_means_all_of_the_audio(tmp_path: Path) -> None:
