@@ -101,14 +101,15 @@ def test_runs_without_a_signal_are_ranked_by_the_loss_and_only_those_of_a_sweep(
     tmp_path: Path,
 ) -> None:
     make_run(tmp_path / "a", 1e-3, [100, 100, 100, 100], loss=3.0)
-    make_run(tmp_path / "b", 2e-3, [100, 100], loss=3.5)
+    make_run(tmp_path / "b", 2e-3, [100, 100], loss=9.5)
     output = io.StringIO()
     report_runs(tmp_path, console=Console(file=output))
     assert "advice" not in output.getvalue()
     assert " stopped   0/4 " in output.getvalue()  # no checkpoint
     (tmp_path / "sweep.json").touch()
     report_advice(tmp_path, Console(file=output))
-    assert f"the run a is the best on dev, with {LOSS} 3.00 at step" in output.getvalue()
+    assert "the best run on dev, a, has Word Error Rate (WER) 100.00: the runs" in output.getvalue()
+    assert "leave out" not in output.getvalue()
 
 
 def _evaluate(run: Path, words: dict[str, int]) -> None:

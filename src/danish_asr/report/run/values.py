@@ -15,6 +15,9 @@ _WORSE: Final = 1.2
 _CLOSE: Final = 1.05
 """One run each does not distinguish a score below this multiple of the best from the best."""
 
+_MUCH_WORSE: Final = 3.0
+"""The same of the loss, by which runs are judged before an error rate says anything."""
+
 _SEED: Final = "common.seed"
 
 
@@ -30,8 +33,18 @@ def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
     best, *others = sorted(scored, key=place)
     others = [run for run in others if run.score == best.score]
     keys = [key for key in keys if key != _SEED]
-    found = [_keep(best, others, keys)] if others else []
-    bad = {run.run: evidence for run in runs if (evidence := _behind(run, best))}
+    score = best.models[0][0]
+    learned = best.score == LOSS or score <= SATURATED
+    found = []
+    if others and learned:
+        found = [_keep(best, others, keys)]
+    elif others:
+        shows = f"the best run on dev, {best.run.name}, has {best.score} {score:.2f}"
+        text = "the runs are hardly trained and say little about values: raise regime.num_steps"
+        found = [Advice(shows, text)]
+    failed = {run.run: evidence for run in runs if (evidence := _failure(run))}
+    behind = {run.run: evidence for run in others if learned and (evidence := _behind(run, best))}
+    bad = behind | failed
     for key in keys:
         for value, own in _by_value(runs, key).items():
             if all(run.run in bad for run in own):
@@ -42,7 +55,7 @@ def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
 
 def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advice:
     """Return what the best run has, and whether to try more extreme values or other seeds."""
-    title, score, step = _ranked_by(best)
+    score, _, step = best.models[0]
     values = ", ".join(f"{key}={shown(best.config.get(key))}" for key in keys)
     texts = [f"keep {values}" if values else "keep it"]
     for key in keys:
@@ -53,24 +66,15 @@ def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advi
             if end := ends.get(best.config[key]):
                 texts.append(f"it is the {end} {key} tried: try a {end.replace('st', 'r')} one too")
     ended = [run for run in others if run.scored[-1]["Step"] >= best.scored[-1]["Step"]]
-    other, second, _ = _ranked_by(ended[0]) if ended else ("", 0.0, 0)
-    if other == title and score <= second < _CLOSE * score:
+    second = ended[0].models[0][0] if ended else 0.0
+    if score <= second < _CLOSE * score:
         texts.append(
             f"{ended[0].run.name} is close with {second:.2f}: to tell both apart, train each with "
             f"several seeds ({_SEED})"
         )
     name = best.run.name
-    evidence = f"the run {name} is the best on dev, with {title} {score:.2f} at step {step}"
+    evidence = f"the run {name} is the best on dev, with {best.score} {score:.2f} at step {step}"
     return Advice(evidence, "; ".join(texts))
-
-
-def _ranked_by(run: History) -> tuple[str, float, int]:
-    """Return what `place` has compared, its best value and step: where scores are bad, the loss."""
-    score, _, step = run.models[0]
-    found = best_until(run.validations, run.score)
-    if found and run.score != LOSS and found[1][run.score] > SATURATED and LOSS in found[1]:
-        return LOSS, found[1][LOSS], found[1]["Step"]
-    return run.score, score, step
 
 
 def place(run: History) -> tuple[bool, tuple[float, float]]:
@@ -86,23 +90,24 @@ def _by_value(runs: Iterable[History], key: str) -> dict[str, list[History]]:
     return found
 
 
-def _behind(run: History, best: History) -> str | None:
-    """Return the evidence that a run is bad, if it is."""
-    name = run.run.name
-    if ENDED.get(run.state) == FAILED:
-        return f"the run {name} failed: {shorten(run.reason, 60, placeholder=' ...')}"
-    if run is best or not run.scored:
+def _failure(run: History) -> str | None:
+    if ENDED.get(run.state) != FAILED:
         return None
+    return f"the run {run.run.name} failed: {shorten(run.reason, 60, placeholder=' ...')}"
+
+
+def _behind(run: History, best: History) -> str | None:
+    """Return the evidence that a run is clearly behind the best one, if it is."""
     step = min(run.scored[-1]["Step"], best.scored[-1]["Step"])
     own, other = (best_until(each.validations, run.score, step) for each in (run, best))
     if own is None or other is None:
         return None
     (score, _), row = own
     (best_score, _), best_row = other
-    title = run.score if score != best_score else LOSS
-    if row.get(title, 0) < _WORSE * best_row.get(title, 1):  # older versions had no such loss
+    title, worse = (run.score, _WORSE) if score != best_score else (LOSS, _MUCH_WORSE)
+    if row.get(title, 0) < worse * best_row.get(title, 1):  # older versions had no such loss
         return None
     return (
-        f"up to step {step} the run {name} has {title} {row[title]:.2f} on dev, "
+        f"up to step {step} the run {run.run.name} has {title} {row[title]:.2f} on dev, "
         f"{best.run.name} {best_row[title]:.2f}"
     )
