@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,13 @@ def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_nex
     assert "skipped, already transcribed: in/c.ogg, in/sub/b.flac" in report
     assert "transcribed 3 files" in transcribe(*command[:-2])[2]  # another decoder
 
+    shutil.copyfile("in/c.ogg", "in/c.oga")
+    report = transcribe(*command)[2]
+    assert (
+        "out/c.txt: an earlier transcript of in/c.ogg, whose transcripts are now out/c.ogg.*"
+        in report
+    )
+
 
 def test_a_file_that_is_not_a_transcript_is_kept(transcribe: Run, here: Path) -> None:
     reference = here / "in" / "a.txt"
@@ -154,6 +162,8 @@ def silent_video(path: Path) -> None:
         ("in/a.wav --decoder gredy", "did you mean greedy"),
         ("in/a.wav --lm folder", "folder: .*lm build"),
         ("in --out out --lm folder", "folder: .*lm build"),
+        ("in/a.wav --out in/a.wav", "in/a.wav: cannot be written .it is a file"),
+        ("in/a.wav --decoder greedy --hotwords gone.txt", "--hotwords needs --decoder beam"),
         ("in/a.wav --hotwords gone.txt", "gone.txt cannot be read"),
     ],
 )

@@ -5,7 +5,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from danish_asr.cli.app import app
@@ -24,7 +23,6 @@ def serve(
     device: Annotated[str, Option(help="auto, cpu, cuda, ...")] = "auto",
 ) -> None:
     """Serve a local web page that transcribes files and recordings."""
-    typer.echo(f"loading {model} ...", err=True)
     from danish_asr.serve.command import serve as serve_page
 
     serve_page(model, host=host, port=port, max_mb=max_mb, lm=lm, device=device)

@@ -6,6 +6,7 @@ from typing import Final
 
 from rich.console import Console
 
+from danish_asr.runs.run_directory import check_model
 from danish_asr.serve.server import Send, Server
 from danish_asr.transcript import Segment, Transcript
 from danish_asr.transcription.formats import FORMATS
@@ -28,6 +29,7 @@ def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, dev
     Raises:
         DanishAsrError: The address cannot be used, or a model cannot be loaded.
     """
+    check_model(model)
     settings = Settings(lm=lm)
     options = settings.options()
     title = Path(model).resolve().name
@@ -51,9 +53,9 @@ def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, dev
         send({"files": files, "duration": duration})
 
     server = Server(transcribe, model=title, host=host, port=port, max_mb=max_mb)
-    loaded = settings.load(model, device)
-
     console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"loading {model} ...", markup=False)
+    loaded = settings.load(model, device)
     if not server.is_local:
         console.print(
             f"[yellow]warning:[/yellow] --host {host}: everybody who reaches port "

@@ -16,7 +16,7 @@ from danish_asr.runs.run_directory import check_model
 from danish_asr.transcript import Transcript
 from danish_asr.transcription.display import Display, counted
 from danish_asr.transcription.formats import FORMATS, parse_formats, to_txt
-from danish_asr.transcription.record import Record, Source, source_of, writing_below
+from danish_asr.transcription.record import Record, Source, fingerprint, source_of, writing_below
 from danish_asr.transcription.recordings import Recording, find_recordings
 from danish_asr.transcription.settings import Settings
 
@@ -62,8 +62,6 @@ def transcribe_files(
             if not os.access(folder, os.W_OK):
                 raise PermissionError(13, "permission denied")
 
-    from danish_asr.transcription.many import fingerprint
-
     with Display() as display:
         if found.others:
             display.say(f"not audio, by their suffix: {counted(found.others, 'file')}")
@@ -105,6 +103,12 @@ def _plan(
     tasks = {}
     for recording in recordings:
         outputs = {name: recording.output(name) for name in formats}
+        for old in map(recording.renamed().output, FORMATS):
+            if record.was_made(recording.path, old):
+                display.say(
+                    f"{old}: an earlier transcript of {recording.path}, whose transcripts are now "
+                    f"{recording.target}.*; delete it"
+                )
         try:
             source = source_of(recording.path)
             kept = [path for path in outputs.values() if record.foreign(path)]

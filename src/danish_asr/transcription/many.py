@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from danish_asr import __version__
 from danish_asr.errors import DanishAsrError
-from danish_asr.models.assets import Assets
 from danish_asr.transcript import Transcript
 from danish_asr.transcription.model import Model
-from danish_asr.transcription.selection import select_model
-from danish_asr.transcription.settings import Settings
 from danish_asr.transcription.sound import open_sound
 from danish_asr.transcription.streaming import Progress
 
@@ -77,28 +72,3 @@ def _seconds(path: Path) -> float:
             return sound.total or path.stat().st_size / _BYTES_PER_SECOND
     except DanishAsrError:
         return float("inf")
-
-
-def fingerprint(model: str, settings: Settings) -> dict[str, Any]:
-    """Return what a transcript depends on beside its audio; files with size and time.
-
-    Raises:
-        ConfigError: There is no such model.
-        RunError: The directory has no model.
-    """
-    config = select_model(model)
-    card = Assets(config).find("model.name", str(config.model.name), [])
-    assert card is not None
-    weights = card.field("checkpoint").as_(str)
-    return {
-        "version": __version__,
-        "model": [weights, *_files(Path(weights))],
-        "options": replace(settings, batch_seconds=None).options(),
-        "lm": settings.lm and _files(settings.lm),
-        "hotwords": settings.hotwords and _files(settings.hotwords),
-    }
-
-
-def _files(path: Path) -> list[tuple[str, int, int]]:
-    files = sorted(file for file in [path, *path.rglob("*")] if file.is_file())
-    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]

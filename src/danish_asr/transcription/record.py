@@ -7,11 +7,15 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from danish_asr import __version__
 from danish_asr.errors import DanishAsrError
 from danish_asr.files import publish_text, sha256_of
+from danish_asr.runs.run_directory import CHECKPOINTS, check_model, meant_checkpoint
+from danish_asr.transcription.settings import Settings
 
 RECORD: Final = ".danish-asr-transcripts.jsonl"
 
@@ -30,6 +34,37 @@ def source_of(audio: Path) -> Source:
     return {"audio": audio.name, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
+def fingerprint(model: str, settings: Settings) -> dict[str, Any]:
+    """Return what a transcript depends on beside its audio; files with size and time.
+
+    Raises:
+        ConfigError: There is no such model.
+        RunError: The directory has no model.
+    """
+    if meant := meant_checkpoint(check_model(model)):
+        weights = meant[0].resolve() / CHECKPOINTS / f"step_{meant[1]}" / "model"
+    else:
+        from danish_asr.models.assets import Assets  # noqa: PLC0415 - they import PyTorch
+        from danish_asr.transcription.selection import select_model  # noqa: PLC0415
+
+        config = select_model(model)
+        card = Assets(config).find("model.name", str(config.model.name), [])
+        assert card is not None
+        weights = Path(card.field("checkpoint").as_(str))
+    return {
+        "version": __version__,
+        "model": [str(weights), *_files(weights)],
+        "options": replace(settings, batch_seconds=None).options(),
+        "lm": settings.lm and _files(settings.lm),
+        "hotwords": settings.hotwords and _files(settings.hotwords),
+    }
+
+
+def _files(path: Path) -> list[tuple[str, int, int]]:
+    files = sorted(file for file in [path, *path.rglob("*")] if file.is_file())
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+
+
 @contextmanager
 def writing_below(folder: Path) -> Iterator[None]:
     """Create a folder; raises DanishAsrError if nothing can be written there."""
@@ -37,8 +72,9 @@ def writing_below(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
+        reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         raise DanishAsrError(
-            f"{folder}: cannot be written ({error.strerror}); choose another folder with --out"
+            f"{folder}: cannot be written ({reason}); choose another folder with --out"
         ) from error
 
 
@@ -61,6 +97,11 @@ class Record:
         """
         entry = self._entries(output.parent).get(output.name, {})
         return output.is_file() and entry.items() >= self._key(source).items()
+
+    def was_made(self, audio: Path, output: Path) -> bool:
+        """Whether there is a transcript of the audio, also of its former content or settings."""
+        entry = self._entries(output.parent).get(output.name, {})
+        return output.is_file() and entry.get("audio") == audio.name
 
     def foreign(self, output: Path) -> bool:
         """Whether the file exists and is not as it was written: another program's, or edited."""

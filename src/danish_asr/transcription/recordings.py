@@ -31,6 +31,11 @@ class Recording:
         """The file of a format."""
         return self.target.with_name(self.target.name + SUFFIXES[format_])
 
+    def renamed(self) -> "Recording":
+        """The recording as it is named where another differs, or none does, only in the suffix."""
+        name = self.path.stem if self.target.name == self.path.name else self.path.name
+        return replace(self, target=self.target.with_name(name))
+
 
 @dataclass(frozen=True)
 class Found:

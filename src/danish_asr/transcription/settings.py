@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from danish_asr.errors import DanishAsrError
+from danish_asr.ngram import find_language_model
+
 if TYPE_CHECKING:
     from danish_asr.transcription.model import Model
 
@@ -21,13 +24,19 @@ class Settings:
     batch_seconds: float | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of ``Model.transcribe``."""
-        config: dict[str, Any] = {}
-        if self.lm is not None:
-            config["lm"] = str(self.lm)
-        if self.hotwords is not None:
-            config["hotwords"] = str(self.hotwords)
+        """Return the arguments of ``Model.transcribe``.
+
+        Raises:
+            DanishAsrError: The decoder takes no such option.
+            LanguageModelError: There is no such language model.
+        """
+        both = {"lm": self.lm, "hotwords": self.hotwords}
+        config = {name: str(path) for name, path in both.items() if path is not None}
         decoder = self.decoder or ("beam" if config else "greedy")
+        if config and decoder == "greedy":
+            raise DanishAsrError(f"--{next(iter(config))} needs --decoder beam, not greedy")
+        if self.lm is not None and decoder == "beam":
+            find_language_model(self.lm)
         return {
             "decoder": decoder,
             "decoder_config": config,
@@ -37,8 +46,9 @@ class Settings:
 
     def load(self, model: str, device: str) -> Model:
         """Load a model; faults of the decoder are found before its weights are read."""
-        from danish_asr.transcription.model import load_model  # noqa: PLC0415
-
         options = self.options()
         decoder = options["decoder"], options["decoder_config"]
+
+        from danish_asr.transcription.model import load_model  # noqa: PLC0415
+
         return load_model(model, device=device, decoder=decoder)
