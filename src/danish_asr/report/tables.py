@@ -1,6 +1,7 @@
 """Scores as tables: in the terminal, as CSV and as Markdown for a model card."""
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import pandas as pd
@@ -15,6 +16,9 @@ from danish_asr.scoring.intervals import Estimate
 from danish_asr.scoring.scores import GroupScore, Scores
 
 _HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
+_GAP: Final = 2
+"""Characters between the columns of a light table."""
+
 _GAPS: Final = ("gap", "worst group, WER %", "above the best, points", "ratio")
 _GAPS_NOTE: Final = (
     "gap: of the named groups that have an interval; the intervals of a gap are adjusted for the "
@@ -39,6 +43,20 @@ def print_scores(scores: Scores, console: Console) -> None:
 def light_table(headings: Iterable[str]) -> Table:
     """Return a table without a frame."""
     return Table(*headings, box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+
+
+def fitting(
+    columns: Sequence[tuple[str, ...]], fixed: int, console: Console
+) -> list[tuple[str, ...]]:
+    """Return the columns that a terminal has room for: the first ones, then the narrow ones."""
+    if not console.is_terminal:
+        return [*columns]
+    widths = [max(map(len, column)) + _GAP for column in columns]
+    order = sorted(range(len(columns)), key=lambda n: (n >= fixed, widths[n]))
+    ends = accumulate(widths[n] for n in order)
+    room = console.width + _GAP
+    found = {n for n, end in zip(order, ends, strict=True) if n < fixed or end <= room}
+    return [column for n, column in enumerate(columns) if n in found]
 
 
 def say(text: str, console: Console) -> None:

@@ -88,6 +88,19 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert (contrast >= 4.5, needed <= 380) == (True, True)
 
 
+def test_equal_values_are_no_difference_and_a_narrow_terminal_names_what_it_leaves_out(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path / "a", 1, [50])
+    make_run(tmp_path / "b", 1.0, [60])
+    output = io.StringIO()
+    report_runs(tmp_path, console=Console(file=output))
+    assert " lr" not in output.getvalue()
+    make_run(tmp_path / "c", 2, [70])
+    report_runs(tmp_path, console=Console(file=output, force_terminal=True, width=40))
+    assert "narrow: lr;" in output.getvalue()
+
+
 def test_a_directory_without_runs_is_refused_and_a_good_run_gets_no_advice(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run in it"):
         report_runs(tmp_path)

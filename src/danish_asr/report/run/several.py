@@ -21,7 +21,7 @@ from danish_asr.report.run.configuration import shown
 from danish_asr.report.run.evaluations import Evaluation, evaluations
 from danish_asr.report.run.history import COMPLETE, STOPPED, TRAINING, History
 from danish_asr.report.run.values import advise_values, place
-from danish_asr.report.tables import light_table, print_table, say, to_csv
+from danish_asr.report.tables import fitting, light_table, print_table, say, to_csv
 from danish_asr.runs.advice import LOSS, Advice
 from danish_asr.runs.outcome import FAILED
 from danish_asr.runs.run_directory import CONFIG_FILE, ENVIRONMENT, SWEEP, resumable_steps
@@ -104,8 +104,12 @@ class Runs:
         )
         self.histories = [row.history for row in self.rows if row.history]
         keys = dict.fromkeys(key for history in self.histories for key in history.config)
-        values = {key: {shown(h.config.get(key)) for h in self.histories} for key in keys}
-        self.keys = [key for key in keys if len(values[key]) > 1 and not key.startswith(_LEFT_OUT)]
+        values = {key: [history.config.get(key) for history in self.histories] for key in keys}
+        self.keys = [
+            key
+            for key, (first, *others) in values.items()
+            if any(value != first for value in others) and not key.startswith(_LEFT_OUT)
+        ]
         """Those in which the runs differ."""
 
     @property
@@ -209,8 +213,15 @@ def report_runs(
     console, runs = console or Console(), Runs(root)
     headings, rows = runs.table()
     say(f"runs in {root}: {len(rows)}. Best dev: {runs.metric}, lower is better", console)
-    table = light_table(headings)
-    print_table(table, {"": rows}, [""], console)
+    columns = [*zip(headings, *rows, strict=True)]
+    kept = fitting(columns, len(columns) - len(runs.keys), console)
+    headings, *rows = map(list, zip(*kept, strict=True))
+    print_table(light_table(headings), {"": rows}, [""], console)
+    if left_out := [column[0] for column in columns if column not in kept]:
+        names = ", ".join(left_out)
+        say(
+            f"left out, because the terminal is narrow: {names}; --csv and --html have all", console
+        )
     _print(runs, console)
     if csv:
         publish_text(csv, to_csv(runs.frame()))
