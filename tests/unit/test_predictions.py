@@ -63,7 +63,7 @@ def test_ids_may_be_numbers_and_other_keys_lists(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "not JSON"),
-        ("", "not JSON"),
+        ({**ROW, "pred": "ja"}, "found hypothesis and pred; keep the one"),
         ([1], "expected a JSON object, found list"),
         ({"id": "b"}, "missing reference, hypothesis; found 'id'$"),
         ({**ROW, "id": True}, "id must be a string, found True"),
@@ -109,9 +109,9 @@ def test_a_file_that_cannot_be_read_is_refused(
         list(read_predictions(path))
 
 
-def test_a_byte_order_mark_and_windows_line_ends_are_ignored(tmp_path: Path) -> None:
+def test_a_byte_order_mark_windows_line_ends_and_blank_lines_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(ROW).encode() + b"\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(ROW).encode() + b"\r\n\r\n")
     assert [row.id for row in read_predictions(path)] == ["a"]
 
 
@@ -190,6 +190,7 @@ def test_a_table_with_semicolons_is_read(tmp_path: Path) -> None:
     [
         (b'id,pred\na,"x"y\n', " cannot be read after line 0 .*expected after"),
         (b"id;pred;a,b\na;\xe6;c\n", r"2: not UTF-8 \(byte 0xe6 at position 3 .*iconv"),
+        (b"id,pred,pred,x,x\na,b,c,d,e\n", "1: repeated columns: 'pred', 'x'"),
         (b"id\tpred\na\tja\n", r"2: missing id, hypothesis; found 'id.*pred'; .*separator"),
         (b"id,pred\n", " the file has no rows"),
         (b"", " the file has no rows"),

@@ -226,15 +226,17 @@ def _check_outputs(
     outputs: Iterable[AnyPath | None], predictions: Iterable[AnyPath], faults: Sequence[str] = ()
 ) -> None:
     """Refuse outputs that would replace an input or each other, and those with other faults."""
+    given = [path for path in outputs if path]
+    folders = [f"{path} is a directory; name a file" for path in given if Path(path).is_dir()]
     inputs = [p for path in predictions for p in (path, Path(path).parent / _EVALUATION)]
     # Unlike `Path.resolve`, realpath does not fail at a loop of links.
-    uses = Counter([*set(map(realpath, inputs)), *(realpath(path) for path in outputs if path)])
+    uses = Counter([*set(map(realpath, inputs)), *map(realpath, given)])
     twice = [
         f"{path} is an input or another output; choose another file"
         for path, count in uses.items()
         if count > 1
     ]
-    if faults := [*faults, *twice]:
+    if faults := [*faults, *folders, *twice]:
         raise ConfigError(faults, where="the command line")
 
 

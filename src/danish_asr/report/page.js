@@ -52,7 +52,8 @@ function update(table) {
   more.textContent = folded ? `Show all ${shown.length}` : `Show ${most}`;
   shown.forEach((row, place) => row.classList.toggle("folded", folded && place >= most));
   if (table.dataset.count) {
-    document.querySelector(table.dataset.count).textContent = `${shown.length} found`;
+    const chosen = controls.some(({ id }) => id !== "rank");
+    document.querySelector(table.dataset.count).textContent = chosen ? `${shown.length} found` : "";
   }
 }
 

@@ -8,6 +8,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_FLOOR, Decimal
 from itertools import pairwise
 from math import isfinite
 from typing import Final, NamedTuple
@@ -27,6 +28,10 @@ _MOST_VALUES: Final = 10
 """A column with more numbers than these is grouped in bands."""
 
 _BANDS: Final = 4
+_MOST_BANDS: Final = 100
+
+_ROUNDING: Final = 0.05
+"""A bound between bands of equal size may move by this share of a band to a rounder number."""
 
 _BETWEEN_COLUMNS: Final = re.compile(r",(?!\s*[-+]?\d[\d.]*\s*(?:,|$))")  # not between bounds
 
@@ -75,9 +80,9 @@ def fixed_bands(column: str) -> Bands | int | None:
         bounds = []
     if name not in COLUMNS and len(bounds) > 1 and all(map(isfinite, bounds)):
         return Bands.between(bounds, unit)
-    if name not in COLUMNS and len(bounds) == 1 and bounds[0] in range(2, 101):
+    if name not in COLUMNS and len(bounds) == 1 and bounds[0] in range(2, _MOST_BANDS + 1):
         return int(bounds[0])
-    known = "such as age:5 (5 bands) or age:18,25,50 (their bounds)"
+    known = f"such as age:5 (2 to {_MOST_BANDS} bands) or age:18,25,50 (their bounds)"
     raise ConfigError([f"by: bands are for columns of numbers, {known}; found '{column}'"])
 
 
@@ -117,13 +122,22 @@ def _quantiles(numbers: Sequence[float], count: int | None) -> Bands | None:
     """Return bands with about as many of the sorted numbers each; None if few numbers differ."""
     if count is None and len(set(numbers)) <= _MOST_VALUES:
         return None
-    parts = count or _BANDS
-    bounds = {numbers[len(numbers) * part // parts] for part in range(1, parts)} - {numbers[0]}
-    below = [numbers[bisect_left(numbers, bound) - 1] for bound in sorted(bounds)]
-    return Bands.between(list(map(_shortest, below, sorted(bounds)))) if bounds else None
+    parts, last = count or _BANDS, len(numbers) - 1
+    reach = int(_ROUNDING * len(numbers) / parts)
+    bounds: set[float] = set()
+    for part in range(1, parts):
+        place = len(numbers) * part // parts
+        low, high = numbers[max(place - reach - 1, 0)], numbers[min(place + reach, last)]
+        if low == high:  # many equal numbers: the bound is below them
+            low = numbers[max(bisect_left(numbers, high) - 1, 0)]
+        if low < high:
+            bounds.add(_shortest(low, high))
+    return Bands.between(sorted(bounds)) if bounds else None
 
 
 def _shortest(low: float, high: float) -> float:
     """Return the number with the fewest digits above ``low`` and up to ``high``."""
-    rounded = (float(f"{high:.{digits}g}") for digits in range(1, 18))
+    exact = Decimal(repr(high))
+    places = range(exact.adjusted() + 1, exact.adjusted() - 18, -1)
+    rounded = (float(exact.quantize(Decimal(1).scaleb(n), ROUND_FLOOR)) for n in places)
     return next(number for number in rounded if low < number <= high)

@@ -69,9 +69,7 @@ class PredictionsFile:
         different: list[str] = []
         for number, row in read_rows(Path(self.path)):
             where = f"{self.path}:{number}"
-            given = [row.pop(name) for name in _HYPOTHESIS if name in row]
-            if given:
-                row["hypothesis"] = given[0]
+            _rename_hypothesis(row, where)
             if self.references is not None:
                 _require(row, ("id", "hypothesis"), where)
                 known = self.references.get(str(row["id"]))
@@ -141,6 +139,14 @@ def from_row(row: Row, where: str) -> Prediction:
     values |= {key: _label(row.pop(key, None), key, where) for key in _OPTIONAL}
     extra = {key: _text(value, key, where) for key, value in row.items()}
     return Prediction(**values, duration=seconds, extra=extra)
+
+
+def _rename_hypothesis(row: Row, where: str) -> None:
+    given = [name for name in _HYPOTHESIS if name in row]
+    if len(given) > 1:
+        raise PredictionsError(f"{where}: found {' and '.join(given)}; keep the one to score")
+    if given:
+        row["hypothesis"] = row.pop(given[0])
 
 
 def _require(row: Row, keys: Sequence[str], where: str) -> None:

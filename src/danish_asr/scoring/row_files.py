@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -54,6 +55,8 @@ def _read_text(path: Path, file: Any) -> Iterator[tuple[int, Row]]:
         yield from _read_table(path, file, **_TABLES[suffix])
     else:
         for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
             where = f"{path}:{number}"
             try:
                 row = json.loads(decode_line(line.removeprefix(BOM_UTF8), where, PredictionsError))
@@ -75,12 +78,15 @@ def _read_table(path: Path, file: IO[bytes], **form: Any) -> Iterator[tuple[int,
             if header.count(";") > header.count(usual):  # as spreadsheets write it in Denmark
                 form["delimiter"] = ";"
             table = csv.DictReader(text, **form)
+            names = table.fieldnames or ()
+            if twice := [name for name, n in Counter(names).items() if n > 1 and name.strip()]:
+                repeated = ", ".join(map(repr, twice))
+                raise PredictionsError(f"{path}:1: repeated columns: {repeated}; keep one of each")
             for row in table:
                 line = table.line_num
                 if None in row or None in row.values():
-                    fields = len(table.fieldnames or ())
                     raise PredictionsError(
-                        f"{path}:{line}: expected {fields} fields, as in the header"
+                        f"{path}:{line}: expected {len(names)} fields, as in the header"
                     )
                 yield line, row
         except UnicodeDecodeError:

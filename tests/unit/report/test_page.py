@@ -130,7 +130,8 @@ def test_utterances_and_errors_are_ranked_folded_and_searched(report: Path, widt
         };
         const column = (n) => rows("#worst-table", (row) => row.cells[n].textContent);
         const errors = () => rows("#confusions", (row) => row.textContent);
-        const found = {folded: column(0), wer: (enter("#rank", "wer"), column(1))};
+        const found = {before: document.querySelector("#worst-count").textContent};
+        Object.assign(found, {folded: column(0), wer: (enter("#rank", "wer"), column(1))});
         enter("#rank", "errors");
         document.querySelector("#worst-table + .more").click();
         found.all = column(4);
@@ -155,6 +156,7 @@ def test_utterances_and_errors_are_ranked_folded_and_searched(report: Path, widt
         assert len(values) == 10
         assert values == sorted(values, reverse=True)
     assert len(found["all"]) == 50
+    assert found["before"] == ""
     assert found["one"] == [[HOSTILE], "1 found"]
     assert found["folded_row"] == 1
     assert found["fynsk"] == [name for name in found["all"] if name == "Fynsk"] != []

@@ -184,6 +184,8 @@ def test_an_output_does_not_replace_an_input_or_another_output(
         )
     assert len(caught.value.faults) == 2
     assert not (tmp_path / "report.html").exists()
+    with pytest.raises(ConfigError, match="run is a directory; name a file"):
+        score_file(predictions, json_path=tmp_path / "run")
 
 
 def test_rows_that_a_filter_leaves_out_are_counted(predictions: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from random import Random
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_numbers_are_in_numeric_order_and_many_are_in_bands(
     ("column", "message"),
     [
         ("age:x", "such as age:5 .*; found 'age:x'"),
-        ("age:1", "such as age:5 .*; found 'age:1'"),
+        ("age:500", "such as age:5 .2 to 100 bands.*; found 'age:500'"),
         ("gender:5", "columns of numbers, .*; found 'gender:5'"),
         ("age:5", "'age:5': only numbers have bands; found 'x1'"),
     ],
@@ -124,6 +125,16 @@ def test_numbers_are_in_numeric_order_and_many_are_in_bands(
 def test_bands_of_anything_but_numbers_are_refused(column: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         score_rows(_ages(7, "x1"), by=[column], settings=Settings())
+
+
+def test_bounds_of_bands_of_equal_size_have_few_digits() -> None:
+    random = Random(0)
+    ages = [random.gauss(15, 5) for _ in range(400)]
+    scored = score_rows(_ages(*ages), by=["age:5"], settings=Settings())
+    groups = scored.groups(scored.groupings["age:5"])
+    labels = ["under 10.6", "10.6–13.5", "13.5–16", "16–19", "19 and more"]
+    assert [group.label for group in groups] == labels
+    assert all(76 <= len(group.rows) <= 84 for group in groups)
 
 
 def test_ids_stay_values_and_two_groupings_of_a_column_differ() -> None:
