@@ -31,7 +31,7 @@ from danish_asr.recipe.preflight import dump, resolve
 from danish_asr.recipe.readers import ReaderSetup, splits_reader
 from danish_asr.recipe.record import keep_wandb_id
 from danish_asr.recipe.training import register_common
-from danish_asr.runs.run_directory import CONFIG_FILE, checkpoint_steps
+from danish_asr.runs.run_directory import AVERAGES, CONFIG_FILE, checkpoint_steps
 from danish_asr.runs.run_lock import locked
 from danish_asr.schema import CARDS_DIR
 
@@ -50,6 +50,7 @@ def run(request: cli.Request, tree: Tree) -> None:
         selection = selection._replace(config=config)
         if selection.step is not None and request.output_dir is not None:
             _note_unfinished(request.output_dir, config.common.cluster)
+            _note_models(selection)
         if config.decoder.name == GREEDY or not _decode_kept(selection):
             _run_model(selection)
 
@@ -63,6 +64,17 @@ def _note_unfinished(run: Path, cluster: str) -> None:
             f"the run is not complete: saved at step {step:,} of {end:,}; "
             f"`danish-asr train {run}` continues it"
         )
+
+
+def _note_models(selection: Selection) -> None:
+    if rank_info(selection.config.common.cluster).rank:
+        return
+    if AVERAGES in selection.model:
+        cli.note(f"scoring {selection.model}, an average of weights")
+    others = selection.of_other_models()
+    others.pop(selection.greedy_dir, None)  # greedy's evaluation runs again
+    for folder, model in others.items():
+        cli.note(f"{folder} has results of another model, {model}; evaluate them again, too")
 
 
 def _run_model(selection: Selection) -> None:

@@ -22,6 +22,7 @@ from danish_asr.runs.run_directory import (
     best_model,
     checkpoint_scores,
     checkpoint_steps,
+    evaluated_model,
 )
 from danish_asr.schema import VERSION_DIR
 
@@ -46,6 +47,23 @@ class Selection(NamedTuple):
     """The training step of the checkpoint; None for ``model.name`` as it is."""
 
     faults: list[str]
+
+    @property
+    def model(self) -> str:
+        """What will be scored, as `evaluated_model` names it."""
+        run = self.config.common.assets.prev_checkpoint_dir
+        name = self.config.model.name
+        return evaluated_model({"run": str(run or ""), "step": self.step, "model": name})
+
+    def of_other_models(self) -> dict[Path, str]:
+        """Return the results that will stand beside these, of other models: the best changes."""
+        files = [self.greedy_dir / EVALUATION, *sorted(self.greedy_dir.glob(f"*/{EVALUATION}"))]
+        found = {
+            file.parent: evaluated_model(json.loads(file.read_text(encoding="utf-8")))
+            for file in files
+            if file.is_file() and file.parent != self.output_dir
+        }
+        return {folder: model for folder, model in found.items() if model != self.model}
 
     def about(self, decoder: Decoder, rows: Mapping[str, int]) -> dict[str, Any]:
         """Return the content of ``evaluation.json``; ``rows`` of each split are scored."""
@@ -159,7 +177,23 @@ def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
     if label := _label(config):
         output_dir = greedy_dir / label
         faults += _would_replace(output_dir, config)
-    return Selection(config, output_dir, greedy_dir, step, [*missing, *faults])
+    selection = Selection(config, output_dir, greedy_dir, step, [*missing, *faults])
+    # With kept log-probabilities, greedy's evaluation runs again first.
+    if step is not None and not config.evaluator.keep_log_probs:
+        selection.faults.extend(_beside_another(selection))
+    return selection
+
+
+def _beside_another(selection: Selection) -> list[str]:
+    """Refuse results of a decoder below greedy's of another model."""
+    folder, section = selection.greedy_dir, selection.config.evaluator
+    if (other := selection.of_other_models().get(folder)) is None:
+        return []
+    return [
+        f"evaluator.checkpoint: '{section.checkpoint}' is now {selection.model}, but {folder} has "
+        f"greedy's results of {other}, and the two cannot be compared. Evaluate with greedy first, "
+        "which replaces them, or name the other model: evaluator.checkpoint=step_<n>"
+    ]
 
 
 def _label(config: AsrEvalConfig) -> str | None:

@@ -12,7 +12,7 @@ from danish_asr.files import from_yaml, to_yaml
 from danish_asr.models.imported import CACHE
 from danish_asr.report.hub import BY_CORPUS, model_index
 from danish_asr.report.tables import to_markdown
-from danish_asr.runs.run_directory import AVERAGES, CONFIG_FILE, meant_checkpoint
+from danish_asr.runs.run_directory import AVERAGES, CONFIG_FILE, average_name, meant_checkpoint
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY
@@ -142,7 +142,7 @@ def _training(origin: _Origin, base: str) -> str:
 
 def _of_average(origin: _Origin) -> str:
     run = origin.run.resolve() if origin.run else Path()
-    if name := _average(run):
+    if name := average_name(run):
         return f", an average of weights up to it: {run.parents[1].name}/{AVERAGES}/{name}"
     return ""
 
@@ -161,21 +161,16 @@ def _scores(origin: _Origin) -> Scores | None:
 
 def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
     assert origin.run is not None
-    average = _average(origin.run.resolve())
+    average = average_name(origin.run.resolve())
     outdir = origin.run.resolve().parents[1] if average else origin.run
     for file in sorted((outdir / "eval").rglob("evaluation.json")):
         about, predictions = json.loads(file.read_text("utf-8")), file.parent / "predictions.jsonl"
         # The run may have been moved or renamed since.
-        scored = _average(Path(about.get("run", "")).parent), about.get("step")
+        scored = average_name(Path(about.get("run", "")).parent), about.get("step")
         whole = not {"decoder", "where"} & {*about}
         if scored == (average, origin.step) and whole and predictions.is_file():
             rows = about["rows_in_split"]
             yield ",".join(rows), (predictions, sum(rows.values()))
-
-
-def _average(run: Path) -> str | None:
-    """Return the name of an average by its directory, ``OUTDIR/averages/<name>``."""
-    return run.name if run.parent.name == AVERAGES else None
 
 
 def _licence(base: str, *, of_coral: bool) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from os.path import realpath
 from pathlib import Path
@@ -20,7 +20,9 @@ from danish_asr.report.tables import (
     say,
     to_csv,
     to_markdown,
+    warn,
 )
+from danish_asr.runs.run_directory import evaluated_model
 from danish_asr.schema import VERSION_DIR
 from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.error_analysis import analyse_errors
@@ -141,6 +143,8 @@ def compare_files(
         _check_rows(name, rows, opened[name].about)
     for run, names in comparison.runs.items():
         say(f"{run}: {', '.join(names)}", console)
+    for text in _different_models(files, [opened[str(file)].about for file in files]):
+        warn(text, console)
     print_comparison(comparison, console)
     makers: dict[AnyPath | None, Callable[[], str]] = {
         json_path: lambda: _json(comparison.to_dict()),
@@ -189,6 +193,20 @@ def _evaluation(predictions: AnyPath) -> dict[str, Any]:
     """Read what the evaluation recipe writes beside the predictions, if it is there."""
     file = Path(predictions).parent / _EVALUATION
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def _different_models(
+    files: Sequence[Path], abouts: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield a warning for each file of the first one's evaluation folder with another model."""
+    models = [*map(evaluated_model, abouts)]
+    folders = [{file.parent, file.parent.parent} for file in files]
+    for file, model, places in zip(files, models, folders, strict=True):
+        if model != models[0] and places & folders[0]:
+            yield (
+                f"{files[0]} is of {models[0]}, but {file} of {model}: they differ in more than "
+                "the decoder; evaluate the older one again"
+            )
 
 
 def _run_of(predictions: Path, about: Mapping[str, Any]) -> Path | None:

@@ -92,6 +92,19 @@ def best_model(output_dir: Path) -> tuple[Path, int] | None:
     return folder, step
 
 
+def average_name(run: Path) -> str | None:
+    """Return the name of an average by its directory, ``OUTDIR/averages/<name>``."""
+    return run.name if run.parent.name == AVERAGES else None
+
+
+def evaluated_model(about: Mapping[str, Any]) -> str:
+    """Return the model of an ``evaluation.json`` in words, wherever its run is now."""
+    if (step := about.get("step")) is None:
+        return str(about.get("model"))
+    average = average_name(Path(about.get("run", "")).parent)
+    return f"{AVERAGES}/{average}, step {step}" if average else f"step {step}"
+
+
 def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
     """Return the run and the step that a directory means: a checkpoint, or the best of a run."""
     checkpoint = (path.parent if path.name == "model" else path).resolve()

@@ -116,6 +116,16 @@ def _evaluation(predictions: Path, *, rows: int) -> None:
     predictions.with_name("evaluation.json").write_text(json.dumps(document), encoding="utf-8")
 
 
+def test_two_models_in_one_evaluation_folder_are_reported(tmp_path: Path) -> None:
+    files = [_write(tmp_path / place / "p.jsonl", four_rows()) for place in ("test", "test/beam")]
+    for file, run in zip(files, ("run", "run/averages/best_2"), strict=True):
+        about = {"run": f"{run}/checkpoints", "step": 900}
+        file.with_name("evaluation.json").write_text(json.dumps(about), encoding="utf-8")
+    console = Console(record=True, width=200, file=io.StringIO())
+    _compare_files(*files, console=console)
+    assert "beam/p.jsonl of averages/best_2, step 900" in console.export_text()
+
+
 def test_different_rows_are_refused_by_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(PredictionsError, match=r"a.jsonl:4: id 'd' is not in \S+b.jsonl"):
         _compare(tmp_path, four_rows(), four_rows()[:3])
