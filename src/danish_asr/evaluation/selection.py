@@ -189,11 +189,12 @@ def _beside_another(selection: Selection) -> list[str]:
     folder, section = selection.greedy_dir, selection.config.evaluator
     if (other := selection.of_other_models().get(folder)) is None:
         return []
-    return [
+    fault = (
         f"evaluator.checkpoint: '{section.checkpoint}' is now {selection.model}, but {folder} has "
         f"greedy's results of {other}, and the two cannot be compared. Evaluate with greedy first, "
         "which replaces them, or name the other model: evaluator.checkpoint=step_<n>"
-    ]
+    )
+    return [fault]
 
 
 def _label(config: AsrEvalConfig) -> str | None:

@@ -195,9 +195,7 @@ def _evaluation(predictions: AnyPath) -> dict[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
-def _different_models(
-    files: Sequence[Path], abouts: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _different_models(files: Sequence[Path], abouts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a warning for each file of the first one's evaluation folder with another model."""
     models = [*map(evaluated_model, abouts)]
     folders = [{file.parent, file.parent.parent} for file in files]
