@@ -38,7 +38,10 @@ def read_yaml(file: Path) -> Tree:
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
     except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
-        raise ConfigError([f"cannot be read as YAML: {error}"], where=str(file)) from None
+        text, _, _ = str(error).partition("\nTo suppress this check")  # of duplicate keys
+        raise ConfigError([f"cannot be read as YAML: {text.rstrip()}"], where=str(file)) from None
+    if content is None:  # all of it may be commented out
+        content = {}
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
     filled: Tree = _with_directory(content, str(file.resolve().parent))

@@ -135,4 +135,6 @@ def test_minutes_of_audio_hold_on_any_number_of_processes(
         monkeypatch.setenv("RANK", "0")
         monkeypatch.setenv("WORLD_SIZE", str(processes))
         assert train(Path("run"), dataset, batch, minutes, "--dump-config") == 0
-        assert f"num_batches: {batches}\n" in capsys.readouterr().out
+        printed = capsys.readouterr()
+        assert f"num_batches: {batches}\n" in printed.out
+        assert f"{minutes} sets trainer.grad_accumulation.num_batches" in printed.err

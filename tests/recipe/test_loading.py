@@ -168,6 +168,12 @@ def test_naming_the_default_component_keeps_this_recipes_defaults() -> None:
     assert unstructure(inspect(AsrConfig, named)[0])["optimizer"] == usual["optimizer"]
 
 
+def test_a_file_of_comments_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("# regime:\n")
+    assert read_yaml(file) == {}
+
+
 def test_a_path_may_be_relative_to_its_file(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("model: {path: '${dir}/run'}")
@@ -179,6 +185,7 @@ def test_a_path_may_be_relative_to_its_file(tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         (b"a: [1", "cannot be read as YAML"),
+        (b"a: 1\na: 2", r'duplicate key "a"[^T]*\Z'),
         (b"a: 2024-13-45", "cannot be read as YAML"),
         (b"\xef\xff", "cannot be read as YAML"),
         (b"- a\n- b\n", "must hold a mapping of sections"),

@@ -82,8 +82,8 @@ UNUSABLE = [
     ("dataset.train_split=null", "dataset.train_split", "the dataset has: dev"),
     ("dataset.storage_mode=MANIFEST", "dataset.storage_mode", "must be MIXTURE_PARQUET"),
     (
-        *(f"{STORAGE}.beta_corpus=0.5", f"{STORAGE}.dataset_summary_path=/nowhere.tsv"),
-        *(f"{STORAGE}.dataset_summary_path", "must be a file, but is '/nowhere.tsv'"),
+        *(f"{STORAGE}.dataset_summary_path=/nowhere.tsv", f"{STORAGE}.dataset_summary_path"),
+        "must be a file, but is '/nowhere.tsv'",
     ),
     (
         f"{STORAGE}.fragment_streaming.partition_filters=\"pc.field('corpus') == 'mls'\"",
@@ -275,6 +275,7 @@ def test_lengths_that_no_training_utterance_has_are_refused_before_the_model_is_
     limits = [f"dataset.asr_task_config.{name}" for name in ("min_audio_len", "max_audio_len")]
     assert train(tmp_path / "run", dataset, f"{limits[0]}=150000", f"{limits[1]}=160000") == 1
     error = capsys.readouterr().err
+    assert "demo.yaml with the command line has one fault" in error
     assert (
         "from min_audio_len (150000) to max_audio_len (160000); split 'train' has 48, of" in error
     )

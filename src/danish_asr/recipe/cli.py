@@ -21,6 +21,9 @@ from danish_asr.errors import EXIT_REFUSED, ConfigError, DanishAsrError
 TRAIN: Final = "recipe.training"
 EVALUATE: Final = "evaluation.recipe"
 
+_MINUTES: Final = "trainer.effective_audio_minutes"
+_BATCHES: Final = "trainer.grad_accumulation.num_batches"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -68,10 +71,12 @@ def run(recipe: str, request: Request) -> None:
         refuse(error)
     if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
         note("loading PyTorch and fairseq2, checking the configuration")
+    if signal.getsignal(signal.SIGINT) in {signal.SIG_DFL, signal.default_int_handler}:
+        signal.signal(signal.SIGINT, interrupted)  # an exception in an import of C code aborts
     module = import_module(f"danish_asr.{recipe}")
     if not dict(flatten(tree)).get("common.metric_recorders.wandb.enabled"):
         _leave_out_wandb()
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    if signal.getsignal(signal.SIGINT) is interrupted:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     module.run(request, tree)
 
@@ -82,6 +87,14 @@ def _leave_out_wandb() -> None:
         sys.modules["wandb"] = None  # type: ignore[assignment]
         import_module("fairseq2.recipe.internal.metric_recorders")
         del sys.modules["wandb"]
+
+
+def interrupted(*_: object) -> None:
+    """Say that Ctrl-C has ended this process, and end it."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print("interrupted; what was saved is kept", file=sys.stderr)  # noqa: T201
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
 
 
 def refuse(error: DanishAsrError) -> NoReturn:
@@ -137,9 +150,13 @@ def read_configuration(request: Request) -> Tree:
     ineffective = [f"dataset.{key}" for key, value in given.items() if value != usual.get(key)]
     # A run's own config.yaml has every key.
     complete = {k for k, v in usual.items() if k.startswith(NO_EFFECT) and v != {}} <= given.keys()
-    cluster = str(dict(flatten(tree)).get("common.cluster", "auto"))
-    if ineffective and not complete and rank_info(cluster).rank == 0:
-        note(f"no effect here: {', '.join(ineffective)}")
+    flat = dict(flatten(tree))
+    if rank_info(str(flat.get("common.cluster", "auto"))).rank == 0:
+        if ineffective and not complete:
+            note(f"no effect here: {', '.join(ineffective)}")
+        given_now = not complete or any(_BATCHES in text for text in request.overrides)
+        if _BATCHES in flat and flat.get(_MINUTES) and given_now:
+            note(f"{_MINUTES}={flat[_MINUTES]} sets {_BATCHES}, whose value has no effect")
     return tree
 
 

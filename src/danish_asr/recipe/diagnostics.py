@@ -5,7 +5,6 @@ import logging
 import math
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from danish_asr.errors import (
 )
 from danish_asr.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe import remedies
+from danish_asr.recipe.cli import interrupted
 from danish_asr.recipe.console import log
 from danish_asr.recipe.stopping import StoppedAtStep
 from danish_asr.runs.advice import DATA_BOUND
@@ -119,8 +119,10 @@ _HINTS: Final[dict[type[Exception], str]] = {
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained(where: str = "the configuration") -> Iterator[None]:
     """Turn failures that a user can fix into messages that say how.
+
+    ``where`` is what the configuration comes from.
 
     Raises:
         RunFailedError: What happened, with its causes, and the fix. The run has begun: also a
@@ -133,6 +135,8 @@ def explained() -> Iterator[None]:
         yield
     except RunFailedError:
         raise
+    except ConfigError as error:
+        raise RunFailedError(str(ConfigError(error.faults, where=where))) from error
     except Exception as error:
         explanation = _explanation(error)
         if explanation is None:
@@ -217,8 +221,7 @@ def exit_on_error() -> Iterator[None]:
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(EXIT_FAILED if isinstance(error, RunFailedError) else EXIT_REFUSED)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
+        interrupted()
     except Exception:  # noqa: BLE001 - the end of the program
         log.exception("The run failed with an unexpected error.")
         sys.exit(EXIT_FAILED)

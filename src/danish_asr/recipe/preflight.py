@@ -191,8 +191,7 @@ def _score_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
 
 def _summary_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
     file = storage.dataset_summary_path
-    weighted = storage.beta_corpus is not None or storage.beta_language is not None
-    if file and weighted and not Path(file).is_file():
+    if file and not Path(file).is_file():
         key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
         yield f"{key} must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
 

@@ -85,9 +85,11 @@ def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> Batc
     steps, padding = reader.steps_per_epoch, reader.padding
     minutes, end = reader.samples / SAMPLE_RATE / 60 / max(steps, 1), config.regime.num_steps
     epochs = f" | {end} steps are {end / steps:.1f} epochs" if end and steps else ""
+    whole = config.trainer.effective_audio_minutes
+    of = f" of {whole:g}" if whole else ""
     log.info(
-        "Steps per epoch: {} | Padding: {:.1%} | Audio per step: {:.3g} minutes{}",
-        *(steps, padding, minutes, epochs),
+        "Steps per epoch: {} | Padding: {:.1%} | Audio per step: {:.3g}{} minutes{}",
+        *(steps, padding, minutes, of, epochs),
     )
     return reader
 

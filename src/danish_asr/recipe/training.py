@@ -82,7 +82,7 @@ def run(request: cli.Request, tree: Tree) -> None:
             batches = config.trainer.grad_accumulation.num_batches
             if note := run_directory.check_processes(output_dir, processes, batches):
                 cli.note(note)
-        with locked(output_dir, rank), noted(output_dir), diagnostics.explained():
+        with locked(output_dir, rank), noted(output_dir), diagnostics.explained(request.where):
             if rank == 0:
                 run_directory.tidy(output_dir)
                 run_directory.fit_to_processes(output_dir, processes)
