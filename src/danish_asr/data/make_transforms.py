@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Final, cast
+from inspect import formatannotation
+from typing import Any, Final, cast, get_type_hints
 
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 
@@ -33,16 +34,8 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
         name = values.pop("name", None)
         try:
             kind = _transform_class(name)
-            _check_keys(kind, values)
-            made.append(StandardValueConverter().structure(values, kind))
-        except StructureError as error:
-            # The innermost cause names the key and what was expected of it.
-            causes = [str(error)]
-            while error.__cause__ is not None:
-                error = error.__cause__  # type: ignore[assignment]
-                causes.append(str(error))
-            faults.append(f"dataset.transforms[{number}] ({name}): {' '.join(causes[1:])}")
-        except ValueError as error:
+            made.append(kind(**_structured(kind, values)))
+        except (TypeError, ValueError) as error:
             faults.append(f"dataset.transforms[{number}] ({name}): {error}")
     if sum(isinstance(each, Join) for each in made) > 1:
         faults.append("dataset.transforms: expected `join` once, found it several times")
@@ -51,12 +44,24 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
     return made
 
 
-def _check_keys(kind: type[AnyTransform], values: Mapping[str, object]) -> None:
-    known = {field.name: field.default for field in fields(cast(Any, kind))}
-    if missing := [key for key, usual in known.items() if usual is MISSING and key not in values]:
-        raise ValueError(f"needs {', '.join(missing)}")
+def _structured(kind: type[AnyTransform], values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values in the types of the fields; raise ``ValueError`` for what does not fit."""
+    known = {field.name: field for field in fields(cast(Any, kind))}
+    needed = [key for key, f in known.items() if f.default is MISSING is f.default_factory]
+    faults, structured, hints = [], {}, get_type_hints(kind)
+    if missing := [key for key in needed if key not in values]:
+        faults.append(f"needs {', '.join(missing)}")
     if unknown := [key for key in values if key not in known]:
-        raise ValueError(f"unknown key {', '.join(unknown)}; known: {', '.join(known)}")
+        faults.append(f"unknown key {', '.join(unknown)}; known: {', '.join(known)}")
+    for key in (key for key in known if key in values):
+        try:
+            structured[key] = StandardValueConverter().structure(values[key], hints[key])
+        except StructureError:
+            expected = formatannotation(hints[key]).removeprefix("collections.abc.")
+            faults.append(f"{key}: expected {expected}, found {values[key]!r}")
+    if faults:
+        raise ValueError("; ".join(faults))
+    return structured
 
 
 def _transform_class(name: object) -> type[AnyTransform]:

@@ -228,11 +228,15 @@ def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenize
         ({"name": "sped"}, r"transforms\[1\] \(sped\): .*did you mean speed"),
         ({}, r"transforms\[1\] \(None\): .*one of .*spec_augment, speed"),
         ({"name": "speed"}, r"needs factors"),
+        ({"name": "speed", "factor": [1]}, r"needs factors; unknown key factor"),
         ({"name": "speed", "factors": []}, r"expected 1 to 255 factors"),
         ({"name": "speed", "factors": [0.9, 1.0, 0.9]}, r"each once, found \[0\.9, 1\.0, 0\.9\]"),
         ({"name": "speed", "factors": [math.nan]}, r"factors from 0\.5 to 2, found nan"),
         ({"name": "speed", "factors": [1, 2.1]}, r"factors from 0\.5 to 2, found 2\.1"),
-        ({"name": "speed", "factors": ["fast"]}, r"cannot be parsed as `<class 'float'>`"),
+        (
+            {"name": "speed", "factors": ["fast"]},
+            r"factors: expected Sequence\[float\], found \['fast'\]",
+        ),
         ({"name": "spec_augment", "probability": 2}, r"probability: expected 0 to 1, found 2"),
         (
             {"name": "spec_augment", "probability": 1, "p": 1},
