@@ -67,7 +67,7 @@ def kept(folder: Path) -> dict[str, Any]:
     found = [
         (json.loads(row)["id"], log_probs)
         for number in range(len(file))
-        for row, log_probs in zip(file.rows(number), file.log_probs(number), strict=True)
+        for row, log_probs in file.log_probs(number)
     ]
     assert len(dict(found)) == len(found)
     return dict(found)

@@ -165,10 +165,11 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
     assert refused(finished_run).endswith(command)
     assert "expected OUTDIR" in refused(tmp_path / "nothing")
     file = LogProbsFile(run / DEV / LOG_PROBS)
+    rows, frames = zip(*file.utterances(0), strict=True)
     for split in ("test", "dev,test_coral", "train"):
         other = tmp_path / split / DEV.with_name(split)
         about = {**file.about, "evaluator": {**file.about["evaluator"], "split": split}}
-        batch = to_batch(file.rows(0), file.frames(0), json.dumps(about))
+        batch = to_batch(rows, frames, json.dumps(about))
         other.mkdir(parents=True)
         write_batches(other / LOG_PROBS, [batch])
         assert "tune on dev only" in refused(other)

@@ -24,7 +24,7 @@ def test_what_is_kept_is_a_distribution_near_the_models(
     write_batches(file, [to_batch(["a", "b"], kept, f'{{"vocabulary": {vocabulary}}}')])
     read = LogProbsFile(file)
     assert read.rows(0) == ["a", "b"]
-    for found, whole, length in zip(read.log_probs(0), exact, lengths, strict=True):
+    for (_, found), whole, length in zip(read.log_probs(0), exact, lengths, strict=True):
         expected = whole[:length]
         assert found.shape == expected.shape
         assert torch.allclose(found.exp().sum(-1), torch.ones(length), atol=2e-3)
@@ -48,4 +48,4 @@ def test_a_damaged_file_says_how_to_make_it_again(tmp_path: Path) -> None:
     whole[len(whole) // 2] ^= 1
     file.write_bytes(whole)
     with pytest.raises(LogProbsError, match=rf"kept\.arrow: is damaged.*{command}"):
-        LogProbsFile(file).frames(0)
+        LogProbsFile(file).rows(0)

@@ -5,8 +5,9 @@ Arrow IPC, one record batch per batch of the model, and is memory-mapped: a proc
 utterances that it decodes.
 """
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -164,13 +165,15 @@ class LogProbsFile:
         found: list[str] = self.batch(number).column("row").to_pylist()
         return found
 
-    def frames(self, number: int) -> list[KeptFrames]:
-        """Return the frames of the utterances of one record batch."""
+    def utterances(self, number: int) -> Iterator[tuple[str, KeptFrames]]:
+        """Yield the rows of one record batch with their frames."""
         batch = self.batch(number)
         columns = (batch.column(name) for name in KeptFrames._fields)
         arrays = ([row.values.to_numpy() for row in column] for column in columns)
-        return [KeptFrames(*each) for each in zip(*arrays, strict=True)]
+        kept = itertools.starmap(KeptFrames, zip(*arrays, strict=True))
+        return zip(batch.column("row").to_pylist(), kept, strict=True)
 
-    def log_probs(self, number: int) -> list[Tensor]:
-        """Return the log-probabilities, (S, V), of the utterances of one record batch."""
-        return [each.log_probs(self.about["vocabulary"]) for each in self.frames(number)]
+    def log_probs(self, number: int) -> Iterator[tuple[str, Tensor]]:
+        """Yield the rows of one record batch with their log-probabilities, (S, V)."""
+        for row, kept in self.utterances(number):
+            yield row, kept.log_probs(self.about["vocabulary"])

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import lru_cache, partial
 from math import inf
 from pathlib import Path
@@ -133,11 +132,9 @@ def _results(
 
 def _decode_batch(file: Path, spec: DecoderSpec, number: int) -> ScoredBatch:
     kept, decoder = LogProbsFile(file), open_decoder(spec)
-    hypotheses = [decode(decoder, x[None], [len(x)])[0] for x in kept.log_probs(number)]
-    rows = [from_row(json.loads(row), str(file)) for row in kept.rows(number)]
-    return ScoredBatch(
-        0.0, [replace(row, hypothesis=text) for row, text in zip(rows, hypotheses, strict=True)]
-    )
+    decoded = ((row, decode(decoder, x[None], [len(x)])[0]) for row, x in kept.log_probs(number))
+    rows = (from_row({**json.loads(row), "hypothesis": x}, str(file)) for row, x in decoded)
+    return ScoredBatch(0.0, [*rows])
 
 
 def _measure(batch: ScoredBatch) -> tuple[int, int]:

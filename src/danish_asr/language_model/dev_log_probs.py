@@ -1,6 +1,5 @@
 """Finds the log-probabilities that an evaluation kept of the dev split, to tune a decoder on."""
 
-import json
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -92,8 +91,3 @@ def _tokenizer(folder: Path, run: Path, about: Any) -> Tokenizer:
     section, config = about["tokenizer"], read_yaml(folder / CONFIG_FILE)
     extra = config.get("common", {}).get("assets", {}).get("extra_paths", [])
     return open_tokenizer(str(section["path"] or section["name"]), [Path(each) for each in extra])
-
-
-def rows_of(file: LogProbsFile, number: int) -> list[dict[str, Any]]:
-    """Return the predictions of a record batch, as JSON has them."""
-    return [json.loads(row) for row in file.rows(number)]

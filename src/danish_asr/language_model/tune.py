@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.errors import DanishAsrError, LanguageModelError
 from danish_asr.files import publish_text
-from danish_asr.language_model.dev_log_probs import DevLogProbs, find_dev_log_probs, rows_of
+from danish_asr.language_model.dev_log_probs import DevLogProbs, find_dev_log_probs
 from danish_asr.language_model.search import (
     Point,
     Trial,
@@ -70,26 +70,24 @@ def tune_language_model(
     try:
         decoder = BeamDecoder(dev.tokenizer, lm, workers=1)
         json_path = json_path or files.file.with_name(TUNING)
-        utterances = _read(dev, decoder, profile, rows)
-        chunks = [*_chunks([utterance for utterance, _ in utterances])]
-        greedy = sum((count for _, count in utterances), ErrorCounts())
-        frames = sum(len(each.columns.values) for each, _ in utterances)
-        status = files.file.stat()
+        rows_in_split = sum(len(dev.file.rows(number)) for number in range(len(dev.file)))
+        utterances, greedy = _read(dev, decoder, profile, max(rows_in_split / rows, 1.0))
+        frames = sum(len(each.columns.values) for each in utterances)
         about = {
             "run": dev.run.name,
             "model": dev.model,
             "split": dev.split,
             "rows": len(utterances),
-            "rows_in_split": sum(len(dev.file.rows(n)) for n in range(len(dev.file))),
+            "rows_in_split": rows_in_split,
             "profile": profile,
             "language_model": files.file.name,
-            "language_model_size": status.st_size,
+            "language_model_size": files.file.stat().st_size,
             "log_probs": dict(dev.file.about),
         }
         pool = WorkerPool(workers)
         trials = Trials(
             partial(decode_chunk, decoder.search_settings, profile),
-            chunks,
+            [*_chunks(utterances)],
             pool,
             done=_earlier(json_path, about),
             save=lambda: _save(json_path, about, trials.found.values()),
@@ -123,24 +121,20 @@ def tune_language_model(
 
 
 def _read(
-    dev: DevLogProbs, decoder: BeamDecoder, profile: str, rows: int
-) -> list[tuple[Utterance, ErrorCounts]]:
-    """Return utterances at even distances, with the errors of greedy."""
-    places = [(n, i) for n in range(len(dev.file)) for i in range(len(dev.file.rows(n)))]
-    step = max(len(places) / rows, 1.0)
-    chosen = {places[int(k * step)] for k in range(round(len(places) / step))}
-    found = []
-    for number in range(len(dev.file)):
-        predictions, kept = rows_of(dev.file, number), dev.file.frames(number)
-        for place, (row, frames) in enumerate(zip(predictions, kept, strict=True)):
-            if (number, place) not in chosen:
-                continue
-            log_probs = frames.log_probs(dev.file.about["vocabulary"])
-            columns = decoder.columns(log_probs[None], [len(log_probs)])[0]
-            reference = normalize(row["reference"], profile)
-            errors = count_errors(reference, normalize(row["hypothesis"], profile))
-            found.append((Utterance(columns, reference), errors))
-    return found
+    dev: DevLogProbs, decoder: BeamDecoder, profile: str, step: float
+) -> tuple[list[Utterance], ErrorCounts]:
+    """Return an utterance of each ``step``, at even distances, and the errors of greedy."""
+    kept = (pair for number in range(len(dev.file)) for pair in dev.file.utterances(number))
+    found, greedy = list[Utterance](), ErrorCounts()
+    for place, (text, frames) in enumerate(kept):
+        if place < int(len(found) * step):
+            continue
+        log_probs, row = frames.log_probs(dev.file.about["vocabulary"]), json.loads(text)
+        columns = decoder.columns(log_probs[None], [len(log_probs)])[0]
+        reference = normalize(row["reference"], profile)
+        found.append(Utterance(columns, reference))
+        greedy += count_errors(reference, normalize(row["hypothesis"], profile))
+    return found, greedy
 
 
 def _chunks(utterances: Sequence[Utterance]) -> Iterator[list[Utterance]]:
