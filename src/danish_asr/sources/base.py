@@ -189,9 +189,9 @@ def usual_columns(
     return usual
 
 
-def ignored_columns(columns: Columns, found: Collection[str]) -> tuple[str, ...]:
-    """A line for people about what is found and is not among the columns; none if all is read."""
-    known = {part for name in columns.values() for part in name.split(",")}
+def ignored_columns(used: Iterable[str], found: Collection[str]) -> tuple[str, ...]:
+    """A line for people about columns that no file's rows are read from, if there are any."""
+    known = {part for name in used for part in name.split(",")}
     read = ", ".join(name for name in found if name in known)
     ignored = ", ".join(name for name in found if name and name not in known)
     return (f"read {read}; ignored {ignored} (--column OURS=THEIRS takes one)",) if ignored else ()

@@ -95,7 +95,7 @@ def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
     if not place.exists():
         raise SourceError(f"{where}: no such file or folder")
 
-    all_keys = dict[str, None]()
+    all_keys, used = dict[str, None](), set[str]()
 
     def open_all() -> Iterator[tuple[base.SourceFile, Collection[str]]]:
         for path in sorted(place.glob("[!.]*")) if place.is_dir() else [place]:
@@ -112,6 +112,8 @@ def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
                     f"{_TABLE_ROWS if path.suffix in _TABLES else _JSON_ROWS}"
                 )
             all_keys.update(keys)
+            used.update(base.usual_columns(columns, keys, _COLUMNS).values())
+            used.update(key for key in keys if _is_split(key) or key.lower() in _ENDS)
             status = path.stat()
             for split, rows in sorted((counts or {"": 0}).items()):
                 file = base.SourceFile(
@@ -126,8 +128,6 @@ def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
     what = f"manifest ({', '.join(SUFFIXES)})"
     files = base.list_files(where, open_all(), {corpus: columns}, options, what)
     root = (place if place.is_dir() else place.parent).resolve()
-    more = {key: key for key in all_keys if _is_split(key) or key.lower() in _ENDS}
-    used = base.usual_columns(columns, all_keys, _COLUMNS) | more
     notes = base.ignored_columns(used, all_keys)
     return ManifestSource(name=where, files=files, notes=notes, root=root, columns=columns)
 

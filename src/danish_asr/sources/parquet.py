@@ -141,15 +141,16 @@ def open_hf_parquet(where: str, options: base.SourceOptions) -> ParquetSource:
     """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
     corpus, requested = options.checked_corpus(), options.checked_columns()
     columns: dict[str, base.Columns] = {corpus: requested}
-    all_found = dict[str, None]()
+    all_found, used = dict[str, None](), set[str]()
 
     def corpus_of(found: list[str], _: str) -> str:
         columns[corpus] = base.usual_columns(requested, found)
         all_found.update(dict.fromkeys(found))
+        used.update(columns[corpus].values())
         return corpus
 
     source = open_parquet_files(where, locate(where), columns, corpus_of, options)
-    return replace(source, notes=base.ignored_columns(columns[corpus], all_found))
+    return replace(source, notes=base.ignored_columns(used, all_found))
 
 
 def open_parquet_files(

@@ -87,7 +87,8 @@ def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
     (note,) = open_source(str(table), RADIO).notes
     assert note.startswith("read Path, text, Split, start, end; ignored sentence, note (--column")
     table.write_text("path,sentence\na,ja\n")
-    assert not open_source(str(table), RADIO).notes
+    (tmp_path / "train.csv").write_text("file,text\na,ja\n")
+    assert not open_source(str(tmp_path), RADIO).notes
 
 
 @pytest.mark.parametrize(
