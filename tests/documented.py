@@ -30,7 +30,7 @@ MODULES = {
 }
 PROGRAMS = (
     *("danish-asr", "python", "python3.11", "make", "source", "export", "bsub", "sbatch", "git"),
-    *("hf", "pip", "uv", "docker", "apptainer", "echo", "head"),
+    *("hf", "pip", "uv", "docker", "apptainer", "echo", "head", "mkdir", "ln", "cp"),
 )
 _SHELL = {"&&", ";", "|", "(", ")"}
 _FILES = re.compile(r"(configs|lsf|benchmarks|docs|notebooks|workflows)/[\w./-]+")

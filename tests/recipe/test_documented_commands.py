@@ -152,6 +152,8 @@ def _follow(text: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setenv(*words[1].split("=", 1))
     elif words[0] == "danish-asr" or (words[:2] == ["python", "-m"] and words[2] in MODULES):
         run(words)
+    elif words[0] in {"mkdir", "ln", "cp"}:
+        subprocess.run(words, check=True)
     elif words[0] == "python" and Path(words[1]).is_file():
         command = text.replace("python", sys.executable)
         subprocess.run(["bash", "-c", command], check=True)

@@ -29,7 +29,7 @@ def test_the_segments_of_transcripts_become_a_table_to_convert(
     parts = [Segment(n, n + 1.5, [Word("ja, tak", n, n + 1.5)]) for n in (0.0, 4.0)]
     transcript = Transcript(6.0, parts, "in/anna.wav").to_dict()
     Path("in/anna.json").write_text(json.dumps(transcript), encoding="utf-8")
-    (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    script, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", script, "in"], capture_output=True, text=True, check=True
     )
