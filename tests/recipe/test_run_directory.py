@@ -109,6 +109,17 @@ def test_a_run_within_another_runs_directory_is_refused(tmp_path: Path, place: s
         check_output_dir(tmp_path / place)
 
 
+def test_a_new_run_does_not_begin_among_recordings(tmp_path: Path) -> None:
+    for name in ("trace/1.jsonl", "logs/rank_0.log", "failed.txt", ".tries-1", "train-1.out"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    check_output_dir(tmp_path)
+    (tmp_path / "anna").mkdir()
+    (tmp_path / "anna" / "1.WAV").touch()
+    with pytest.raises(RunError, match=r"holds data \(anna/1.WAV\)"):
+        check_output_dir(tmp_path)
+
+
 def test_a_new_run_does_not_get_the_name_of_its_dataset(tmp_path: Path) -> None:
     check_output_dir(tmp_path / "mine", dataset="coral")
     with pytest.raises(RunError, match="the dataset is 'mine'"):

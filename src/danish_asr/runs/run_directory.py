@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ SCORE_TITLES: Final = {
     "loss": LOSS,
 }
 """The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
+
+_DATA: Final = {".flac", ".mp3", ".ogg", ".opus", ".parquet", ".wav"}
 
 MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
@@ -133,7 +136,8 @@ def own_tokenizer(run: Path) -> Path | None:
 def check_output_dir(output_dir: Path, *, dataset: str | None = None) -> None:
     """Refuse, with RunError, a file, a place within another run, and what cannot be written.
 
-    A new run may not have the name of its dataset either: two cards would have one name.
+    A new run may not begin among audio or tables of data, which a job or an earlier start does not
+    leave there. It may not have the name of its dataset either: two cards would have one name.
     """
     path = output_dir.resolve()
     if path.name == dataset and not (path / CONFIG_FILE).is_file():
@@ -141,6 +145,10 @@ def check_output_dir(output_dir: Path, *, dataset: str | None = None) -> None:
             f"OUTDIR {output_dir}: the dataset is '{dataset}', and the model would get the same "
             "name; name another directory"
         )
+    files = [] if (path / CONFIG_FILE).is_file() else chain(path.glob("*"), path.glob("*/*"))
+    if data := next((file for file in files if file.suffix.lower() in _DATA), None):
+        held = data.relative_to(path)
+        raise RunError(f"OUTDIR {output_dir}: it is no run and holds data ({held}); name another")
     there = next(path for path in [path, *path.parents] if path.exists())
     if not there.is_dir():
         raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
