@@ -7,7 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 from danish_asr.cli.app import app
-from danish_asr.errors import RunError
+from danish_asr.errors import ConfigError, RunError
 from danish_asr.files import from_yaml
 from danish_asr.recipe.averaging import average_command
 from danish_asr.runs.run_directory import best_model, checkpoint_scores
@@ -117,3 +117,7 @@ def test_the_command_averages_what_a_run_kept(
     assert f"{run}/averages/last_3" in result.stdout
     with pytest.raises(RunError, match="has 3 checkpoints, and 5 are needed"):
         average_command(run, best=None, last=5)
+    with pytest.raises(RunError, match="is not a run"):
+        average_command(tmp_path, best=None, last=None)
+    with pytest.raises(ConfigError, match="--best and --last"):
+        average_command(run, best=2, last=2)

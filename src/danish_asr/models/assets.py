@@ -236,7 +236,8 @@ def _twice(message: str) -> str | None:
     return (
         f"common.assets.extra_paths: two cards have the name '{name}': {files[0]} and {files[1]}. "
         "Name only one of their directories in common.assets.extra_paths and $DANISH_ASR_ASSETS "
-        "(data/parquet/cards is always searched)"
+        "(data/parquet/cards is always searched). The config.yaml of a run that was copied with "
+        "its dataset still names the old directory: correct common.assets.extra_paths there"
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlparse
 
 from fairseq2.assets import AssetDownloadError
@@ -24,10 +24,15 @@ from danish_asr.download import download
 from danish_asr.errors import ConfigError, DownloadError, UnreachableError
 from danish_asr.fairseq2_private import download_folder
 from danish_asr.lease import take
-from danish_asr.models.assets import DOWNLOAD_HINT, Assets
+from danish_asr.models.assets import Assets
 from danish_asr.models.model_path import with_named_model
 from danish_asr.recipe.cli import Request, read_configuration
 from danish_asr.recipe.preflight import tokenizer_of
+
+_HINT: Final = (
+    "\nRun the command where there is internet access (on a cluster: a login node), with the same "
+    "$FAIRSEQ2_CACHE_DIR as the training; or give a model of your own as model.path"
+)
 
 
 class Download(NamedTuple):
@@ -72,7 +77,7 @@ def fetch(config: AsrConfig, *, where: str) -> None:
         except (DownloadError, AssetDownloadError, OSError) as error:
             reason = error.__cause__ or error
             remote = isinstance(error, UnreachableError | AssetDownloadError)
-            hint = f"\n{DOWNLOAD_HINT}" if remote else ""
+            hint = _HINT if remote else ""
             raise DownloadError(f"{each.name} cannot be downloaded: {reason}{hint}") from None
         files = [path] if path.is_file() else path.glob("*")
         size = sum(file.stat().st_size for file in files) / 1e6

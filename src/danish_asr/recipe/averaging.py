@@ -25,7 +25,7 @@ from torch.optim import Optimizer
 from danish_asr.config_tree import read_yaml
 from danish_asr.configuration.config import AsrConfig
 from danish_asr.configuration.loading import inspect
-from danish_asr.errors import RunError
+from danish_asr.errors import ConfigError, RunError
 from danish_asr.fairseq2_private import new_model, supported
 from danish_asr.files import publish_text
 from danish_asr.models.assets import Assets, configured_dataset, overridden
@@ -149,9 +149,14 @@ def average_command(run: Path, *, best: int | None, last: int | None) -> None:
     """Average kept checkpoints of a run, validate the average, and print the scores of its models.
 
     Raises:
-        RunError: The directory has too few checkpoints.
-        ConfigError: The run's dataset or tokenizer is not there any more.
+        RunError: The directory is not a run, or has too few checkpoints.
+        ConfigError: Both are given, or the run's dataset or tokenizer is not there any more.
     """
+    file = run / CONFIG_FILE
+    if not file.is_file():
+        raise RunError(f"{run} is not a run: there is no {CONFIG_FILE}; name the OUTDIR of a run")
+    if best is not None and last is not None:
+        raise ConfigError(["--best and --last exclude each other"], where="danish-asr average")
     ranked, steps = checkpoint_scores(run), checkpoint_steps(run)
     if best is None and last is None:
         best = max(len(ranked), 2)
@@ -164,7 +169,6 @@ def average_command(run: Path, *, best: int | None, last: int | None) -> None:
             f"{max(count, 2)} are needed; the run keeps as many as "
             "regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
         )
-    file = run / CONFIG_FILE
     config, faults = inspect(AsrConfig, read_yaml(file))
     config = resolve(config, where=str(file), faults=faults)
     name = f"best_{best}" if best is not None else f"last_{last}"
