@@ -276,7 +276,7 @@ class _Conversion:
 def _age_notes(ages: Counter[str]) -> Iterator[str]:
     if ages:
         values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
-        yield f"age left empty in {ages.total():,} rows, not a number of years: {values}"
+        yield f"age left empty, not a number of years: {values} ({ages.total():,} rows)"
 
 
 def _unwanted(record: Record) -> Counter[str]:

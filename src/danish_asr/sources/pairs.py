@@ -25,7 +25,7 @@ def open_pairs(where: str, options: SourceOptions) -> ListedSource:
         options = replace(options, columns=(*options.columns, "speaker_id=folder"))
     source = open_lists(where, options, _folders, _recordings, _values, what=_WHAT)
     if alone := [name for file in source.files for name in _without_recording(source.root, file)]:
-        note = f"no recording for {len(alone):,} text files, such as {alone[0]}"
+        note = f"text files without a recording: {len(alone):,}, such as {alone[0]}"
         return replace(source, notes=(note,))
     return source
 

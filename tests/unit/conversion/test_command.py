@@ -43,7 +43,7 @@ def test_a_conversion_prints_ignored_columns_and_ages_that_are_no_numbers(tmp_pa
     table.write_text("path,text,Age,note\na.wav,ja,niogtyve,x\na.wav,nej,29,y\n")
     output = invoke("convert", table, "--out", tmp_path / "ds", "--name", "x")
     assert f"{table}: read path, text, Age; ignored note (--column" in output
-    assert "age left empty in 1 rows, not a number of years: niogtyve" in output
+    assert "age left empty, not a number of years: niogtyve (1 rows)" in output
     assert pq.read_table(tmp_path / "ds/version=0")["age"].to_pylist() == [None, 29]
 
 

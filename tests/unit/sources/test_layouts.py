@@ -202,7 +202,7 @@ def test_recordings_and_text_files_without_the_other_are_named(tmp_path: Path) -
         (None, "no text file"),
     ]
     assert source.notes == (
-        f"no recording for 1 text files, such as {tmp_path.name}/train/orphan.txt",
+        f"text files without a recording: 1, such as {tmp_path.name}/train/orphan.txt",
     )
     write(tmp_path / "train/c.txt", "nej\ntå".encode("latin-1"))
     with pytest.raises(SourceError, match=r"/c\.txt:2: not UTF-8 .*iconv -f LATIN1"):
