@@ -17,11 +17,13 @@ from rich.progress import Progress as RichProgress
 
 from danish_asr.errors import AlignmentError
 from danish_asr.files import publish_text
+from danish_asr.runs.run_directory import check_model
 from danish_asr.text.numerals import spell_numerals
 from danish_asr.text.profiles import normalize
 from danish_asr.transcript import Segment, Transcript, Word
 from danish_asr.transcription.display import counted
 from danish_asr.transcription.formats import FORMATS, SUFFIXES, parse_formats
+from danish_asr.transcription.sound import open_sound
 
 if TYPE_CHECKING:
     from danish_asr.transcription.model import Model
@@ -67,6 +69,10 @@ def align_file(
         raise AlignmentError(
             f"{', '.join(existing)}: exists; --overwrite replaces it, --out writes elsewhere"
         )
+    check_model(model)
+    with open_sound(audio):
+        pass  # what is no audio is refused before PyTorch is imported
+
     from danish_asr.transcription.model import load_model  # noqa: PLC0415
 
     loaded = load_model(model, device=device)
@@ -132,7 +138,6 @@ def align(
 
     from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415
     from danish_asr.decoding.ctc_path import FRAME_SECONDS  # noqa: PLC0415
-    from danish_asr.transcription.sound import open_sound  # noqa: PLC0415
     from danish_asr.transcription.streaming import read_regions  # noqa: PLC0415
 
     segments = _spoken_lines(lines, model)

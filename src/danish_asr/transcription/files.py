@@ -19,6 +19,7 @@ from danish_asr.transcription.formats import FORMATS, parse_formats, to_txt
 from danish_asr.transcription.record import Record, Source, fingerprint, source_of, writing_below
 from danish_asr.transcription.recordings import Recording, find_recordings
 from danish_asr.transcription.settings import Settings
+from danish_asr.transcription.sound import open_sound
 
 if TYPE_CHECKING:
     from danish_asr.transcription.model import Model
@@ -77,6 +78,8 @@ def transcribe_files(
 
 
 def _print(model: str, path: Path, settings: Settings, device: str) -> None:
+    with open_sound(path):
+        pass  # what is no audio is refused before PyTorch is imported
     spoken = False
     for segment in settings.load(model, device).stream(path, **settings.options()):
         spoken = True

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from danish_asr.errors import DanishAsrError
-from danish_asr.transcription.record import RECORD, Record, source_of
+from danish_asr.transcription.record import RECORD, Record, fingerprint, source_of
 from danish_asr.transcription.recordings import find_recordings
+from danish_asr.transcription.settings import Settings
 
 
 def tree(root: Path, *names: str) -> Path:
@@ -117,3 +120,27 @@ def test_a_name_that_is_not_utf8_is_remembered() -> None:
     tree(Path(), str(audio))
     Record({}).write(source_of(audio), output, "hej\n")
     assert Record({}).finished(source_of(audio), output)
+
+
+def test_what_is_left_to_do_is_found_without_pytorch() -> None:
+    tree(Path(), "run/checkpoints/step_2/model/sdp_00.pt", "in/a.wav", "in/b.wav")
+    record = Record(fingerprint("run", Settings()))
+    for name in ("a", "b"):
+        record.write(source_of(Path(f"in/{name}.wav")), Path(f"in/{name}.txt"), "hej\n")
+    script = """
+import sys
+from danish_asr.cli import main
+sys.argv = ["danish-asr", "transcribe", "run", "in"]
+try:
+    main()
+finally:
+    assert "torch" not in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "already transcribed: in/a.wav, in/b.wav" in done.stderr
+    Path("run/checkpoints/step_2/model/sdp_00.pt").write_bytes(b"others")
+    other = Record(fingerprint("run", Settings()))
+    assert not other.finished(source_of(Path("in/a.wav")), Path("in/a.txt"))
