@@ -118,7 +118,8 @@ def find_language_model(where: AnyPath) -> LanguageModelFiles:
             except (OSError, ValueError, TypeError) as error:
                 raise LanguageModelError(f"{file}: is no JSON object ({error})") from error
             break
-    return LanguageModelFiles(files[0].resolve(), settings)
+    # Links, such as those of Hugging Face's cache, are not resolved: the others stand beside them.
+    return LanguageModelFiles(files[0], settings)
 
 
 def _words_of_arpa(file: Path) -> list[str]:

@@ -105,7 +105,7 @@ class BeamDecoder:
         self._labels = symbols(tokenizer)
         profile = text_profile or saved.get("text_profile", "raw")
         self.search_settings = beam_search.SearchSettings(
-            language_model=str(Path(lm).resolve()) if lm else None,
+            language_model=str(Path(lm).absolute()) if lm else None,
             hotwords=self._checked(hotwords, profile),
             hotword_weight=hotword_weight,
             alpha=saved.get("alpha", ALPHA) if alpha is None else alpha,

@@ -125,10 +125,13 @@ def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_pat
         BeamDecoder(tokenizer, hotwords=words)
 
 
-def test_the_layout_of_hugging_face_is_read(tokenizer: Tokenizer, arpa: Path) -> None:
+def test_the_layout_of_hugging_face_is_read_with_the_links_of_its_cache(
+    tokenizer: Tokenizer, arpa: Path
+) -> None:
     folder = arpa.parent / "model" / "language_model"
     folder.mkdir(parents=True)
-    arpa.rename(folder / "3gram.arpa")
+    arpa.rename(arpa.with_name("blob"))
+    (folder / "3gram.arpa").symlink_to(arpa.with_name("blob"))
     (folder / "attrs.json").write_text('{"alpha": 0.4, "beta": 1.0, "unk_score_offset": -10.0}')
     (folder / "unigrams.txt").write_text("en\nko\n")
     logits = logits_of("en ko", tokenizer, noise=0)[None]
