@@ -138,6 +138,9 @@ def explained(where: str = "the configuration") -> Iterator[None]:
     except ConfigError as error:
         raise RunFailedError(str(ConfigError(error.faults, where=where))) from error
     except Exception as error:
+        *_, first = _chain(error)
+        if isinstance(first.__context__, KeyboardInterrupt):  # which cut a file short
+            raise KeyboardInterrupt from error
         explanation = _explanation(error)
         if explanation is None:
             raise
