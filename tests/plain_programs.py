@@ -31,8 +31,7 @@ def main(site: str, export: str, audio: str, output: str) -> None:
     readme = (folder / "README.md").read_text(encoding="utf-8")
     texts = []
     for example in re.findall(r"```python\n(.*?)```", readme, re.DOTALL):
-        # An example names the directory, or the files in it.
-        os.chdir(folder.parent if f'"{folder.name}"' in example else folder)
+        os.chdir(folder)
         texts.append(run(example, waveforms))
     target.write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
 

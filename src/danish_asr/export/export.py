@@ -74,8 +74,7 @@ def export_model(
                 "these were synthetic sounds, one of them very quiet: the comparison that counts "
                 "is on recordings of speech, with --audio"
             )
-        name = push or dest.name
-        card = model_card(loaded, model, to, name, with_lm=lm is not None, compared=lines)
+        card = model_card(loaded, model, to, push, with_lm=lm is not None, compared=lines)
         publish_text(partial / "README.md", card)
         partial.rename(dest)
     except OSError as error:

@@ -54,16 +54,17 @@ def model_card(
     model: Model,
     source: str,
     to: str,
-    name: str,
+    repo: str | None = None,
     *,
     with_lm: bool = False,
     compared: Sequence[str] = (),
 ) -> str:
     """Return the text of the card; scores are those of the run's evaluation of this checkpoint.
 
-    ``compared`` are the lines of `verify`.
+    ``repo`` is the repository of the hub, if there is one; ``compared`` are the lines of `verify`.
     """
     origin = _origin(Path(source).expanduser())
+    name = repo or _name(origin, source)
     base, dataset = _base(origin, source), _get(origin.config, "dataset.name")
     about: dict[str, Any] = {
         "language": ["da"],
@@ -72,7 +73,7 @@ def model_card(
         "tags": ["wav2vec2", "ctc", "danish-asr"],
     }
     corpora: list[str] = []
-    parts, scores = [_what(model, origin, base, source), usage(to, name)], None
+    parts, scores = [_what(model, origin, base, source), usage(to, repo)], None
     if with_lm:
         parts.append(LANGUAGE_MODEL)
     if origin.run:
@@ -101,6 +102,11 @@ def _origin(path: Path) -> _Origin:
     run, step = meant_checkpoint(path) or (path, None)
     file = run / CONFIG_FILE
     return _Origin(run, step, read_yaml(file)) if file.is_file() else _Origin(None, None, {})
+
+
+def _name(origin: _Origin, source: str) -> str:
+    run = (origin.run or Path(source).expanduser()).resolve()
+    return run.parents[1].name if average_name(run) else run.name
 
 
 def _base(origin: _Origin, source: str) -> str:
@@ -181,6 +187,7 @@ def _licence(base: str, *, of_coral: bool) -> str:
 
 def _limits(model: Model, *, table: bool) -> str:
     shortest = model.frames.shortest_input() / 16
+    longest = model.cutting.longest + 2 * model.cutting.overlap
     shown = ", as far as the table above shows them" if table else ""
     return f"""\
 ## Limits
@@ -190,7 +197,7 @@ def _limits(model: Model, *, table: bool) -> str:
 - The text has the symbols that the model was trained on, which may exclude capitals, digits and
   punctuation. It can be wrong with great confidence; have it read before decisions rest on it.
 - Audio of another rate must be resampled to 16 kHz, several channels mixed to one, and long
-  recordings cut into parts of up to about 30 s. Less than {shortest:.0f} ms fails.
+  recordings cut into parts of up to about {longest:.0f} s. Less than {shortest:.0f} ms fails.
   Amplify audio of an RMS below 0.01 (-40 dBFS), which is recognised worse.
 - It is not made to identify people, nor to rate them by the way they speak."""
 

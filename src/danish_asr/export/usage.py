@@ -104,11 +104,15 @@ logits, (frames, symbols), with it.
 """
 
 
-def usage(to: str, name: str) -> str:
-    """Return the section of a format, with the versions that the export was compared with."""
+def usage(to: str, repo: str | None) -> str:
+    """Return the section of a format, with the versions that the export was compared with.
+
+    Without ``repo``, a repository of the hub, its lines run in the directory of the export.
+    """
     packages = (
         package if "==" in package else f"{package}=={version(package).split('+')[0]}"
         for package in _PACKAGES[to]
     )
-    text = _USAGE[to].replace("OWNER/NAME", name)
-    return f"## Use\n\n    pip install {' '.join(packages)}\n\n{_SAMPLES}\n{text}"
+    text = _USAGE[to].replace("OWNER/NAME", repo or ".")
+    place = "" if repo and to == "hf" else "Run these lines in the directory of this file.\n"
+    return f"## Use\n\n    pip install {' '.join(packages)}\n\n{place}{_SAMPLES}\n{text}"

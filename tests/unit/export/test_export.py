@@ -149,7 +149,7 @@ def test_frames_in_onnx_stay_within_the_row(
 def test_rows_of_a_padded_batch_in_transformers_are_cut_as_the_card_says(
     exports: tuple[Path, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(exports[0])
+    monkeypatch.chdir(exports[0] / "hf")
     readme = (exports[0] / "hf" / "README.md").read_text()
     alone, exact, batch = re.findall(r"```py(?:thon)?\n(.*?)```", readme, re.DOTALL)
     sounds = [sound.waveform for sound in verify.read_utterances([])]

@@ -78,7 +78,8 @@ def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model
     (average / "checkpoints" / "step_4").mkdir(parents=True)
     (average / "config.yaml").write_text((run / "config.yaml").read_text())
     loaded = load_model(model, device="cpu")
-    card = model_card(loaded, str(average), "onnx", "me/danish")
+    card = model_card(loaded, str(average), "onnx")
+    assert "\n# run\n" in card
     assert "an average of weights up to it: run/averages/best_2" in card
     assert "model-index" not in card
     file = run / "eval" / "step_4" / "test" / "evaluation.json"
