@@ -9,9 +9,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from danish_asr.errors import DanishAsrError
+
+SECONDS_ALONE: Final = 5.0
+"""Decoding time of a process before it starts others, which takes them some seconds."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -139,7 +139,7 @@ def test_decoding_over_processes_stops_and_continues_with_each_row_once(
 ) -> None:
     shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
     with monkeypatch.context() as patch:
-        patch.setattr(kept_decoding, "_SECONDS_ALONE", 0.0)
+        patch.setattr(kept_decoding, "SECONDS_ALONE", 0.0)
         patch.setattr(kept_decoding, "usable_cpus", lambda: 2)
         after_each_batch(patch, interrupt(3))
         assert evaluate(run, dataset, *FEW_ROWS, OWN) == EXIT_STOPPED

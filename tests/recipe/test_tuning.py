@@ -114,7 +114,7 @@ def test_an_interrupted_search_continues_over_processes(
     found = json.loads((lm / "tuning.json").read_text())
     found["trials"] = found["trials"][:30]
     (lm / "tuning.json").write_text(json.dumps(found))
-    monkeypatch.setattr(search, "_SECONDS_ALONE", 0.0)
+    monkeypatch.setattr(search, "SECONDS_ALONE", 0.0)
     monkeypatch.setattr(Trials, "_results", _noted(Trials._results, saved))
     again = tune_language_model(run, lm, workers=2)
     errors = {each.point: each.errors for each in whole.trials}

@@ -21,7 +21,7 @@ from danish_asr.errors import ConfigError, LanguageModelError, MissingExtraError
 from danish_asr.files import AnyPath, sha256_of
 from danish_asr.ngram import HELD_OUT, find_language_model
 from danish_asr.text.profiles import normalize
-from danish_asr.workers import WorkerPool
+from danish_asr.workers import SECONDS_ALONE, WorkerPool
 
 ALPHA: Final = 0.5
 BETA: Final = 1.5
@@ -42,9 +42,6 @@ _WHOLE: Final = {"beam", "workers"}
 
 _MOST_HASHED: Final = 2**30
 """Bytes of the language models of which `BeamDecoder.settings` has the sha256."""
-
-_SECONDS_ALONE: Final = 5.0
-"""Decoding time of this process before it starts others, which takes them some seconds."""
 
 _MOST_FOREIGN: Final = 0.9
 """Of a language model's words, those that the model cannot write; web text has many."""
@@ -123,13 +120,13 @@ class BeamDecoder:
         alone = parent_process() is not None  # a worker process starts no others
         self._workers = workers or (1 if alone else usable_cpus())
         # One that was chosen starts at once.
-        self._seconds = 0.0 if workers is None else _SECONDS_ALONE
+        self._seconds = 0.0 if workers is None else SECONDS_ALONE
         self._pool: WorkerPool | None = None
 
     def __call__(self, logits: Tensor, lengths: Sequence[int]) -> list[str]:
         """Return one text per row of ``logits``, (N, S, V)."""
         tasks = self.columns(logits, lengths)
-        if self._workers == 1 or len(tasks) < 2 or self._seconds < _SECONDS_ALONE:
+        if self._workers == 1 or len(tasks) < 2 or self._seconds < SECONDS_ALONE:
             begin = time.monotonic()
             texts = [self._search(task) for task in tasks]
             self._seconds += time.monotonic() - begin

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import lru_cache, partial
 from math import inf
 from pathlib import Path
-from typing import Final, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
@@ -35,10 +35,7 @@ from danish_asr.recipe.validation import ErrorRates, table
 from danish_asr.runs.run_directory import CONFIG_FILE
 from danish_asr.schema import SAMPLE_RATE
 from danish_asr.scoring.predictions import Prediction, from_row
-from danish_asr.workers import run_in_processes
-
-_SECONDS_ALONE: Final = 5.0
-"""Decoding time of this process before it starts others, which takes them some seconds."""
+from danish_asr.workers import SECONDS_ALONE, run_in_processes
 
 
 class DecoderSpec(NamedTuple):
@@ -124,7 +121,7 @@ def _results(
     task: Callable[[int], ScoredBatch], numbers: Sequence[int]
 ) -> Generator[ScoredBatch, None, None]:
     begin, left = time.monotonic(), list(numbers)
-    while left and time.monotonic() - begin < _SECONDS_ALONE:
+    while left and time.monotonic() - begin < SECONDS_ALONE:
         yield task(left.pop(0))
     with closing(run_in_processes(task, left, usable_cpus())) as batches:
         yield from batches

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.text.profiles import normalize
-from danish_asr.workers import WorkerPool
+from danish_asr.workers import SECONDS_ALONE, WorkerPool
 
 ALPHAS: Final = (0.0, 0.3, 0.6, 0.9, 1.2)
 BETAS: Final = (-1.0, 0.0, 1.0, 2.0, 3.0)
@@ -27,10 +27,6 @@ WEIGHTS_BEAM: Final = 25
 BEAMS: Final = (10, 25, 50, 100, 200)
 ENOUGH: Final = 0.0005
 """The narrowest beam is taken whose WER is at most this much above the lowest."""
-
-
-_SECONDS_ALONE: Final = 5.0
-"""Decoding time of this process before it starts others, which takes them some seconds."""
 
 
 class Point(NamedTuple):
@@ -124,7 +120,7 @@ class Trials:
         self._decode, self._chunks, self._pool = decode, chunks, pool
         self.found = {trial.point: trial for trial in done}
         self._save = save
-        self._alone = _SECONDS_ALONE
+        self._alone = SECONDS_ALONE
         self.progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
 
     def run(self, what: str, points: Iterable[Point]) -> None:
