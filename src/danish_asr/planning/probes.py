@@ -25,10 +25,10 @@ _LONGEST: Final = "dataset.asr_task_config.max_audio_len"
 _BATCHES: Final = "trainer.grad_accumulation.num_batches"
 _MINUTES: Final = "trainer.effective_audio_minutes"
 
-STEPS: Final = 100
+_STEPS: Final = 100
 """Of a probe, unless ``trainer.probe_steps`` says otherwise."""
 
-_STEPS: Final = 3
+_SEARCH_STEPS: Final = 3
 """Of each probe of the search: the optimizer has its state from the second one on."""
 
 _PRECISE: Final = 1.05
@@ -62,7 +62,7 @@ def probe(
         for file in request.config_files:
             command += ["--config", str(file)]
         command += [*request.overrides, *values, f"trainer.probe_steps={steps}"]
-        status, printed = _run(command, shows=steps > _STEPS)
+        status, printed = _run(command, shows=steps > _SEARCH_STEPS)
         file = run / PROBE
         report: dict[str, Any] = {"fits": False}
         if file.is_file():
@@ -117,9 +117,9 @@ def probe_command(
     if searches and not machine.limit and not _has_gpu():
         fault = "--search needs a limit where there is no GPU: --gpu 8GiB, for example"
         refuse(ConfigError([fault], where="the command line"))
-    steps = given.get("trainer.probe_steps", STEPS)
+    steps = given.get("trainer.probe_steps") or _STEPS
     if searches:
-        size, overlay = search(request, machine, write)
+        size, overlay = search(request, machine, given, write)
         note(f"the largest max_num_elements that fits is {size:,}")
     note(f"probing {steps} steps")
     report = probe(request, machine, steps, *(f"{k}={v}" for k, v in flatten(overlay)))
@@ -144,27 +144,25 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def search(request: Request, machine: Machine, write: Path | None) -> tuple[int, Tree]:
+def search(request: Request, machine: Machine, given: Tree, write: Path | None) -> tuple[int, Tree]:
     """Find the largest ``max_num_elements`` that fits, and the overlay that keeps a step's audio.
 
-    Doubles from the configured size, then halves the interval. Ctrl-C ends it; ``write`` then gets
-    the overlay of the largest size so far.
+    ``given`` has the configured values by dotted key. Doubles from their size, then halves the
+    interval. Ctrl-C ends it; ``write`` then gets the overlay of the largest size so far.
 
     Raises:
         DanishAsrError: Not even the longest utterance fits.
     """
-    given = dict(flatten(read_configuration(request)))
     limit = f"{machine.limit / 2**30:.2f} GiB" if machine.limit else "the GPU's memory"
     note(f"limit: {_SPARE:.0%} of {limit}, because a longer run takes more")
     best = 0
 
-    def value(key: str) -> Any:
-        return given.get(key, defaults()[key])
+    values = defaults() | given
 
     def try_size(size: int) -> dict[str, Any]:
         nonlocal best
         own = (f"{_SIZE}={size}", f"{_MINUTES}=null", f"{_BATCHES}=1")
-        report = probe(request, machine, _STEPS, *own, spare=_SPARE)
+        report = probe(request, machine, _SEARCH_STEPS, *own, spare=_SPARE)
         peak, most = report.get("peak_bytes"), machine.limit or report.get("memory_bytes")
         of = f", {peak / 2**30:.2f} of {_SPARE * most / 2**30:.2f} GiB" if peak and most else ""
         note(f"{size:,} samples: {'fits' if report['fits'] else 'does not fit'}{of}")
@@ -172,8 +170,8 @@ def search(request: Request, machine: Machine, write: Path | None) -> tuple[int,
         return report
 
     def overlay(size: int) -> Tree:
-        minutes = value(_MINUTES)
-        before = value(_SIZE) * value(_BATCHES)
+        minutes = values[_MINUTES]
+        before = values[_SIZE] * values[_BATCHES]
         if minutes is not None:
             before = round(minutes * 60 * SAMPLE_RATE / machine.processes)
         batches = max(-(-before // size), 1)
@@ -184,7 +182,7 @@ def search(request: Request, machine: Machine, write: Path | None) -> tuple[int,
         return tree
 
     try:
-        size = _largest(try_size, value(_SIZE), value(_LONGEST))
+        size = _largest(try_size, values[_SIZE], values[_LONGEST])
     except KeyboardInterrupt:
         note(f"stopped; the largest size that fits so far: {f'{best:,}' if best else 'none'}")
         if write is not None and best:

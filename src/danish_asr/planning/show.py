@@ -55,8 +55,8 @@ def show_plan(
         console.out(json.dumps(_as_json(plan), indent=1, ensure_ascii=False), highlight=False)
     else:
         _print(console, plan)
-    if write and plan.steps:
-        needed = f"# Over {request.where}, to fit {gpus} x {gpu}: `danish-asr plan`"
+    if write and card and plan.steps:
+        needed = f"# Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
         publish_text(write, f"{needed}\n{to_yaml(plan.overlay)}")
         changed = dict(flatten(plan.overlay))
         values = [each for each in request.overrides if each.partition("=")[0] not in changed]

@@ -87,9 +87,11 @@ class Sweep:
         """The overrides of each run by its name, which is that of its directory."""
         short = short_names(self.over)
         named = [
-            [(f"{short[key]}_{slug}", f"{key}={json.dumps(value)}") for slug, value in known]
+            [
+                (f"{short[key]}_{slug}", f"{key}={json.dumps(value)}")
+                for slug, value in zip(_slugs(values), values, strict=True)
+            ]
             for key, values in self.over.items()
-            for known in [list(zip(_slugs(values), values, strict=True))]
         ]
         return {
             "__".join(name for name, _ in run): [override for _, override in run]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil, inf
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
@@ -180,11 +180,15 @@ class Runner:
         _wait_for_lock(run)
         command = [sys.executable, "-m", "danish_asr.recipe", str(run)]
         command += ["--config-file", str(self._sweep.out / BASE), "--config", *values]
-        options: Any = {"stdout": None, "stderr": subprocess.STDOUT, "process_group": 0}
-        with log.open("ab") as options["stdout"]:
+        with log.open("ab") as file:
             before = log.stat().st_size
-            # A signal to the group of the sweep would otherwise reach the run twice.
-            self._process = subprocess.Popen(command, preexec_fn=stop_with_parent, **options)  # noqa: S603, PLW1509
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                process_group=0,  # a signal to that of the sweep would reach the run twice
+                preexec_fn=stop_with_parent,  # noqa: PLW1509
+            )
             if self._stopped:  # meanwhile
                 self._process.terminate()
             status = self._process.wait()
