@@ -127,7 +127,8 @@ class Model(AcousticModel):
             segments[number].append(segment)
         about: dict[str, Any] = {"model": self.name, "decoder": options.get("decoder", GREEDY)}
         if config := options.get("decoder_config"):
-            about["decoder_config"] = dict(config)
+            paths = {key: str(value) for key, value in config.items() if isinstance(value, Path)}
+            about["decoder_config"] = {**config, **paths}  # as JSON has it
         transcripts = [
             Transcript(sound.seconds, found, sound.file, about)
             for sound, found in zip(sounds, segments, strict=True)

@@ -207,20 +207,16 @@ def _mixed(block: Samples) -> Samples:
 def _checked(audio: Any, rate: float | None) -> tuple[NDArray[Any], int]:
     """Return an array as (samples, channels), and its rate."""
     samples = np.asarray(audio)
-    if not samples.ndim:
-        raise TranscriptionError(
-            "the audio must be a path, the bytes of a file, an open file or an array, or a list of "
-            f"these, but is of type {type(audio).__name__}"
-        )
-    if rate is None or rate <= 0 or rate != int(rate):
-        raise TranscriptionError(
-            f"an array needs rate=, its samples per second, a whole number; it is {rate}"
-        )
     two = samples[:, None] if samples.ndim == 1 else samples
     if two.ndim != 2 or two.dtype.kind not in "fi" or two.shape[1] > max(len(two), 1):
         raise TranscriptionError(
-            "an array must have the shape (samples,) or (samples, channels) and hold floats or "
-            f"signed integers, but is {samples.shape} of {samples.dtype}"
+            "the audio must be a path, the bytes of a file, an open file, an array (samples,) or "
+            "(samples, channels) of floats or signed integers, or a list of these, but is "
+            f"{type(audio).__name__}: {samples.shape} of {samples.dtype}"
+        )
+    if rate is None or rate <= 0 or rate % 1:
+        raise TranscriptionError(
+            f"an array needs rate=, its samples per second, a whole number; it is {rate}"
         )
     return two, int(rate)
 

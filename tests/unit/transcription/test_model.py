@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import os
 import re
 import shutil
@@ -161,8 +162,8 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         (tmp_path / "empty.mp3", None, "empty.mp3: the file is empty"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
         (truncated, None, "can only be decoded up to 5.4 s, but its header says 20.0"),
-        (None, None, "or an array, or a list of these, but is of type NoneType"),
-        ([0.1, 0.2], RATE, "a list of these, but is of type float"),
+        (None, None, "or a list of these, but is NoneType"),
+        ([0.1, 0.2], RATE, "a list of these, but is float"),
         (b"no audio", None, "the audio: cannot be decoded"),
         (tone(0), None, "no samples"),
         (np.zeros(0), RATE, "the array: no samples"),
@@ -170,6 +171,8 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         (np.zeros((2, 100)), RATE, "(samples, channels)"),
         (np.array([0, np.nan]), RATE, "NaN"),
         (np.zeros(100), 16_000.5, "whole number"),
+        (np.zeros(100), np.inf, "whole number"),
+        (("a.wav", "b.wav"), None, "(2,) of <U5"),
         (encode(np.zeros(100), RATE), RATE, "is for arrays"),
         (tone(1, rate=RATE)[:20_000], None, "ends at 0.6 s, but its header says 1.0 s"),
         (tone(1, rate=RATE, format="OGG")[:-9], None, "ends within a page of OGG"),
@@ -189,6 +192,15 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         model.log_probs(np.zeros(100, np.float32))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"decoder\.name"):
         model.transcribe(np.zeros(100), rate=RATE, decoder="greedi")
+
+
+def test_a_transcript_is_json_with_a_path_among_its_settings(model: Model, tmp_path: Path) -> None:
+    hotwords = tmp_path / "hotwords.txt"
+    hotwords.write_text("mette")
+    config = {"hotwords": hotwords}
+    found = model.transcribe(np.zeros(RATE), rate=RATE, decoder="beam", decoder_config=config)
+    about = json.loads(json.dumps(found.to_dict()))["about"]
+    assert about["decoder_config"] == {"hotwords": str(hotwords)}
 
 
 def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[np.float32]) -> None:
