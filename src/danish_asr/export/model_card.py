@@ -46,6 +46,8 @@ class _Origin(NamedTuple):
     """The run that a model is from, if it is from one."""
 
     run: Path | None
+    average: str | None
+    """Which of the run's averages it is, if it is one."""
     step: int | None
     config: Tree
 
@@ -64,7 +66,7 @@ def model_card(
     ``repo`` is the repository of the hub, if there is one; ``compared`` are the lines of `verify`.
     """
     origin = _origin(Path(source).expanduser())
-    name = repo or _name(origin, source)
+    name = repo or (origin.run or Path(source).expanduser().resolve()).name
     base, dataset = _base(origin, source), _get(origin.config, "dataset.name")
     about: dict[str, Any] = {
         "language": ["da"],
@@ -99,14 +101,13 @@ def model_card(
 
 def _origin(path: Path) -> _Origin:
     """Find the run of a model as `select_model` does."""
-    run, step = meant_checkpoint(path) or (path, None)
-    file = run / CONFIG_FILE
-    return _Origin(run, step, read_yaml(file)) if file.is_file() else _Origin(None, None, {})
-
-
-def _name(origin: _Origin, source: str) -> str:
-    run = (origin.run or Path(source).expanduser()).resolve()
-    return run.parents[1].name if average_name(run) else run.name
+    found, step = meant_checkpoint(path) or (path, None)
+    folder = found.resolve()
+    if not (folder / CONFIG_FILE).is_file():
+        return _Origin(None, None, None, {})
+    average = average_name(folder)
+    run = folder.parents[1] if average else folder
+    return _Origin(run, average, step, read_yaml(folder / CONFIG_FILE))
 
 
 def _base(origin: _Origin, source: str) -> str:
@@ -139,18 +140,13 @@ def _what(model: Model, origin: _Origin, base: str, source: str) -> str:
 def _training(origin: _Origin, base: str) -> str:
     dataset = _get(origin.config, "dataset.name") or _get(origin.config, "dataset.family")
     lines = [f"- start: {base or _get(origin.config, 'model.arch')}", f"- dataset: {dataset}"]
-    if origin.step is not None:
-        lines.append(f"- checkpoint: step {origin.step}{_of_average(origin)}")
+    if origin.run and origin.step is not None:
+        average = f"{origin.run.name}/{AVERAGES}/{origin.average}"
+        of = f", an average of weights up to it: {average}" if origin.average else ""
+        lines.append(f"- checkpoint: step {origin.step}{of}")
     values = ((key, _get(origin.config, key)) for key in _TRAINING)
     lines += [f"- `{key}`: {value}" for key, value in values if value is not None]
     return "\n".join(["## Training", "", *lines])
-
-
-def _of_average(origin: _Origin) -> str:
-    run = origin.run.resolve() if origin.run else Path()
-    if name := average_name(run):
-        return f", an average of weights up to it: {run.parents[1].name}/{AVERAGES}/{name}"
-    return ""
 
 
 def _scores(origin: _Origin) -> Scores | None:
@@ -167,14 +163,14 @@ def _scores(origin: _Origin) -> Scores | None:
 
 def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
     assert origin.run is not None
-    average = average_name(origin.run.resolve())
-    outdir = origin.run.resolve().parents[1] if average else origin.run
-    for file in sorted((outdir / "eval").rglob("evaluation.json")):
+    # An average can also have been evaluated as a run of its own.
+    places = (origin.run / "eval", origin.run / AVERAGES)
+    for file in (file for place in places for file in sorted(place.rglob("evaluation.json"))):
         about, predictions = json.loads(file.read_text("utf-8")), file.parent / "predictions.jsonl"
         # The run may have been moved or renamed since.
         scored = average_name(Path(about.get("run", "")).parent), about.get("step")
         whole = not {"decoder", "where"} & {*about}
-        if scored == (average, origin.step) and whole and predictions.is_file():
+        if scored == (origin.average, origin.step) and whole and predictions.is_file():
             rows = about["rows_in_split"]
             yield ",".join(rows), (predictions, sum(rows.values()))
 

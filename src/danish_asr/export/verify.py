@@ -1,6 +1,6 @@
 """Run an exported model in its own library, and compare it with fairseq2's output."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -128,10 +128,9 @@ def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance])
     elif (folder / INT8).is_file():
         run_other = _runner(model, folder, to, INT8)
     console = Console(stderr=True)
-    rows: Iterable[Utterance] = utterances
-    if console.is_terminal:
-        rows = track(utterances, "comparing with fairseq2", console=console, transient=True)
-    for utterance in rows:
+    hidden = not console.is_terminal
+    title = "comparing with fairseq2"
+    for utterance in track(utterances, title, console=console, transient=True, disable=hidden):
         missing = max(0, shortest - len(utterance.waveform))
         waveform = np.pad(utterance.waveform, (0, missing))
         row = model.log_probs([waveform])[0]

@@ -87,3 +87,5 @@ def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model
     file.write_text(json.dumps(about))
     assert "model-index" in model_card(loaded, str(average), "onnx", "me/danish")
     assert "model-index" not in model_card(loaded, str(run), "onnx", "me/danish")
+    (run / "eval").rename(average / "eval")  # of an evaluation of the average as a run
+    assert "model-index" in model_card(loaded, str(average), "onnx", "me/danish")
