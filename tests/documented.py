@@ -58,7 +58,8 @@ def commands(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     session = any(line.startswith("$ ") for line in lines)
     variables, text = dict[str, str](), ""
     for line in lines:
-        if not text and session and not line.startswith("$ "):
+        is_output = line[:1].isdigit() or (session and not line.startswith("$ "))
+        if not text and is_output:
             continue
         text += line.removeprefix("$ ") if not text else line
         if text.endswith("\\"):

@@ -83,7 +83,7 @@ def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> 
 
     Ctrl-C reaches that process too; it saves its state and exits, and this function waits for it.
     """
-    config = files(RECIPE) / "configs" / "demo.yaml"
+    config = files("danish_asr") / "configs" / "demo.yaml"
     cards = dataset.resolve() / CARDS_DIR
     command = [
         *(sys.executable, "-m", module, str(run), "--config-file", str(config)),

@@ -149,7 +149,7 @@ FOLKETING = SourceOptions(corpus="folketing")
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("radio:/data", FOLKETING, "kind of source 'radio' .* one of coral, hf-parquet, "),
+        ("tape:/data", FOLKETING, "kind of source 'tape' .* one of coral, hf-parquet, "),
         ("no_such_module.open:/data", FOLKETING, "kind of source 'no_such_module.open'"),
         ("coral:/data", FOLKETING, "do not apply to CoRal; .* hf-parquet:/data"),
         ("CoRal-project/coral-v2", SourceOptions(), "did you mean hf:CoRal-project/coral-v2"),
