@@ -9,6 +9,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -36,7 +37,8 @@ def keep_command(run: Path, checkpoint: str = "best", split: str = "dev") -> str
     """Return the command that keeps log-probabilities in ``OUTDIR/eval/<checkpoint>/<split>``."""
     chosen = "" if checkpoint == "best" else f"evaluator.checkpoint={checkpoint} "
     return (
-        f"danish-asr evaluate {run} {chosen}evaluator.split={split} evaluator.keep_log_probs=true"
+        f"danish-asr evaluate {quote(str(run))} {chosen}evaluator.split={split} "
+        "evaluator.keep_log_probs=true"
     )
 
 
