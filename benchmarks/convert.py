@@ -36,12 +36,12 @@ import soxr
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.audio.decode import to_flac
-from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert
-from danish_asr.files import sha256_of
-from danish_asr.sources import open_source
+from danish_asr.base.audio.decode import to_flac
+from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.files import sha256_of
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
 
 SECONDS = 5.0
 RATE = 48_000

@@ -31,13 +31,13 @@ RATE = 16_000
 
 def fairseq2_model(arch: str) -> Any:
     """A `Model` with random weights and a small head."""
-    from danish_asr import native  # noqa: F401, PLC0415 - libsndfile before fairseq2's native half
-    from danish_asr.configuration.config import AsrEvalConfig  # noqa: PLC0415
-    from danish_asr.conversion.cards import build_char_tokenizer  # noqa: PLC0415
-    from danish_asr.fairseq2_private import new_model  # noqa: PLC0415
-    from danish_asr.models.assets import Assets  # noqa: PLC0415
-    from danish_asr.transcription.acoustic_model import Decoders  # noqa: PLC0415
-    from danish_asr.transcription.model import Model  # noqa: PLC0415
+    from danish_asr.base import native  # noqa: F401, PLC0415 - libsndfile before fairseq2's native half
+    from danish_asr.base.fairseq2_private import new_model  # noqa: PLC0415
+    from danish_asr.corpus.cards import build_char_tokenizer  # noqa: PLC0415
+    from danish_asr.inference.acoustic_model import Decoders  # noqa: PLC0415
+    from danish_asr.inference.model import Model  # noqa: PLC0415
+    from danish_asr.recipe.config.config import AsrEvalConfig  # noqa: PLC0415
+    from danish_asr.recipe.models.assets import Assets  # noqa: PLC0415
 
     # isort: split
     from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415
@@ -105,8 +105,8 @@ def measure(engine: str, folder: Path, arch: str, threads: int, seconds: float) 
 
 def main(arch: str, seconds: str) -> None:
     """Export the model, then measure each engine in a process."""
-    from danish_asr.export.to_hugging_face import write_hugging_face  # noqa: PLC0415
-    from danish_asr.export.to_onnx import write_onnx  # noqa: PLC0415
+    from danish_asr.inference.export.to_hugging_face import write_hugging_face  # noqa: PLC0415
+    from danish_asr.inference.export.to_onnx import write_onnx  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

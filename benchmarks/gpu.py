@@ -30,7 +30,7 @@ from torch.cuda import OutOfMemoryError
 
 from benchmarks.gpu_rows import Row, Settings, lengths_of, model_config, planned_memory
 from benchmarks.gpu_step import train_steps
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.base.schema import SAMPLE_RATE
 
 PEAKS: Final = {
     "H200": 989e12,

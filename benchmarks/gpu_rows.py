@@ -12,15 +12,15 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
 from fairseq2.recipe.config import AdamWConfig
 from fairseq2.runtime.config_registry import get_config
 
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.part_sections import LeanAdamWConfig
-from danish_asr.data.targets import FrameCount
-from danish_asr.fairseq2_private import library_container
-from danish_asr.recipe.activations import Batch
+from danish_asr.base.fairseq2_private import library_container
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.planning.activations import Batch
+from danish_asr.planning.memory import Model, step_memory
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.part_sections import LeanAdamWConfig
+from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.memory import Model, step_memory
-from danish_asr.recipe.optimizers import use_fused
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.recipe.train.optimizers import use_fused
 
 DANISH: Final = 80
 """Symbols that ``model.head: danish`` keeps of a Danish text, about."""

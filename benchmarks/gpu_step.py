@@ -39,12 +39,12 @@ from torch.optim import AdamW, Optimizer
 from typing_extensions import override
 
 from benchmarks.gpu_rows import Row, Settings, frames_of, lengths_of, make_batch, recipe_config
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.recipe.criterion import CtcCriterion
-from danish_asr.recipe.freezing import Freezing
-from danish_asr.recipe.masking import install_masker
-from danish_asr.recipe.optimizers import OffloadedAdamW
-from danish_asr.recipe.training import AsrTrainUnit
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.freezing import Freezing
+from danish_asr.recipe.train.masking import install_masker
+from danish_asr.recipe.train.optimizers import OffloadedAdamW
+from danish_asr.recipe.train.training import AsrTrainUnit
 
 
 class _Finished(Exception):  # noqa: N818 - it is an event, not an error
@@ -103,7 +103,7 @@ def make_optimizer(row: Row, module: torch.nn.Module) -> Optimizer:
         return AdamW(module.parameters(), fused=None if row.upstream else True, **settings)
     if row.optimizer == "adamw_offload":
         return OffloadedAdamW(module.parameters(), **settings)
-    from danish_asr.recipe.adamw_8bit import AdamW8bit  # noqa: PLC0415 - an optional dependency
+    from danish_asr.recipe.train.adamw_8bit import AdamW8bit  # noqa: PLC0415 - an optional dependency
 
     return AdamW8bit(module.parameters(), **settings)  # type: ignore[no-untyped-call]
 

@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
-from danish_asr.schema import ROW_GROUP_SIZE, SAMPLE_RATE, UTTERANCE_SCHEMA, partition_dir
+from danish_asr.base import native  # noqa: F401 - libsndfile before fairseq2's native half
+from danish_asr.base.schema import ROW_GROUP_SIZE, SAMPLE_RATE, UTTERANCE_SCHEMA, partition_dir
 
 if TYPE_CHECKING:
     from fairseq2.data.tokenizers import Tokenizer
 
-    from danish_asr.data.index import Index
+    from danish_asr.recipe.data.index import Index
 
 ROWS_PER_SHARD = 50_000
 CHARACTERS_PER_SECOND = 14
@@ -105,8 +105,8 @@ def measure(root: Path) -> None:
     """Index, batches of an epoch, then what looks at the texts."""
     from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
-    from danish_asr.data import sampler  # noqa: PLC0415 - not in the process that builds
-    from danish_asr.data.dataset import DanishAsrDataset  # noqa: PLC0415
+    from danish_asr.recipe.data import sampler  # noqa: PLC0415 - not in the process that builds
+    from danish_asr.recipe.data.dataset import DanishAsrDataset  # noqa: PLC0415
 
     timed("import of torch and fairseq2", make_tokenizer)
     index = timed("index", lambda: DanishAsrDataset(root).read_index("train"))
@@ -132,8 +132,8 @@ def measure_texts(index: Index) -> None:
     """Filters, fingerprint and the count of unknown symbols."""
     from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
-    from danish_asr.data.filters import TokenCounts, select_rows  # noqa: PLC0415
-    from danish_asr.data.targets import FrameCount, Targets, count_unknown  # noqa: PLC0415
+    from danish_asr.recipe.data.filters import TokenCounts, select_rows  # noqa: PLC0415
+    from danish_asr.recipe.data.targets import FrameCount, Targets, count_unknown  # noqa: PLC0415
 
     tokenizer = make_tokenizer()
     targets = Targets(tokenizer, "raw")
@@ -146,7 +146,7 @@ def measure_texts(index: Index) -> None:
 
 def make_tokenizer() -> Tokenizer:
     """A tokenizer of the texts' characters, except for one."""
-    from danish_asr.conversion.cards import build_char_tokenizer  # noqa: PLC0415
+    from danish_asr.corpus.cards import build_char_tokenizer  # noqa: PLC0415
 
     # isort: split
     from fairseq2.data.tokenizers.char import load_char_tokenizer  # noqa: PLC0415

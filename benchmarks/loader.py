@@ -31,16 +31,16 @@ from omnilingual_asr.datasets.impl.mixture_parquet_asr_dataset import MixturePar
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
-from danish_asr import native  # noqa: F401 - libsndfile before fairseq2's native half
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.schema import (
+from danish_asr.base import native  # noqa: F401 - libsndfile before fairseq2's native half
+from danish_asr.base.schema import (
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
     UTTERANCE_SCHEMA,
     VERSION_DIR,
     partition_dir,
 )
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 
 # isort: split
 from fairseq2.data.tokenizers.char import load_char_tokenizer

@@ -3,7 +3,7 @@
     python benchmarks/plan.py
 
 Each row is a process of its own that trains two steps of two batches of noise with PyTorch's AdamW
-and compares the growth of its peak resident memory with `danish_asr.recipe.memory.step_memory`,
+and compares the growth of its peak resident memory with `danish_asr.planning.memory.step_memory`,
 which counts on a CPU what a CPU's operators keep. What is in use before, Python and its libraries,
 is not counted, and neither are buffers within oneDNN's kernels.
 """
@@ -30,12 +30,12 @@ from fairseq2.nn import BatchLayout
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.loading import inspect
-from danish_asr.fairseq2_private import new_model
-from danish_asr.models.assets import Assets
-from danish_asr.recipe.activations import Batch
-from danish_asr.recipe.memory import Model, mixed_precision, step_memory
+from danish_asr.base.fairseq2_private import new_model
+from danish_asr.planning.activations import Batch
+from danish_asr.planning.memory import Model, mixed_precision, step_memory
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.models.assets import Assets
 
 __all__ = ["danish_asr"]
 

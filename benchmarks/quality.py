@@ -27,13 +27,9 @@ from typing import Final
 
 from benchmarks import quality_data as data
 from benchmarks.quality_table import OURS, RESULT, report, run_of
-from danish_asr.files import publish_text
-from danish_asr.recipe import (
-    cli,
-    evaluation,  # noqa: F401 - imported once, not in each process
-    training,  # noqa: F401
-)
-from danish_asr.schema import SAMPLE_RATE, STATISTICS_FILE
+from danish_asr.base.files import publish_text
+from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
+from danish_asr.recipe import entry as cli
 
 UPSTREAM: Final = "upstream's recipe"
 STEPS: Final = 200

@@ -18,12 +18,12 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.conversion.convert import convert
-from danish_asr.files import publish, publish_text, to_yaml
-from danish_asr.sources import SourceOptions, open_source
-from danish_asr.sources.synthetic import draw_sentence, speak
-from danish_asr.sources.voices import DIALECT_VOICES, Espeak, SyntheticSpeaker, draw_speaker
+from danish_asr.base.files import publish, publish_text, to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.sources.synthetic import draw_sentence, speak
+from danish_asr.corpus.sources.voices import DIALECT_VOICES, Espeak, SyntheticSpeaker, draw_speaker
 from danish_asr.text.profiles import normalize
 
 Wave = NDArray[np.float32]

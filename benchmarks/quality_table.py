@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.files import publish_text
+from danish_asr.base.files import publish_text
 from danish_asr.scoring.comparison import RunScore, compare_runs
 from danish_asr.scoring.intervals import Estimate, t_quantile
 from danish_asr.scoring.predictions import Prediction, read_predictions

@@ -45,7 +45,7 @@ def main() -> None:
                 copy = run.with_name(f"{run.name}-{len(results)}")
                 shutil.copytree(run, copy)
                 recipe(python, "recipe", copy, args.demo, args.steps + more)
-                recipe(python, "recipe.evaluation", copy, args.demo, args.steps + more)
+                recipe(python, "recipe.evaluate", copy, args.demo, args.steps + more)
                 scores = copy / "eval" / "best" / "test" / "predictions.jsonl"
                 results.append((losses(copy)[args.steps :], scores.read_text("utf-8")))
             (first, texts), (second, others) = results

@@ -25,9 +25,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.files import to_yaml
-from danish_asr.transcription.model import Model, load_model
+from danish_asr.base.files import to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.inference.model import Model, load_model
 
 # isort: split
 from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model, get_wav2vec2_asr_model_hub

@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from danish_asr.base.schema import SAMPLE_RATE, VERSION_DIR
+from danish_asr.corpus.sources import voices
+from danish_asr.corpus.sources.synthetic import draw_sentence, speak
 from danish_asr.decoding.alignment import align_words
 from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.inference.model import Model, load_model
 from danish_asr.metrics import align_words as align_texts
-from danish_asr.schema import SAMPLE_RATE, VERSION_DIR
-from danish_asr.sources import voices
-from danish_asr.sources.synthetic import draw_sentence, speak
 from danish_asr.text.profiles import normalize
-from danish_asr.transcription.model import Model, load_model
 
 SENTENCES = {"dev": 200, "test": 260}
 BINS = (0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.99, 1)

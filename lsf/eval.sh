@@ -21,7 +21,7 @@ cd "${ASR_HOME:-${LS_SUBCWD:-.}}" || exit 2
 . lsf/job.sh || { echo "submit this in the checkout, or set ASR_HOME to it" >&2; exit 2; }
 
 begin eval "$ASR_RUN"
-recipe danish_asr.recipe.evaluation || end $?
+recipe danish_asr.recipe.evaluate || end $?
 find "$ASR_RUN/eval" -name predictions.jsonl -newer "$tries" -print0 |
   xargs -0 -I '{}' danish-asr score '{}' --run "$ASR_RUN" --dataset "$ASR_DATA"
 end $?

@@ -51,13 +51,13 @@ recipe() {
   hosts=$(sort -u "${LSB_DJOB_HOSTFILE:-/dev/null}" | paste -sd ' ')
   # Ignored until the recipe has a handler; the trace passes the warning on.
   trap '' USR2
-  python -m danish_asr.cluster.trace "$ASR_RUN/trace/$id.$(hostname).jsonl" &
+  python -m danish_asr.base.cluster.trace "$ASR_RUN/trace/$id.$(hostname).jsonl" &
   if [[ $hosts == *' '* ]]; then # several hosts: untested
-    blaunch -z "$hosts" "$ASR_VENV/bin/python" -m danish_asr.cluster --nnodes "$(wc -w <<<"$hosts")" \
+    blaunch -z "$hosts" "$ASR_VENV/bin/python" -m danish_asr.base.cluster --nnodes "$(wc -w <<<"$hosts")" \
       --nproc-per-node "$gpus" --rdzv-backend c10d --rdzv-id "$LSB_JOBID" \
       --rdzv-endpoint "$(hostname):$((20000 + LSB_JOBID % 40000))" -m "$@"
   elif [ "$gpus" -gt 1 ]; then
-    python -m danish_asr.cluster --standalone --nproc-per-node "$gpus" -m "$@"
+    python -m danish_asr.base.cluster --standalone --nproc-per-node "$gpus" -m "$@"
   else
     OMP_NUM_THREADS=${OMP_NUM_THREADS:-${LSB_DJOB_NUMPROC:-$(nproc)}} python -m "$@"
   fi

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert
-from danish_asr.conversion.inventory import Inventory
-from danish_asr.sources import open_source
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.inventory import Inventory
+from danish_asr.corpus.sources import open_source
 
 TEXTS = (
     "Anna køber 21 æbler i Århus",

@@ -17,9 +17,9 @@ from typer.main import get_command
 
 from danish_asr import cli
 from danish_asr.cli.app import app
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.loading import inspect
-from danish_asr.recipe import cli as recipe
+from danish_asr.recipe import entry as recipe
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "data/README.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")))

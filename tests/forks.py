@@ -7,7 +7,9 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 _FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload(["danish_asr.recipe.training", "danish_asr.evaluation.recipe"])
+_FORKS.set_forkserver_preload(
+    ["danish_asr.recipe.train.training", "danish_asr.recipe.evaluate.recipe"]
+)
 
 
 def in_processes(

@@ -10,8 +10,8 @@ import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.models.wav2vec2.asr.factory import Wav2Vec2AsrFactory
 
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.files import to_yaml
+from danish_asr.base.files import to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.extension import tiny
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzæøåé0123456789|'"

@@ -17,10 +17,10 @@ from fairseq2.gang import FakeGang, Gangs
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.data.dataset import AsrDataset, DanishAsrDataset
-from danish_asr.data.reader import BatchReader
-from danish_asr.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
+from danish_asr.recipe.data.reader import BatchReader
 
 CPU = torch.device("cpu")
 DIALECTS = ("Østjysk", "Fynsk", None)

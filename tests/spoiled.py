@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert
-from danish_asr.conversion.verify import verify
-from danish_asr.files import from_yaml, to_yaml
-from danish_asr.schema import UTTERANCE_SCHEMA
-from danish_asr.sources import open_source
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.base.schema import UTTERANCE_SCHEMA
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.verify import verify
 from tests.builders import coral_row, tone, write_parquet
 
 TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"

@@ -7,16 +7,16 @@ imports neither torch nor pandas.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from danish_asr import native
+from danish_asr.base import native
 
 if TYPE_CHECKING:
-    from danish_asr.conversion.api import convert
+    from danish_asr.corpus.api import convert
+    from danish_asr.inference.model import load_model
     from danish_asr.metrics import compute_cer, compute_wer
     from danish_asr.report.api import compare, score
     from danish_asr.report.figures import plot_groups
     from danish_asr.scoring.predictions import read_predictions
     from danish_asr.text.profiles import normalize
-    from danish_asr.transcription.model import load_model
 
 __version__ = "0.1.0"
 
@@ -36,8 +36,8 @@ _MODULES: Final = {
     "compare": "report.api",
     "compute_cer": "metrics",
     "compute_wer": "metrics",
-    "convert": "conversion.api",
-    "load_model": "transcription.model",
+    "convert": "corpus.api",
+    "load_model": "inference.model",
     "normalize": "text.profiles",
     "plot_groups": "report.figures",
     "read_predictions": "scoring.predictions",

@@ -17,13 +17,13 @@ from typing import Final
 
 from rich.console import Console
 
-from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.conversion.convert import convert
-from danish_asr.errors import EXIT_STOPPED, RunError
+from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.errors import EXIT_STOPPED, RunError
+from danish_asr.base.schema import CARDS_DIR
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 from danish_asr.report import score_file
-from danish_asr.schema import CARDS_DIR
-from danish_asr.sources import open_source
-from danish_asr.sources.synthetic import SyntheticSize, synthesise
 
 RECIPE: Final = "danish_asr.recipe"
 
@@ -46,7 +46,7 @@ def run_demo(
     console.rule("3/5  Training a tiny CTC model from scratch")
     _recipe(RECIPE, run, dataset, overrides)
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")
-    _recipe(f"{RECIPE}.evaluation", run, dataset, overrides)
+    _recipe(f"{RECIPE}.evaluate", run, dataset, overrides)
     console.rule("5/5  Scores")
     results = run / "eval" / "best" / "test"
     score_file(
@@ -83,7 +83,7 @@ def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> 
 
     Ctrl-C reaches that process too; it saves its state and exits, and this function waits for it.
     """
-    config = files("danish_asr") / "configs" / "demo.yaml"
+    config = files("danish_asr.recipe") / "configs" / "demo.yaml"
     cards = dataset.resolve() / CARDS_DIR
     command = [
         *(sys.executable, "-m", module, str(run), "--config-file", str(config)),

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.conversion.verify import verify
-from danish_asr.runs.run_directory import checkpoint_steps
+from danish_asr.corpus.verify import verify
+from danish_asr.recipe.run.run_directory import checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
 from tests.documented import check, commands
 
@@ -24,7 +24,7 @@ import signal
 import sys
 from pathlib import Path
 from danish_asr import cli, demo
-from danish_asr.sources.synthetic import SyntheticSize
+from danish_asr.corpus.sources.synthetic import SyntheticSize
 
 if __name__ == "__main__":
     # Children of tests that run in the background would ignore Ctrl-C.

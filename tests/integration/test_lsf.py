@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.cluster.trace import descendants
-from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED, EXIT_TOO_MANY_TRIES
-from danish_asr.files import from_yaml, to_yaml
-from danish_asr.runs.run_directory import checkpoint_steps
+from danish_asr.base.cluster.trace import descendants
+from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED, EXIT_TOO_MANY_TRIES
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.recipe.run.run_directory import checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
 from tests import lsf as stand_in
 from tests.builders import build_source, tree

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.evaluation.scored_batches import ScoredBatch, ScoredBatches
-from danish_asr.recipe.cli import evaluate as eval_main
-from danish_asr.recipe.cli import train as train_main
+from danish_asr.recipe.entry import evaluate as eval_main
+from danish_asr.recipe.entry import train as train_main
+from danish_asr.recipe.evaluate.scored_batches import ScoredBatch, ScoredBatches
 from tests.forks import in_processes
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ import pytest
 import soundfile
 import torch
 
-from danish_asr.config_tree import read_yaml
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.files import to_yaml
+from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.files import to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
 from tests.recipe.running import evaluate, train, weights

@@ -6,11 +6,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.base.files import from_yaml
 from danish_asr.cli.app import app
-from danish_asr.errors import ConfigError, RunError
-from danish_asr.files import from_yaml
-from danish_asr.recipe.averaging import average_command
-from danish_asr.runs.run_directory import best_model, checkpoint_scores
+from danish_asr.recipe.run.run_directory import best_model, checkpoint_scores
+from danish_asr.recipe.train.averaging import average_command
 from tests.recipe.running import (
     copy_until,
     evaluate,

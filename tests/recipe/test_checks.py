@@ -12,19 +12,19 @@ from fairseq2.gang import FakeGang, create_parallel_gangs
 from fairseq2.recipe.config import WandbConfig
 from torch import nn
 
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.sections import AsrDatasetSection, AsrTokenizerSection
-from danish_asr.data.targets import UnknownSymbols
-from danish_asr.errors import ConfigError, RunError, RunFailedError
-from danish_asr.recipe import cli
-from danish_asr.recipe.console import log
-from danish_asr.recipe.criterion import chance_loss
-from danish_asr.recipe.diagnostics import explained, performance_warnings
-from danish_asr.recipe.disk import check_free_space, checkpoint_space
-from danish_asr.recipe.readers import check_symbols, report_removed, waveform_dtype
-from danish_asr.recipe.record import keep_wandb_id
-from danish_asr.recipe.validation import PatienceStopper
-from danish_asr.runs.advice import loss_warning
+from danish_asr.base.errors import ConfigError, RunError, RunFailedError
+from danish_asr.planning.disk import check_free_space, checkpoint_space
+from danish_asr.recipe import entry as cli
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.sections import AsrDatasetSection, AsrTokenizerSection
+from danish_asr.recipe.data.targets import UnknownSymbols
+from danish_asr.recipe.run.advice import loss_warning
+from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.criterion import chance_loss
+from danish_asr.recipe.train.diagnostics import explained, performance_warnings
+from danish_asr.recipe.train.readers import check_symbols, report_removed, waveform_dtype
+from danish_asr.recipe.train.record import keep_wandb_id
+from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
 from tests.recipe.running import arguments, copy_until
 

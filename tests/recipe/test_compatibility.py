@@ -15,11 +15,11 @@ from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
 from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.utils.device_stat import DeviceStatTracker
 
-from danish_asr.errors import RunFailedError
-from danish_asr.fairseq2_private import library_container
-from danish_asr.recipe.criterion import CtcCriterion
+from danish_asr.base.errors import RunFailedError
+from danish_asr.base.fairseq2_private import library_container
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.training import AsrRecipe
+from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.training import AsrRecipe
 from tests.recipe.running import metrics, train
 
 

@@ -10,13 +10,13 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from danish_asr.config_tree import flatten, join, merge, read_yaml
-from danish_asr.configuration import keys
-from danish_asr.configuration.config import AsrConfig, AsrEvalConfig
-from danish_asr.configuration.keys import NO_EFFECT, one_of
-from danish_asr.configuration.loading import COMPONENTS, describe, inspect, unstructure
-from danish_asr.errors import ConfigError
-from danish_asr.recipe.step_checks import with_accumulation
+from danish_asr.base.config_tree import flatten, join, merge, read_yaml
+from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.config import keys
+from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.config.keys import NO_EFFECT, one_of
+from danish_asr.recipe.config.loading import COMPONENTS, describe, inspect, unstructure
+from danish_asr.recipe.train.step_checks import with_accumulation
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"

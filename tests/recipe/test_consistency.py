@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from danish_asr.recipe import cli, masking
-from danish_asr.recipe.consistency import consistency_loss
+from danish_asr.recipe import entry as cli
+from danish_asr.recipe.train import masking
+from danish_asr.recipe.train.consistency import consistency_loss
 from tests.forks import in_processes
 from tests.recipe.running import (
     arguments,

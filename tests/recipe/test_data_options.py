@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.recipe.subsets import stratified
+from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.train.subsets import stratified
 from tests.recipe.running import (
     copy_until,
     evaluate,

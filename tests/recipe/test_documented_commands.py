@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from danish_asr.config_tree import merge, parse_override
-from danish_asr.configuration.keys import key_faults
+from danish_asr.base.config_tree import merge, parse_override
+from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
+from danish_asr.recipe.config.keys import key_faults
 from danish_asr.scoring.predictions import read_predictions
-from danish_asr.sources.voices import Espeak, SyntheticSpeaker
 from tests.builders import tone
 from tests.documented import MODULES, PAGES, PROGRAMS, ROOT, blocks, check, commands, inline, run
 from tests.recipe.running import evaluate

@@ -9,10 +9,16 @@ from fairseq2.error import OperationalError
 from fairseq2.recipe.error import MinimumLossScaleReachedError
 from torch.cuda import OutOfMemoryError
 
-from danish_asr.errors import ConfigError, DanishAsrError, DatasetError, RunError, RunFailedError
-from danish_asr.recipe.diagnostics import explained
-from danish_asr.recipe.remedies import REMEDIES
-from danish_asr.runs.outcome import FAILED
+from danish_asr.base.errors import (
+    ConfigError,
+    DanishAsrError,
+    DatasetError,
+    RunError,
+    RunFailedError,
+)
+from danish_asr.planning.remedies import REMEDIES
+from danish_asr.recipe.run.outcome import FAILED
+from danish_asr.recipe.train.diagnostics import explained
 from tests.recipe.running import evaluate, train
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.errors import ConfigError, DownloadError
-from danish_asr.files import to_yaml
-from danish_asr.models.assets import Assets
+from danish_asr.base.errors import ConfigError, DownloadError
+from danish_asr.base.files import to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.planning.fetch import fetch, missing
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.models.assets import Assets
 
 WEIGHTS = bytes(range(256)) * 20_000  # 5.1 MB
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.config_tree import flatten, merge, read_yaml
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.loading import inspect, unstructure
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.conversion.convert import convert
-from danish_asr.files import from_yaml, to_yaml
-from danish_asr.recipe.cli import train as train_main
-from danish_asr.sources import open_source
+from danish_asr.base.config_tree import flatten, merge, read_yaml
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect, unstructure
+from danish_asr.recipe.entry import train as train_main
 from tests.builders import TEXTS, coral_row, tone, write_parquet
 from tests.recipe.running import ROOT
 from tests.recipe.test_upstream_files import NAMED, PLAIN, Tree

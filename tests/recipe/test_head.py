@@ -10,12 +10,12 @@ import torch
 from sentencepiece import sentencepiece_model_pb2 as proto
 from torch.nn.functional import log_softmax
 
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.files import from_yaml, to_yaml
-from danish_asr.models.head import sliced_tokenizer
-from danish_asr.recipe.averaging import average_command
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.inference.model import Model, load_model
+from danish_asr.recipe.models.head import sliced_tokenizer
+from danish_asr.recipe.train.averaging import average_command
 from danish_asr.scoring.predictions import read_predictions
-from danish_asr.transcription.model import Model, load_model
 from tests.random_models import CHARACTERS, build_model
 from tests.recipe.running import (
     copy_until,

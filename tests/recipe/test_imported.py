@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import Wav2Vec2Config, Wav2Vec2CTCTokenizer, Wav2Vec2ForCTC, Wav2Vec2Model
 
+from danish_asr.base.errors import ConfigError, RunFailedError
+from danish_asr.base.files import from_yaml
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.errors import ConfigError, RunFailedError
-from danish_asr.files import from_yaml
-from danish_asr.models.hugging_face import to_hugging_face_config
+from danish_asr.inference.model import load_model
 from danish_asr.recipe.extension import tiny
-from danish_asr.transcription.model import load_model
+from danish_asr.recipe.models.hugging_face import to_hugging_face_config
 from tests.recipe.running import evaluate, train, weights
 
 CAPITALS = [*"ABCDEFGHIJKLMNOPQRSTUVWXYZÆØÅ"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
 from danish_asr.decoding.log_probs import LogProbsFile
-from danish_asr.errors import EXIT_REFUSED, EXIT_STOPPED
-from danish_asr.evaluation import kept_decoding
-from danish_asr.evaluation.evaluator import PREDICTIONS
-from danish_asr.evaluation.kept import LOG_PROBS
-from danish_asr.recipe.cli import evaluate as eval_main
+from danish_asr.recipe.entry import evaluate as eval_main
+from danish_asr.recipe.evaluate import kept_decoding
+from danish_asr.recipe.evaluate.evaluator import PREDICTIONS
+from danish_asr.recipe.evaluate.kept import LOG_PROBS
 from tests.forks import in_processes
 from tests.recipe.running import after_each_batch, arguments, evaluate
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from danish_asr.config_tree import flatten, merge, read_yaml
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.keys import key_faults
-from danish_asr.configuration.loading import inspect, unstructure
+from danish_asr.base.config_tree import flatten, merge, read_yaml
+from danish_asr.base.errors import ConfigError
 from danish_asr.decoding import DECODERS
-from danish_asr.errors import ConfigError
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.keys import key_faults
+from danish_asr.recipe.config.loading import inspect, unstructure
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 

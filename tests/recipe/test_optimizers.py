@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.recipe.optimizers import OffloadedAdamW, state_bytes
+from danish_asr.recipe.train.optimizers import OffloadedAdamW, state_bytes
 from tests.recipe.running import (
     changed,
     copy_until,

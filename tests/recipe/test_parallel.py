@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.recipe import cli
-from danish_asr.recipe.training import AsrTrainUnit
+from danish_asr.recipe import entry as cli
+from danish_asr.recipe.train.training import AsrTrainUnit
 from tests.forks import in_processes
 from tests.recipe.running import (
     arguments,

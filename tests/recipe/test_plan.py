@@ -12,18 +12,18 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.nn import BatchLayout
 from torch.profiler import profile
 
-from danish_asr.config_tree import Tree, flatten, merge, read_yaml
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.loading import inspect
-from danish_asr.errors import ConfigError
-from danish_asr.fairseq2_private import new_model
-from danish_asr.models.assets import Assets
+from danish_asr.base.config_tree import Tree, flatten, merge, read_yaml
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.fairseq2_private import new_model
+from danish_asr.planning.activations import Batch
+from danish_asr.planning.gpus import Card
+from danish_asr.planning.memory import Model, step_memory
 from danish_asr.planning.plan import make_plan
-from danish_asr.recipe.activations import Batch
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.freezing import Freezing
-from danish_asr.recipe.gpus import Card
-from danish_asr.recipe.memory import Model, step_memory
+from danish_asr.recipe.models.assets import Assets
+from danish_asr.recipe.train.freezing import Freezing
 from tests.recipe.running import ROOT
 
 GIB = 2**30

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from danish_asr.data.dataset import DATASET_FAMILY
-from danish_asr.recipe.cli import evaluate as eval_main
+from danish_asr.recipe.data.dataset import DATASET_FAMILY
+from danish_asr.recipe.entry import evaluate as eval_main
 from tests.recipe.running import evaluate, train
 from tests.shards import utterance, write_shard
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.recipe.console import log
-from danish_asr.recipe.reporting import RunReport
-from danish_asr.runs.run_directory import SCORE_TITLES
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.run.run_directory import SCORE_TITLES
+from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.reporting import RunReport
 from tests.recipe.running import copy_until, metrics, train
 
 

@@ -8,8 +8,8 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 from torch.utils.tensorboard import SummaryWriter
 
-from danish_asr.errors import RunError
-from danish_asr.runs.run_directory import (
+from danish_asr.base.errors import RunError
+from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     ENVIRONMENT,
     check_continuation,

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from filelock import SoftFileLease
 
-from danish_asr import lease
-from danish_asr.errors import EXIT_FAILED, EXIT_STOPPED, RunError
-from danish_asr.lease import LOCK_FILE
-from danish_asr.runs.run_directory import checkpoint_steps
-from danish_asr.runs.run_lock import locked
+from danish_asr.base import lease
+from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, RunError
+from danish_asr.base.lease import LOCK_FILE
+from danish_asr.recipe.run.run_directory import checkpoint_steps
+from danish_asr.recipe.run.run_lock import locked
 from tests.recipe.running import RECIPE, arguments, start, train, wait_for
 
 LONG = [f"regime.{key}=4000" for key in ("num_steps", "validate_every_n_steps")]

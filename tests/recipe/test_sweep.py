@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.runs.outcome import PRUNED
-from danish_asr.runs.run_directory import checkpoint_steps
+from danish_asr.recipe.run.outcome import PRUNED
+from danish_asr.recipe.run.run_directory import checkpoint_steps
 from tests.recipe.running import CONFIG, arguments, same_weights
 
 

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.config_tree import read_yaml
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.recipe.cli import evaluate as eval_main
-from danish_asr.runs.run_directory import checkpoint_scores, checkpoint_steps, validation_scores
+from danish_asr.base.config_tree import read_yaml
+from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.entry import evaluate as eval_main
+from danish_asr.recipe.run.run_directory import (
+    checkpoint_scores,
+    checkpoint_steps,
+    validation_scores,
+)
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
 from tests.recipe.running import (

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from danish_asr.cli import main
-from danish_asr.sources.voices import Espeak, SyntheticSpeaker
+from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
 from tests.recipe.running import wait_for
 
 Run = Callable[..., tuple[int, str, str]]

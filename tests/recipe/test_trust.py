@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from danish_asr.errors import RunError
-from danish_asr.runs.trust import check_owner, refused_content
+from danish_asr.base.errors import RunError
+from danish_asr.recipe.run.trust import check_owner, refused_content
 from tests.recipe.running import evaluate, train
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import torch
 
+from danish_asr.base.errors import DanishAsrError, LanguageModelError, LogProbsError
+from danish_asr.base.lease import take
+from danish_asr.base.workers import WorkerPool
 from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.language_model import search
+from danish_asr.decoding.language_model.dev_log_probs import find_dev_log_probs
+from danish_asr.decoding.language_model.search import Decoded, Point, Trials, search_weights
+from danish_asr.decoding.language_model.tune import tune_language_model
 from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
-from danish_asr.errors import DanishAsrError, LanguageModelError, LogProbsError
-from danish_asr.evaluation.kept import LOG_PROBS
-from danish_asr.language_model import search
-from danish_asr.language_model.dev_log_probs import find_dev_log_probs
-from danish_asr.language_model.search import Decoded, Point, Trials, search_weights
-from danish_asr.language_model.tune import tune_language_model
-from danish_asr.lease import take
 from danish_asr.metrics import Counts, ErrorCounts
+from danish_asr.recipe.evaluate.kept import LOG_PROBS
 from danish_asr.text.profiles import normalize
-from danish_asr.workers import WorkerPool
 from tests.recipe.running import evaluate
 
 DEV = Path("eval", "best", "dev")
@@ -108,7 +108,7 @@ def test_an_interrupted_search_continues_over_processes(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("danish_asr.language_model.tune._keep", interrupt)
+        patch.setattr("danish_asr.decoding.language_model.tune._keep", interrupt)
         with pytest.raises(KeyboardInterrupt):
             tune_language_model(run, lm, workers=1)
     found = json.loads((lm / "tuning.json").read_text())

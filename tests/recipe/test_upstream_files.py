@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from danish_asr.config_tree import flatten, merge, read_yaml
-from danish_asr.configuration.config import AsrConfig, AsrEvalConfig
-from danish_asr.configuration.loading import inspect, unstructure
-from danish_asr.data.sampler import BatchLimits
-from danish_asr.files import from_yaml, to_yaml
-from danish_asr.schema import STATISTICS_FILE
+from danish_asr.base.config_tree import flatten, merge, read_yaml
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.base.schema import STATISTICS_FILE
+from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.config.loading import inspect, unstructure
+from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import evaluate, metrics, train
 

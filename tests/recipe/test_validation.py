@@ -11,9 +11,9 @@ from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.metrics import compute_wer
-from danish_asr.recipe.training import AsrRecipe
-from danish_asr.recipe.validation import ALL, ErrorRates, publish, table
-from danish_asr.runs.run_directory import SCORE_TITLES
+from danish_asr.recipe.run.run_directory import SCORE_TITLES
+from danish_asr.recipe.train.training import AsrRecipe
+from danish_asr.recipe.train.validation import ALL, ErrorRates, publish, table
 from tests.recipe.running import metrics, train
 
 

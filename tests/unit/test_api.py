@@ -12,7 +12,7 @@ import pytest
 
 import danish_asr
 from danish_asr import compare, convert, read_predictions, score
-from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.predictions import write_predictions
 from tests.builders import tone
 from tests.score_rows import four_rows

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from danish_asr.cli import INTERRUPTED, main
 from danish_asr.cli.app import app
-from danish_asr.conversion import ConvertOptions, command
-from danish_asr.recipe import cli
+from danish_asr.corpus import ConvertOptions, command
+from danish_asr.recipe import entry as cli
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows

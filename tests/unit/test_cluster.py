@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from danish_asr.cluster import rank_info, wait_for_first_rank
-from danish_asr.cluster.cpus import usable_cpus
-from danish_asr.cluster.trace import append, gpus, moment
+from danish_asr.base.cluster import rank_info, wait_for_first_rank
+from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster.trace import append, gpus, moment
 
 VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "LOCAL_WORLD_SIZE")
 
@@ -75,7 +75,7 @@ def test_slots_of_lsf_count_without_affinity(
 )
 def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status: int) -> None:
     (tmp_path / "job.py").write_text(f"import os, sys\n{end}\n")
-    command = ["danish_asr.cluster", "--standalone", "--nproc-per-node", "2", "-m", "job"]
+    command = ["danish_asr.base.cluster", "--standalone", "--nproc-per-node", "2", "-m", "job"]
     ended = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=False)
     assert ended.returncode == status
 
@@ -91,7 +91,7 @@ time.sleep(60)
 def test_the_trace_passes_a_warning_on_when_it_can_be_handled(tmp_path: Path) -> None:
     script = f"""
         trap '' USR2
-        {sys.executable} -m danish_asr.cluster.trace "$1/trace.jsonl" &
+        {sys.executable} -m danish_asr.base.cluster.trace "$1/trace.jsonl" &
         setsid {sys.executable} -c "$2"
     """
     command = ["bash", "-c", script, "bash", str(tmp_path), HANDLES_LATE]

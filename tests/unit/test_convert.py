@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.conversion import ConvertOptions, plan
-from danish_asr.conversion import shard as shard_module
-from danish_asr.conversion.convert import convert, convert_part, finish
-from danish_asr.conversion.inventory import read_inventory
-from danish_asr.errors import DanishAsrError, DatasetError
-from danish_asr.lease import take
-from danish_asr.schema import LEDGER_SCHEMA
-from danish_asr.sources import SourceOptions, open_source
+from danish_asr.base.errors import DanishAsrError, DatasetError
+from danish_asr.base.lease import take
+from danish_asr.base.schema import LEDGER_SCHEMA
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus import shard as shard_module
+from danish_asr.corpus import tasks as plan
+from danish_asr.corpus.convert import convert, convert_part, finish
+from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.sources import SourceOptions, open_source
 from tests.builders import (
     CONVERSATION_SCHEMA,
     build_dataset,

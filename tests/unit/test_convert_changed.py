@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert, convert_part, finish
-from danish_asr.conversion.plan import ShardTask
-from danish_asr.conversion.shard import Record
-from danish_asr.errors import DatasetError, SourceError
-from danish_asr.sources import SourceOptions, open_source
-from danish_asr.sources.base import Source
+from danish_asr.base.errors import DatasetError, SourceError
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert, convert_part, finish
+from danish_asr.corpus.shard import Record
+from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.sources.base import Source
+from danish_asr.corpus.tasks import ShardTask
 from tests.builders import coral_row, tone, tree, write_parquet
 
 OPTIONS = ConvertOptions(shard_rows=8, max_drop=0.2)

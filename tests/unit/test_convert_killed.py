@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert
-from danish_asr.errors import DatasetError
-from danish_asr.sources import open_source
+from danish_asr.base.errors import DatasetError
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
 from tests.builders import build_source, tree
 
 SHARD_ROWS = 5

@@ -12,17 +12,17 @@ from tests.builders import coral_row, encode, write_parquet
 CONVERT = """
 import sys
 from pathlib import Path
-from danish_asr.conversion.convert import convert
-from danish_asr.sources import open_source
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
 convert(open_source(sys.argv[1]), Path(sys.argv[2]), name="x")
 """
 READ_ELSEWHERE = """
 import sys
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from danish_asr.sources.base import COLUMNS
-from danish_asr.sources.location import Location
-from danish_asr.sources.parquet import open_parquet_files
+from danish_asr.corpus.sources.base import COLUMNS
+from danish_asr.corpus.sources.location import Location
+from danish_asr.corpus.sources.parquet import open_parquet_files
 location = Location(fs=DirFileSystem(sys.argv[1], LocalFileSystem()), root="")
 source = open_parquet_files("there", location, {"a": COLUMNS}, lambda *_: "a")
 assert sum(len(row.audio) for row in source.read(source.files[0], 0, 40)) == 40 * 20_000_000

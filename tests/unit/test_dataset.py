@@ -12,8 +12,8 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
-from danish_asr.data.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
-from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.recipe.data.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
 from tests.shards import (
     ids_of,
     reader,

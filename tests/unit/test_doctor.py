@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr.doctor import doctor, machine
-from danish_asr.doctor import run as of_run
-from danish_asr.doctor.machine import Finding
-from danish_asr.files import from_yaml, to_yaml
-from danish_asr.recipe.gpus import Card
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.planning.doctor import doctor, machine
+from danish_asr.planning.doctor import run as of_run
+from danish_asr.planning.doctor.machine import Finding
+from danish_asr.planning.gpus import Card
 from tests.builders import build_dataset
 
 ROOT = Path(__file__).parents[2]

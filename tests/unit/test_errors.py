@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.errors import ConfigError, DanishAsrError, MissingExtraError
+from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError
 
 MADE_WITH: dict[type[DanishAsrError], tuple[Any, ...]] = {
     ConfigError: (["a.b: above 0; found -1", "c: unknown"],),

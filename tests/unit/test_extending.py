@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from danish_asr.conversion.convert import convert
+from danish_asr.base.errors import ConfigError, DanishAsrError, ExtensionError, SourceError
+from danish_asr.base.extending import user_code
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
 from danish_asr.decoding import decode, find_decoder, make_decoder
-from danish_asr.errors import ConfigError, DanishAsrError, ExtensionError, SourceError
-from danish_asr.extending import user_code
-from danish_asr.sources import open_source
 
 SOURCE = """
-from danish_asr.sources import Source, SourceFile, Utterance
+from danish_asr.corpus.sources import Source, SourceFile, Utterance
 
 class Mine(Source):
     def read(self, file, start, stop):

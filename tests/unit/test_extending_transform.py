@@ -11,9 +11,9 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.utils.structured import StandardValueConverter
 
-from danish_asr.configuration.sections import AsrDatasetSection
-from danish_asr.errors import ConfigError
-from danish_asr.files import from_yaml
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import from_yaml
+from danish_asr.recipe.config.sections import AsrDatasetSection
 from tests.shards import reader, utterance, write_shard
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.errors import DanishAsrError
-from danish_asr.files import publish, publish_text, sweep
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.base.files import publish, publish_text, sweep
 
 
 def test_a_file_appears_when_the_block_ends_and_partial_files_are_swept(tmp_path: Path) -> None:

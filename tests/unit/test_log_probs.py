@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from danish_asr.base.errors import LogProbsError
 from danish_asr.decoding.log_probs import LEAST, MOST, LogProbsFile, keep, to_batch, write_batches
-from danish_asr.errors import LogProbsError
 
 
 def logits(frames: int, vocabulary: int, scale: float) -> torch.Tensor:

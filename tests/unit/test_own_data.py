@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from danish_asr import convert
-from danish_asr.config_tree import merge, read_yaml
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.loading import inspect
-from danish_asr.files import from_yaml
-from danish_asr.transcript import Segment, Transcript, Word
+from danish_asr.base.config_tree import merge, read_yaml
+from danish_asr.base.files import from_yaml
+from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect
 from tests.builders import tone
 
 ROOT = Path(__file__).parents[2]

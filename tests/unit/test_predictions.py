@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.errors import DatasetError, PredictionsError
+from danish_asr.base.errors import DatasetError, PredictionsError
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 from danish_asr.scoring.references import read_references
 from tests.builders import build_dataset

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.errors import ConfigError, RunError
-from danish_asr.runs.advice import LOSS
-from danish_asr.runs.outcome import PRUNED
-from danish_asr.sweep.grid import open_sweep
-from danish_asr.sweep.run import Runner
+from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.planning.sweep.grid import open_sweep
+from danish_asr.planning.sweep.run import Runner
+from danish_asr.recipe.run.advice import LOSS
+from danish_asr.recipe.run.outcome import PRUNED
 
 ROOT = Path(__file__).parents[2]
 DEMO = [ROOT / "configs" / "demo.yaml"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from num2words import num2words
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.text.numerals import spell_integer
 from danish_asr.text.profiles import PROFILE_VERSIONS, PROFILES, normalize
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from danish_asr.base.errors import DanishAsrError, DatasetError
 from danish_asr.cli import main
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.conversion.command import verify_command
-from danish_asr.conversion.verify import spread, verify
-from danish_asr.errors import DanishAsrError, DatasetError
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.command import verify_command
+from danish_asr.corpus.verify import spread, verify
 from tests.builders import tone
 from tests.spoiled import (
     CARD,

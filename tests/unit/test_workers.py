@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from danish_asr.audio.decode import to_flac
-from danish_asr.errors import DanishAsrError, SourceError
-from danish_asr.workers import run_in_processes, uninterrupted
+from danish_asr.base.audio.decode import to_flac
+from danish_asr.base.errors import DanishAsrError, SourceError
+from danish_asr.base.workers import run_in_processes, uninterrupted
 from tests.builders import tone
 
 

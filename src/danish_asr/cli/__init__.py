@@ -11,6 +11,7 @@ from typing import Final
 
 import typer
 
+from danish_asr.base.errors import EXIT_FAILED, DanishAsrError
 from danish_asr.cli import (  # noqa: F401 # they register their commands
     datasets,
     language_model,
@@ -24,7 +25,6 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
     transcription,
 )
 from danish_asr.cli.app import app
-from danish_asr.errors import EXIT_FAILED, DanishAsrError
 
 _ORDER: Final = (
     *("demo", "doctor", "synthesize", "convert", "verify", "explore"),

@@ -81,7 +81,7 @@ def choice(names: Iterable[str], *declarations: str, about: str) -> Any:
 
 
 def _complete_key(incomplete: str) -> list[str]:
-    from danish_asr.configuration.keys import defaults
+    from danish_asr.recipe.config.keys import defaults
 
     return [f"{key}=" for key in defaults() if key.startswith(incomplete)]
 

@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal
 
 from typer import Argument, Option
 
+from danish_asr.base.errors import DatasetError
 from danish_asr.cli.app import app
-from danish_asr.conversion import ConvertOptions
-from danish_asr.errors import DatasetError
+from danish_asr.corpus import ConvertOptions
 
 _CONVERT: Final = ConvertOptions()
 _DATASET: Final = Path("data/parquet")
@@ -43,8 +43,8 @@ def synthesize(
     workers: _Workers = None,
 ) -> None:
     """Make synthetic Danish speech in the format of CoRal; by default as much as the demo's."""
-    from danish_asr.cluster.cpus import usable_cpus
-    from danish_asr.sources.synthetic import SyntheticSize, synthesise
+    from danish_asr.base.cluster.cpus import usable_cpus
+    from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 
     given = {"train": train, "dev": dev, "test": test}
     size = SyntheticSize(**{split: rows for split, rows in given.items() if rows is not None})
@@ -89,8 +89,8 @@ def convert(
     list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
     """Convert a corpus to a dataset: 16 kHz FLAC in Parquet, rejected rows, inventory and cards."""
-    from danish_asr.conversion import command
-    from danish_asr.sources import SourceOptions
+    from danish_asr.corpus import command
+    from danish_asr.corpus.sources import SourceOptions
 
     if list_:
         command.print_sources()
@@ -134,7 +134,7 @@ def verify(
 ) -> None:
     """Check a built dataset and report all faults."""
     _check_root(root)
-    from danish_asr.conversion.command import verify_command
+    from danish_asr.corpus.command import verify_command
 
     verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
 

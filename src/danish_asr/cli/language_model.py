@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.cli.app import App, app, choice
-from danish_asr.errors import ConfigError
 from danish_asr.text.profiles import PROFILES
 
 lm = App("lm", "N-gram language models for the decoder 'beam'.")
@@ -42,13 +42,13 @@ def build(
     column: Annotated[str, Option(help="Of tables and JSON lines, with the text.")] = "text",
 ) -> None:
     """Build a language model from text files and the training transcripts of a dataset."""
-    from danish_asr.language_model.build import build_language_model
+    from danish_asr.decoding.language_model.build import build_language_model
 
     if (model is None) == (profile is None):
         both = ", not both" if model else ""
         raise ConfigError([f"give --model or --profile{both}: its words must equal the model's"])
     if model is not None:
-        from danish_asr.transcription.selection import select_model
+        from danish_asr.inference.selection import select_model
 
         profile = select_model(model).dataset.text_profile
     if not all(each.isdecimal() for each in prune.split()):
@@ -76,8 +76,8 @@ def tune(
     plot: Annotated[Path | None, Option(help="Default: tuning.png in DIR; or .svg, .pdf.")] = None,
 ) -> None:
     """Choose alpha, beta and beam on dev, from kept log-probabilities, for later decodings."""
-    from danish_asr.cluster.cpus import usable_cpus
-    from danish_asr.language_model.tune import tune_language_model
+    from danish_asr.base.cluster.cpus import usable_cpus
+    from danish_asr.decoding.language_model.tune import tune_language_model
 
     tune_language_model(
         where,

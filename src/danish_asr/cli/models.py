@@ -18,7 +18,7 @@ def average(
     last: Annotated[int | None, Option(min=2, help="The last checkpoints instead.")] = None,
 ) -> None:
     """Average kept checkpoints of a run; the average is validated, and listed beside the others."""
-    from danish_asr.recipe.averaging import average_command
+    from danish_asr.recipe.train.averaging import average_command
 
     average_command(run, best=best, last=last)
 
@@ -52,6 +52,6 @@ def export(
     ] = None,
 ) -> None:
     """Write a model for transformers, onnxruntime or sherpa-onnx, compared with fairseq2."""
-    from danish_asr.export import export_model
+    from danish_asr.inference.export import export_model
 
     export_model(model, to, dest, lm=lm, int8=int8, audio=audio or [], push=push)

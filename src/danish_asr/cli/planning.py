@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from danish_asr.base.errors import EXIT_FAILED
 from danish_asr.cli.app import Files, Values, app
-from danish_asr.errors import EXIT_FAILED
 
 
 @app.command(
@@ -48,7 +48,7 @@ def plan(
     """
     from danish_asr.planning.probes import probe_command
     from danish_asr.planning.show import show_plan
-    from danish_asr.recipe.cli import Request
+    from danish_asr.recipe.entry import Request
 
     if not config and not values:
         raise typer.BadParameter("name a configuration", param_hint="--config")

@@ -11,7 +11,7 @@ from typer import Argument, BadParameter, Option
 from danish_asr.cli.app import Files, Values, app
 
 if TYPE_CHECKING:
-    from danish_asr.recipe.cli import Request
+    from danish_asr.recipe.entry import Request
 
 
 _OutDir = Annotated[
@@ -39,7 +39,7 @@ def fetch(
     if not named and not config:
         raise BadParameter("name a model, or a configuration: --config FILE", param_hint="MODEL")
     from danish_asr.planning.fetch import fetch_configured
-    from danish_asr.recipe.cli import Request
+    from danish_asr.recipe.entry import Request
 
     fetch_configured(Request(output_dir=None, config_files=config or (), overrides=named))
 
@@ -66,7 +66,7 @@ def train(
 
     Without --config the run's own configuration is used.
     """
-    from danish_asr.recipe import cli
+    from danish_asr.recipe import entry as cli
 
     cli.run(
         cli.TRAIN, _request(output_dir, values or (), config or (), dump=dump_config, trust=trust)
@@ -90,7 +90,7 @@ def evaluate(
 
     Without --config the run's own configuration is used.
     """
-    from danish_asr.recipe import cli
+    from danish_asr.recipe import entry as cli
 
     cli.run(cli.EVALUATE, _request(output_dir, values or (), config or (), dump=dump_config))
 
@@ -103,9 +103,9 @@ def _request(
     dump: bool,
     trust: bool = False,
 ) -> "Request":
-    from danish_asr.configuration.keys import defaults
-    from danish_asr.recipe.cli import Request
-    from danish_asr.runs.run_directory import CONFIG_FILE
+    from danish_asr.recipe.config.keys import defaults
+    from danish_asr.recipe.entry import Request
+    from danish_asr.recipe.run.run_directory import CONFIG_FILE
 
     key, equals, _ = str(output_dir).partition("=")
     if equals and key in defaults():

@@ -23,6 +23,6 @@ def serve(
     device: Annotated[str, Option(help="auto, cpu, cuda, ...")] = "auto",
 ) -> None:
     """Serve a local web page that transcribes files and recordings."""
-    from danish_asr.serve.command import serve as serve_page
+    from danish_asr.inference.serve.command import serve as serve_page
 
     serve_page(model, host=host, port=port, max_mb=max_mb, lm=lm, device=device)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from danish_asr.base.errors import EXIT_FAILED
 from danish_asr.cli.app import Files, Values, app
-from danish_asr.errors import EXIT_FAILED
 
 
 @app.command(examples=["demo", "demo --dir /tmp/demo regime.num_steps=400"])
@@ -36,7 +36,7 @@ def doctor(
     as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,
 ) -> None:
     """Check the setup before queueing a run; exit with status 1 if something would fail."""
-    from danish_asr.doctor import doctor as examine
+    from danish_asr.planning.doctor import doctor as examine
 
     if not examine(config or [], run=run, scripts_dir=scripts, as_json=as_json):
         raise typer.Exit(EXIT_FAILED)

@@ -44,7 +44,7 @@ def sweep(
 
     Ends with a table, OUT/runs.html and advice.
     """
-    from danish_asr.sweep.run import run_sweep
+    from danish_asr.planning.sweep.run import run_sweep
 
     run_sweep(out, config or (), values or (), over or (), keep=keep, rungs=rungs, only=only)
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
+from danish_asr.base.errors import EXIT_FAILED
 from danish_asr.cli.app import app
-from danish_asr.errors import EXIT_FAILED
 
 
 @app.command(
@@ -49,8 +49,8 @@ def transcribe(
 
     The text of a single file is printed, unless --format or --out is given.
     """
-    from danish_asr.transcription.files import Output, transcribe_files
-    from danish_asr.transcription.settings import Settings
+    from danish_asr.inference.files import Output, transcribe_files
+    from danish_asr.inference.settings import Settings
 
     finished = transcribe_files(
         model,
@@ -85,6 +85,6 @@ def align(
 
     The channels are mixed. For a call with a speaker per channel, align a file of each.
     """
-    from danish_asr.transcription.align import align_file
+    from danish_asr.inference.align import align_file
 
     align_file(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)

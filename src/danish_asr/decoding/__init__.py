@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from danish_asr.config_tree import unknown_key
+from danish_asr.base.config_tree import unknown_key
+from danish_asr.base.errors import ConfigError, ExtensionError
+from danish_asr.base.extending import find_named, user_code
 from danish_asr.decoding.beam import BeamDecoder, check_settings
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.errors import ConfigError, ExtensionError
-from danish_asr.extending import find_named, user_code
 
 Decoder = Callable[[Tensor, Sequence[int]], list[str]]
 """Takes logits, (N, S, V), and the number of frames of each row; returns one text per row."""

@@ -7,10 +7,10 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
+from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding.ctc_path import FRAME_SECONDS, token_times
 from danish_asr.decoding.greedy import BLANK
-from danish_asr.errors import AlignmentError
-from danish_asr.transcript import Word
+from danish_asr.decoding.transcript import Word
 
 _MARGIN: Final = 0.04
 """At most so many seconds are added to each end of a word. A CTC model emits symbols inside of a

@@ -15,13 +15,13 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
-from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
+from danish_asr.base.files import AnyPath, sha256_of
+from danish_asr.base.workers import SECONDS_ALONE, WorkerPool
 from danish_asr.decoding.greedy import BLANK
-from danish_asr.errors import ConfigError, LanguageModelError, MissingExtraError
-from danish_asr.files import AnyPath, sha256_of
-from danish_asr.ngram import HELD_OUT, find_language_model
+from danish_asr.decoding.ngram import HELD_OUT, find_language_model
 from danish_asr.text.profiles import normalize
-from danish_asr.workers import SECONDS_ALONE, WorkerPool
 
 ALPHA: Final = 0.5
 BETA: Final = 1.5
@@ -92,7 +92,7 @@ class BeamDecoder:
         workers: int | None = None,
     ) -> None:
         try:
-            from danish_asr import beam_search  # noqa: PLC0415 - pyctcdecode is an extra
+            from danish_asr.decoding import beam_search  # noqa: PLC0415 - pyctcdecode is an extra
         except ImportError:
             raise MissingExtraError("the decoder 'beam'", "lm") from None
         values = {"alpha": alpha, "beta": beta, "unknown": unknown, "beam": beam}

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchaudio.functional import forced_align
 
+from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding.greedy import BLANK
-from danish_asr.errors import AlignmentError
 
 FRAME_SECONDS: Final = 0.02
 """A frame of omniASR's models: 320 samples at 16 kHz."""

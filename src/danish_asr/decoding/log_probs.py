@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from danish_asr.errors import LogProbsError
-from danish_asr.files import publish
+from danish_asr.base.errors import LogProbsError
+from danish_asr.base.files import publish
 
 LEAST: Final = -10.0
 """Symbols with a lower log-probability are not kept, except for the best one of a frame."""

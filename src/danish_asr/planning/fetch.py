@@ -18,16 +18,16 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.loading import inspect
-from danish_asr.download import download
-from danish_asr.errors import ConfigError, DownloadError, UnreachableError
-from danish_asr.fairseq2_private import download_folder
-from danish_asr.lease import take
-from danish_asr.models.assets import Assets
-from danish_asr.models.model_path import with_named_model
-from danish_asr.recipe.cli import Request, read_configuration
-from danish_asr.recipe.preflight import tokenizer_of
+from danish_asr.base.download import download
+from danish_asr.base.errors import ConfigError, DownloadError, UnreachableError
+from danish_asr.base.fairseq2_private import download_folder
+from danish_asr.base.lease import take
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.entry import Request, read_configuration
+from danish_asr.recipe.models.assets import Assets
+from danish_asr.recipe.models.model_path import with_named_model
+from danish_asr.recipe.train.preflight import tokenizer_of
 
 _HINT: Final = (
     "\nRun the command where there is internet access (on a cluster: a login node), with the same "

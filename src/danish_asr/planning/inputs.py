@@ -13,20 +13,20 @@ from fairseq2.gang import FakeGang, create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
 
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.part_sections import FULL
-from danish_asr.data.dataset import AsrDataset
-from danish_asr.data.index import Index
-from danish_asr.data.reader import BatchReader
-from danish_asr.errors import ConfigError, DanishAsrError
-from danish_asr.models.assets import Assets, overridden
-from danish_asr.models.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.models.model_path import with_named_model
-from danish_asr.recipe.memory import Model
-from danish_asr.recipe.preflight import described_model, tokenizer_of
-from danish_asr.recipe.readers import ReaderSetup, model_frames, open_training_reader
-from danish_asr.recipe.subsets import training_rows
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.planning.memory import Model
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.part_sections import FULL
+from danish_asr.recipe.data.dataset import AsrDataset
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.models.assets import Assets, overridden
+from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.recipe.models.model_path import with_named_model
+from danish_asr.recipe.train.preflight import described_model, tokenizer_of
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_training_reader
+from danish_asr.recipe.train.subsets import training_rows
 
 DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""

@@ -11,15 +11,14 @@ from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from danish_asr.config_tree import Tree, merge
-from danish_asr.configuration.config import AsrConfig
-from danish_asr.configuration.loading import inspect
-from danish_asr.errors import ConfigError
+from danish_asr.base.config_tree import Tree, merge
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.planning.activations import Batch
+from danish_asr.planning.disk import CheckpointSpace, checkpoint_space
+from danish_asr.planning.gpus import NO_BFLOAT16, Card
 from danish_asr.planning.inputs import Epoch, Inputs
-from danish_asr.recipe.activations import Batch
-from danish_asr.recipe.disk import CheckpointSpace, checkpoint_space
-from danish_asr.recipe.gpus import NO_BFLOAT16, Card
-from danish_asr.recipe.memory import (
+from danish_asr.planning.memory import (
     Model,
     host_memory,
     largest_batch,
@@ -27,9 +26,10 @@ from danish_asr.recipe.memory import (
     parameters_by_part,
     step_memory,
 )
-from danish_asr.recipe.remedies import REMEDIES
-from danish_asr.recipe.step_checks import with_accumulation
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.planning.remedies import REMEDIES
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.train.step_checks import with_accumulation
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200

@@ -11,14 +11,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from danish_asr.config_tree import Tree, flatten
-from danish_asr.configuration.keys import defaults
-from danish_asr.errors import ConfigError, DanishAsrError, RunFailedError
-from danish_asr.files import publish_text, to_yaml
-from danish_asr.recipe.cli import Request, note, read_configuration, refuse
-from danish_asr.recipe.gpus import Card
-from danish_asr.runs.run_directory import PROBE
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.base.config_tree import Tree, flatten
+from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
+from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.planning.gpus import Card
+from danish_asr.recipe.config.keys import defaults
+from danish_asr.recipe.entry import Request, note, read_configuration, refuse
+from danish_asr.recipe.run.run_directory import PROBE
 
 _SIZE: Final = "dataset.asr_task_config.max_num_elements"
 _LONGEST: Final = "dataset.asr_task_config.max_audio_len"
@@ -58,7 +58,13 @@ def probe(
         command = [sys.executable, "-m", "danish_asr", "train", str(run)]
         if machine.processes > 1:
             count = str(machine.processes)
-            command[2:2] = ["danish_asr.cluster", "--standalone", "--nproc-per-node", count, "-m"]
+            command[2:2] = [
+                "danish_asr.base.cluster",
+                "--standalone",
+                "--nproc-per-node",
+                count,
+                "-m",
+            ]
         for file in request.config_files:
             command += ["--config", str(file)]
         command += [*request.overrides, *values, f"trainer.probe_steps={steps}"]

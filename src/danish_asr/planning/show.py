@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.config_tree import flatten
-from danish_asr.errors import ConfigError
-from danish_asr.files import publish_text, to_yaml
-from danish_asr.recipe.cli import Request, note, read_configuration, refuse
-from danish_asr.recipe.gpus import CARDS, NO_BFLOAT16, Card, here
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.base.config_tree import flatten
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.planning.gpus import CARDS, NO_BFLOAT16, Card, here
+from danish_asr.recipe.entry import Request, note, read_configuration, refuse
 
 if TYPE_CHECKING:
     from danish_asr.planning.plan import Plan

@@ -7,9 +7,9 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 
-from danish_asr.fairseq2_private import register_cpu_tracker, support_any_local_path
-from danish_asr.models.card_directories import card_directories
-from danish_asr.models.imported import register_imported
+from danish_asr.base.fairseq2_private import register_cpu_tracker, support_any_local_path
+from danish_asr.recipe.models.card_directories import card_directories
+from danish_asr.recipe.models.imported import register_imported
 
 
 def register(container: DependencyContainer) -> None:

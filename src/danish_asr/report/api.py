@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from danish_asr.errors import ConfigError
-from danish_asr.files import AnyPath
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import AnyPath
 from danish_asr.report.files import compare_files, score_file
 from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.predictions import Prediction, read_predictions

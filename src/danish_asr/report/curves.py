@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from danish_asr.errors import RunError
-from danish_asr.runs.advice import CHANCE, LOSS
-from danish_asr.runs.run_directory import EMA
-from danish_asr.schema import SAMPLE_RATE
+from danish_asr.base.errors import RunError
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.run.advice import CHANCE, LOSS
+from danish_asr.recipe.run.run_directory import EMA
 
 Curve: TypeAlias = "pd.Series[Any]"
 """Values; the index holds steps or hours, in order."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from danish_asr.errors import PredictionsError
-from danish_asr.files import AnyPath, publish
+from danish_asr.base.errors import PredictionsError
+from danish_asr.base.files import AnyPath, publish
 from danish_asr.report import hub
 from danish_asr.scoring.error_analysis import ErrorAnalysis
 from danish_asr.scoring.exports import error_rows, trn_lines, utterance_rows

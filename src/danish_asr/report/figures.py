@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.report.wording import count, grouping_title, sentence, short
 from danish_asr.scoring.scores import Scores
 

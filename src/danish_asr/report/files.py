@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 from rich.console import Console
 from rich.markup import escape
 
-from danish_asr.errors import ConfigError, PredictionsError
-from danish_asr.files import AnyPath, publish_text
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.files import AnyPath, publish_text
+from danish_asr.base.schema import VERSION_DIR
+from danish_asr.recipe.run.run_directory import evaluated_model
 from danish_asr.report.exports import Exports
 from danish_asr.report.runs import print_comparison, runs_markdown, runs_page
 from danish_asr.report.tables import (
@@ -22,8 +24,6 @@ from danish_asr.report.tables import (
     to_markdown,
     warn,
 )
-from danish_asr.runs.run_directory import evaluated_model
-from danish_asr.schema import VERSION_DIR
 from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.groupings import MEASURES

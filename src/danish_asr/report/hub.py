@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from statistics import mean
 from typing import Any, Final
 
-from danish_asr.errors import PredictionsError
+from danish_asr.base.errors import PredictionsError
 from danish_asr.scoring.scores import GroupScore, Scores
 from danish_asr.scoring.settings import Settings
 

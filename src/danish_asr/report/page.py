@@ -16,12 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 
 from danish_asr import __version__
-from danish_asr.errors import DatasetError
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import wording
 from danish_asr.report.charts import RateAxis, curves_chart
 from danish_asr.report.curves import Panel
 from danish_asr.report.tables import warn
-from danish_asr.schema import VERSION_DIR
 from danish_asr.scoring.error_analysis import WORST_WORDS, ErrorAnalysis
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.scores import GroupScore, Scores

@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import Console
 
 from danish_asr import __version__
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.report import wording
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, RunScore

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Counts
 from danish_asr.scoring.frames import as_table
 from danish_asr.scoring.intervals import to_plain

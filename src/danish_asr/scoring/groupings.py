@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Final, NamedTuple
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 
 COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
 """What rows can be grouped by, besides `MEASURES` and the extra keys of a file."""

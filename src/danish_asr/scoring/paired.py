@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from danish_asr.errors import PredictionsError
+from danish_asr.base.errors import PredictionsError
 from danish_asr.scoring.intervals import Estimate, spreads
 from danish_asr.scoring.mapsswe import MatchedPairs, segment_sums
 from danish_asr.scoring.scored_rows import GroupSums, ScoredRows, rates

@@ -11,8 +11,8 @@ from pathlib import Path
 from sys import intern
 from typing import Any, Final
 
-from danish_asr.errors import PredictionsError
-from danish_asr.files import AnyPath, publish
+from danish_asr.base.errors import PredictionsError
+from danish_asr.base.files import AnyPath, publish
 from danish_asr.scoring.row_files import Row, read_rows
 
 

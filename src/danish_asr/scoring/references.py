@@ -6,9 +6,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr.errors import DatasetError
-from danish_asr.files import AnyPath
-from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.files import AnyPath
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 from danish_asr.scoring.row_files import Row
 
 _COLUMNS: Final = ("id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age")

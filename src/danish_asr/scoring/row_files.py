@@ -11,8 +11,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Final
 
-from danish_asr.errors import PredictionsError
-from danish_asr.files import decode_line
+from danish_asr.base.errors import PredictionsError
+from danish_asr.base.files import decode_line
 
 Row = dict[str, Any]
 

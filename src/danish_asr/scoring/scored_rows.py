@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Denominator, ErrorCounts, count_errors, split_words
 from danish_asr.scoring.groupings import (
     COLUMNS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from danish_asr.errors import PredictionsError
+from danish_asr.base.errors import PredictionsError
 from danish_asr.metrics import Counts, ErrorCounts
 from danish_asr.scoring.frames import as_table
 from danish_asr.scoring.intervals import Estimate, Gap, estimate_gap, estimate_rates, to_plain

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import DENOMINATORS, Denominator
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.text.profiles import PROFILE_VERSIONS, Normalizer, normalizer

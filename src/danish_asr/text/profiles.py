@@ -18,7 +18,7 @@ from typing import Final
 from num2words import num2words
 from text_to_num import alpha2digit
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.text.numerals import spell_numerals
 
 Normalizer = Callable[[str], str]

@@ -7,7 +7,7 @@ from fairseq2.data.tokenizers.char import load_char_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.conversion.cards import SPECIAL_SYMBOLS, build_char_tokenizer
+from danish_asr.corpus.cards import SPECIAL_SYMBOLS, build_char_tokenizer
 from tests.fairseq2_context import fairseq2_context
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzæøåABCÆØÅ0123456789%,.é"

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert
-from danish_asr.conversion.division import assign_speakers
-from danish_asr.conversion.inventory import read_inventory
-from danish_asr.conversion.verify import verify
-from danish_asr.errors import DatasetError, SourceError
-from danish_asr.sources import SourceOptions, open_source
+from danish_asr.base.errors import DatasetError, SourceError
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.division import assign_speakers
+from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.verify import verify
 from tests.builders import tone
 
 OPTIONS = ConvertOptions(split_by_speaker="80/10/10", shard_rows=7, max_drop=0)

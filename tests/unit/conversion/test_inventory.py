@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.conversion.inventory import read_inventory
-from danish_asr.errors import DatasetError
+from danish_asr.base.errors import DatasetError
+from danish_asr.corpus.inventory import read_inventory
 from tests.spoiled import Spoil, change_manifest, content, manifest, shard, text
 
 FAULTS: list[tuple[Spoil, str]] = [

@@ -9,11 +9,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.plan import conversion_key, find_duplicates, plan_tasks
-from danish_asr.schema import SPLITS
-from danish_asr.sources import open_source
-from danish_asr.sources.base import Source, SourceFile, Utterance
+from danish_asr.base.schema import SPLITS
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.sources.base import Source, SourceFile, Utterance
+from danish_asr.corpus.tasks import conversion_key, find_duplicates, plan_tasks
 from tests.builders import build_source
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from danish_asr.conversion import progress
-from danish_asr.conversion.progress import watch
+from danish_asr.base import progress
+from danish_asr.base.progress import watch
 
 
 def measure(rows: int) -> tuple[int, int]:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.errors import DatasetError
+from danish_asr.base.errors import DatasetError
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from tests.shards import flac, utterance, write_shard
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -70,7 +70,7 @@ def test_a_nullable_column_is_read_and_a_null_is_named(tmp_path: Path, page: str
 def test_threads_read_from_more_files_than_may_be_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("danish_asr.data.audio_source._OPEN_FILES", 2)
+    monkeypatch.setattr("danish_asr.recipe.data.audio_source._OPEN_FILES", 2)
     rows = [utterance(number) for number in range(12)]
     for number, row in enumerate(rows):
         write_shard(tmp_path, [row], name=f"part-{number:02}.parquet")

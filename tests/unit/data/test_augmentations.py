@@ -8,10 +8,10 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from danish_asr.data.augmentations import BandPass, ColouredNoise, Noise, Reverb, Telephone
-from danish_asr.data.make_transforms import TRANSFORMS, make_transforms
-from danish_asr.data.transforms import Transform
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.data.augmentations import BandPass, ColouredNoise, Noise, Reverb, Telephone
+from danish_asr.recipe.data.make_transforms import TRANSFORMS, make_transforms
+from danish_asr.recipe.data.transforms import Transform
 
 RATE = 16_000
 

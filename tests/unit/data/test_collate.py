@@ -5,7 +5,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from danish_asr.data.collate import decode
+from danish_asr.recipe.data.collate import decode
 from tests.shards import flac, waveform
 
 

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
-from danish_asr.data import index as index_module
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.data.index import INDEX_DIR, Index
-from danish_asr.data.shards import find_shards, split_names
-from danish_asr.errors import DatasetError
-from danish_asr.schema import VERSION_DIR
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.schema import VERSION_DIR
+from danish_asr.corpus.shards import find_shards, split_names
+from danish_asr.recipe.data import index as index_module
+from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import INDEX_DIR, Index
 from tests.shards import utterance, write_dataset, write_shard
 
 
@@ -189,8 +189,8 @@ COUNT_BUILDS = """
 import sys
 import numpy as np
 from pathlib import Path
-from danish_asr.data import index as module
-from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data import index as module
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 built, build = [], module._build
 module._build = lambda *arguments: (built.append(1), build(*arguments))
 index = DanishAsrDataset(Path(sys.argv[1])).read_index("train")
@@ -200,8 +200,8 @@ print(len(built), index.digest(np.arange(500, dtype=np.int32)))
 KILLED = """
 import os, sys
 from pathlib import Path
-from danish_asr.data import index as module
-from danish_asr.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data import index as module
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 module._build = lambda *_: os.kill(os.getpid(), 9)
 DanishAsrDataset(Path(sys.argv[1])).read_index("train")
 """

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 
-from danish_asr.data.reader import BatchReader
+from danish_asr.recipe.data.reader import BatchReader
 from tests.shards import ids_of, reader, task, write_dataset
 
 COUNTS = {("a", "train"): 53, ("b", "train"): 20}

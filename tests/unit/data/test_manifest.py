@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
 
-from danish_asr.data.dataset import DanishAsrDatasetConfig, ManifestDataset, open_manifest
-from danish_asr.errors import DatasetError
+from danish_asr.base.errors import DatasetError
+from danish_asr.recipe.data.dataset import DanishAsrDatasetConfig, ManifestDataset, open_manifest
 from tests.shards import char_tokenizer, flac, reader
 
 LENGTHS = (9_000, 12_000, 8_000)

@@ -9,11 +9,11 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import (
     MixtureParquetStorageConfig,
 )
 
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.data.index import Index
-from danish_asr.data.mixture import epoch_entries, hours_of, make_mix, weights
-from danish_asr.data.shards import Partition
-from danish_asr.errors import DatasetError
+from danish_asr.base.errors import DatasetError
+from danish_asr.corpus.shards import Partition
+from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.mixture import epoch_entries, hours_of, make_mix, weights
 from tests.shards import write_dataset
 
 A, B = (Partition(corpus, "dan_Latn") for corpus in "ab")

@@ -13,9 +13,9 @@ from fairseq2.datasets import Seq2SeqBatch
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.data.make_transforms import TRANSFORMS
-from danish_asr.data.reader import BatchReader
-from danish_asr.errors import DatasetError, RunError
+from danish_asr.base.errors import DatasetError, RunError
+from danish_asr.recipe.data.make_transforms import TRANSFORMS
+from danish_asr.recipe.data.reader import BatchReader
 from tests.shards import flac, ids_of, reader, task, utterance, write_dataset, write_shard
 
 COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13, ("b", "test"): 6}

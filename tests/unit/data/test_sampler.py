@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.data.sampler import (
+from danish_asr.recipe.data.sampler import (
     Batches,
     BatchLimits,
     Sharding,

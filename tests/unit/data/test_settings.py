@@ -7,9 +7,9 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.configuration.keys import NO_EFFECT
-from danish_asr.data.settings import check_settings
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.config.keys import NO_EFFECT
+from danish_asr.recipe.data.settings import check_settings
 
 SECTIONS = {
     "mixture_parquet_storage_config": MixtureParquetStorageConfig(),

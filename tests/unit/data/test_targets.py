@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.data.targets import FrameCount, Targets, count_unknown
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.targets import FrameCount, Targets, count_unknown
 from tests.shards import char_tokenizer, utterance, write_shard
 
 

@@ -12,9 +12,9 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 
-from danish_asr.data.reader import BatchReader
-from danish_asr.data.transforms import SpecAugment, Speed
-from danish_asr.errors import ConfigError, RunError
+from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.data.transforms import SpecAugment, Speed
 from tests.builders import tone
 from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
 
@@ -243,8 +243,11 @@ def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenize
             r"unknown key p; known: probability, max_frequency",
         ),
         ({"name": "no_such_module:Noise"}, r"PYTHONPATH.*No module named 'no_such_module'"),
-        ({"name": "danish_asr.data.reader:Noise"}, r"has no attribute 'Noise'"),
-        ({"name": "danish_asr.data.reader:BatchReader"}, r"expected a dataclass that derives"),
+        ({"name": "danish_asr.recipe.data.reader:Noise"}, r"has no attribute 'Noise'"),
+        (
+            {"name": "danish_asr.recipe.data.reader:BatchReader"},
+            r"expected a dataclass",
+        ),
     ],
 )
 def test_an_impossible_transform_is_refused_with_its_place(

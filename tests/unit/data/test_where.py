@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.data.dataset import DanishAsrDataset
-from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from tests.shards import utterance, write_shard
 
 

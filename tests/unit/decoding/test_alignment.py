@@ -6,9 +6,9 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
+from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding.alignment import align_words
 from danish_asr.decoding.greedy import BLANK, GreedyDecoder
-from danish_asr.errors import AlignmentError
 
 SURE = 0.9
 

@@ -11,9 +11,9 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
+from danish_asr.base.errors import ConfigError, LanguageModelError
 from danish_asr.decoding import decode, find_decoder, make_decoder
 from danish_asr.decoding.beam import BeamDecoder, symbols
-from danish_asr.errors import ConfigError, LanguageModelError
 from tests.builders import arpa_text
 
 ARPA = arpa_text("en", "ko")

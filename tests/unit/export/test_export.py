@@ -20,12 +20,12 @@ import soundfile
 import torch
 from rich.console import Console
 
+from danish_asr.base.errors import ConfigError, DanishAsrError, RunError
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.errors import ConfigError, DanishAsrError, RunError
-from danish_asr.export import export_model, to_onnx, verify
-from danish_asr.export.export import FORMATS
+from danish_asr.inference.export import export_model, to_onnx, verify
+from danish_asr.inference.export.export import FORMATS
+from danish_asr.inference.model import load_model
 from danish_asr.metrics import compute_cer
-from danish_asr.transcription.model import load_model
 from tests.random_models import build_model
 
 ROOT = Path(__file__).parents[3]

@@ -9,10 +9,10 @@ import torch
 from rich.console import Console
 
 from danish_asr.decoding.beam import BeamDecoder
-from danish_asr.export import export_model
-from danish_asr.export.verify import read_utterances
-from danish_asr.ngram import find_language_model
-from danish_asr.transcription.model import load_model
+from danish_asr.decoding.ngram import find_language_model
+from danish_asr.inference.export import export_model
+from danish_asr.inference.export.verify import read_utterances
+from danish_asr.inference.model import load_model
 from tests.builders import arpa_text
 
 

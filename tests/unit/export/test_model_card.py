@@ -10,10 +10,10 @@ import pytest
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from danish_asr.export.model_card import model_card
-from danish_asr.files import to_yaml
+from danish_asr.base.files import to_yaml
+from danish_asr.inference.export.model_card import model_card
+from danish_asr.inference.model import load_model
 from danish_asr.scoring.predictions import write_predictions
-from danish_asr.transcription.model import load_model
 from tests.score_rows import prediction
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import HfApi
 
-from danish_asr.errors import DanishAsrError
-from danish_asr.export.push import push as push_folder
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.inference.export.push import push as push_folder
 from tests.hub_server import serve_hub
 
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import ConfigError, DanishAsrError, LanguageModelError
-from danish_asr.language_model.build import build_language_model
-from danish_asr.ngram import find_language_model
+from danish_asr.base.errors import ConfigError, DanishAsrError, LanguageModelError
+from danish_asr.decoding.language_model.build import build_language_model
+from danish_asr.decoding.ngram import find_language_model
 from tests.shards import utterance, write_shard
 
 

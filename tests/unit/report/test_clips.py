@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import DatasetError
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.schema import partition_dir
 from danish_asr.report.page import MAX_CLIP_BYTES, audio_clips
-from danish_asr.schema import partition_dir
 
 
 def _shard(root: Path, split: str, clips: dict[str, bytes | None]) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report import compare_files, parse_runs
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.predictions import Prediction, write_predictions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.errors import RunError
+from danish_asr.base.errors import RunError
 from danish_asr.report.curves import Curve, Panel, read_panels
 
 

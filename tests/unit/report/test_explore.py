@@ -12,13 +12,13 @@ import pytest
 import soundfile
 from rich.console import Console
 
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.errors import ConfigError, DatasetError
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.base.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
+from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.report.explore import audio as audio_module
 from danish_asr.report.explore import explore, numbers
 from danish_asr.report.explore.audio import Clips, measure, stratified
 from danish_asr.report.explore.rows import read_rows
-from danish_asr.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
 from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
 from tests.shards import flac, utterance, write_shard
 

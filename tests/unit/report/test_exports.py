@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.report import Exports, score_file
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.settings import Settings

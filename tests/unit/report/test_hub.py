@@ -11,8 +11,8 @@ from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
 from rich.console import Console
 
-from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
-from danish_asr.files import from_yaml
+from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.base.files import from_yaml
 from danish_asr.report import Exports, score_file
 from danish_asr.report.hub import LEADERBOARD_CORPORA
 from danish_asr.scoring.predictions import write_predictions

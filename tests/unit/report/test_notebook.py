@@ -2,7 +2,7 @@
 
 import pytest
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.report.figures import plot_groups
 from danish_asr.scoring.comparison import compare_runs
 from danish_asr.scoring.scores import score_predictions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.report import Exports, score_file
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.references import read_references

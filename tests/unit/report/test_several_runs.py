@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr.errors import RunError
-from danish_asr.files import to_yaml
+from danish_asr.base.errors import RunError
+from danish_asr.base.files import to_yaml
+from danish_asr.recipe.run.advice import CHANCE, LOSS, MOST, advise
+from danish_asr.recipe.run.outcome import FAILED, PRUNED
 from danish_asr.report.run.advice import advise_run
 from danish_asr.report.run.history import History
 from danish_asr.report.run.several import report_advice, report_runs
-from danish_asr.runs.advice import CHANCE, LOSS, MOST, advise
-from danish_asr.runs.outcome import FAILED, PRUNED
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
 from tests.score_rows import prediction

@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from danish_asr.errors import PredictionsError
+from danish_asr.base.errors import PredictionsError
 from danish_asr.scoring.comparison import ComparedGroup, compare_predictions, compare_runs
 from danish_asr.scoring.paired import PairedRate, holm
 from danish_asr.scoring.predictions import Prediction

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from danish_asr.errors import ConfigError
+from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, rates, score_rows

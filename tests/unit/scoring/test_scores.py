@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from danish_asr.errors import ConfigError, PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import DENOMINATORS, Denominator
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions

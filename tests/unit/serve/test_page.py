@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from danish_asr.schema import SAMPLE_RATE
-from danish_asr.serve.server import Send, Server
-from danish_asr.transcript import Segment, Word
-from danish_asr.transcription.sound import open_sound
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.decoding.transcript import Segment, Word
+from danish_asr.inference.serve.server import Send, Server
+from danish_asr.inference.sound import open_sound
 from tests.browser import CONTRAST_AND_WIDTH, drive, needs_browser
 from tests.unit.serve.test_server import serving
 

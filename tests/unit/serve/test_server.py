@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from danish_asr.errors import DanishAsrError, TranscriptionError
-from danish_asr.serve.server import MAX_WAITING, Send, Server
+from danish_asr.base.errors import DanishAsrError, TranscriptionError
+from danish_asr.inference.serve.server import MAX_WAITING, Send, Server
 
 
 class _Speech:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.dataset as pads
 import pytest
 
-from danish_asr.sources import SOURCES, SourceOptions, open_source
+from danish_asr.corpus.sources import SOURCES, SourceOptions, open_source
 from tests.builders import tone
 
 PAGE = Path(__file__).parents[3] / "docs" / "extending.md"

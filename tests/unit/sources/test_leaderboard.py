@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.dataset as pads
 import pytest
 
-from danish_asr.conversion.convert import convert
-from danish_asr.errors import SourceError
-from danish_asr.sources import SourceOptions, open_source
-from danish_asr.sources.leaderboard import SETS
+from danish_asr.base.errors import SourceError
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.sources.leaderboard import SETS
 from tests.builders import build_source, tone
 from tests.datasets_files import write_with_datasets
 from tests.hub_server import serve_hub

@@ -12,11 +12,11 @@ import requests
 from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert
-from danish_asr.errors import SourceError
-from danish_asr.sources import open_source
-from danish_asr.sources.location import locate
+from danish_asr.base.errors import SourceError
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.sources.location import locate
 from tests.builders import build_source, tree
 from tests.hub_server import COMMIT, GATED, Hub, serve_hub
 

@@ -5,11 +5,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.conversion import ConvertOptions
-from danish_asr.conversion.convert import convert
-from danish_asr.errors import DatasetError, SourceError
-from danish_asr.sources import SourceOptions, open_source
-from danish_asr.sources.base import Source, Utterance
+from danish_asr.base.errors import DatasetError, SourceError
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.sources.base import Source, Utterance
 from tests.builders import tone
 
 RADIO = SourceOptions(corpus="radio")

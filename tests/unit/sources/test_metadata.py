@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.sources.metadata import (
+from danish_asr.corpus.sources.metadata import (
     DIALECTS,
     NON_NATIVE,
     SUB_DIALECTS,

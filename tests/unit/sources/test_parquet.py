@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.errors import SourceError
-from danish_asr.sources import SourceOptions, open_source
-from danish_asr.sources.base import Source, Utterance
+from danish_asr.base.errors import SourceError
+from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.sources.base import Source, Utterance
 from tests.builders import build_source, conversation_row, coral_row, tone, write_parquet
 from tests.datasets_files import FLOAT, write_with_datasets
 

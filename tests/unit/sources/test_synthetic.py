@@ -13,11 +13,11 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.errors import MissingExtraError, SourceError
-from danish_asr.schema import SPLITS
-from danish_asr.sources import open_source
-from danish_asr.sources.metadata import DIALECTS, NON_NATIVE, age_group, map_dialect
-from danish_asr.sources.synthetic import (
+from danish_asr.base.errors import MissingExtraError, SourceError
+from danish_asr.base.schema import SPLITS
+from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.sources.metadata import DIALECTS, NON_NATIVE, age_group, map_dialect
+from danish_asr.corpus.sources.synthetic import (
     OPENERS,
     SyntheticSize,
     draw_sentence,
@@ -25,7 +25,7 @@ from danish_asr.sources.synthetic import (
     split_of_sentence,
     synthesise,
 )
-from danish_asr.sources.voices import DIALECT_VOICES, draw_speaker, find_espeak
+from danish_asr.corpus.sources.voices import DIALECT_VOICES, draw_speaker, find_espeak
 from danish_asr.text.profiles import normalize
 
 SIZE = SyntheticSize(train=120, dev=40, test=80)

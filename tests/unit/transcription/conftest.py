@@ -6,11 +6,11 @@ import pytest
 import torch
 from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
 
-from danish_asr.configuration.loading import unstructure
-from danish_asr.conversion.cards import build_char_tokenizer
-from danish_asr.files import to_yaml
+from danish_asr.base.files import to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.inference.model import Model, load_model
+from danish_asr.recipe.config.loading import unstructure
 from danish_asr.recipe.extension import tiny
-from danish_asr.transcription.model import Model, load_model
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzæøå "
 

@@ -10,11 +10,11 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
+from danish_asr.base.errors import AlignmentError, DanishAsrError
 from danish_asr.cli.app import app
-from danish_asr.errors import AlignmentError, DanishAsrError
-from danish_asr.sources.voices import Espeak, draw_speaker
-from danish_asr.transcription.align import align, align_file, read_text
-from danish_asr.transcription.model import Model
+from danish_asr.corpus.sources.voices import Espeak, draw_speaker
+from danish_asr.inference.align import align, align_file, read_text
+from danish_asr.inference.model import Model
 
 SENTENCES = ("Bo køber 25 røde æbler, ja.", "«Èn» dag – i Ribe!")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.errors import DanishAsrError
-from danish_asr.transcript import Segment, Transcript, Word
-from danish_asr.transcription.cues import make_cues
-from danish_asr.transcription.formats import FORMATS, parse_formats
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.inference.cues import make_cues
+from danish_asr.inference.formats import FORMATS, parse_formats
 
 TEXT = "på jorden bor der mange mennesker, som taler forskelligt fra den ene egn til den anden"
 

@@ -19,13 +19,13 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
+from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
+from danish_asr.corpus.sources.voices import Espeak, draw_speaker
 from danish_asr.decoding import make_decoder
-from danish_asr.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
-from danish_asr.sources.voices import Espeak, draw_speaker
-from danish_asr.transcript import Transcript
-from danish_asr.transcription.model import Model, load_model
-from danish_asr.transcription.sound import Sound
-from danish_asr.transcription.streaming import Recogniser
+from danish_asr.decoding.transcript import Transcript
+from danish_asr.inference.model import Model, load_model
+from danish_asr.inference.sound import Sound
+from danish_asr.inference.streaming import Recogniser
 from tests.builders import encode, tone
 
 RATE = 16_000

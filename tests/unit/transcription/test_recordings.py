@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.errors import DanishAsrError
-from danish_asr.transcription.record import RECORD, Record, fingerprint, source_of
-from danish_asr.transcription.recordings import find_recordings
-from danish_asr.transcription.settings import Settings
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.inference.record import RECORD, Record, fingerprint, source_of
+from danish_asr.inference.recordings import find_recordings
+from danish_asr.inference.settings import Settings
 
 
 def tree(root: Path, *names: str) -> Path:

@@ -15,9 +15,9 @@ from torch import Tensor
 from danish_asr.decoding import make_decoder
 from danish_asr.decoding.alignment import align_words, separator_of
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.transcription.joining import join, separate
-from danish_asr.transcription.voice_activity import CHUNK, VoiceActivity
-from danish_asr.transcription.windows import FRAME, Cutter, Cutting, Window
+from danish_asr.inference.joining import join, separate
+from danish_asr.inference.voice_activity import CHUNK, VoiceActivity
+from danish_asr.inference.windows import FRAME, Cutter, Cutting, Window
 
 WORDS = [
     "det",

@@ -6,15 +6,15 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from danish_asr.data.targets import count_unknown
-from danish_asr.errors import ConfigError
-from danish_asr.files import publish_text
-from danish_asr.models.assets import open_tokenizer
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import publish_text
+from danish_asr.base.schema import CARDS_DIR
+from danish_asr.recipe.data.targets import count_unknown
+from danish_asr.recipe.models.assets import open_tokenizer
 from danish_asr.report.explore.audio import Sample, measure_rows, stratified
 from danish_asr.report.explore.page import render
 from danish_asr.report.explore.rows import read_rows
 from danish_asr.report.tables import say
-from danish_asr.schema import CARDS_DIR
 
 
 def explore(

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from danish_asr.audio.decode import AudioError, decode, to_flac
-from danish_asr.cluster.cpus import usable_cpus
+from danish_asr.base.audio.decode import AudioError, decode, to_flac
+from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.report.explore.rows import Rows
-from danish_asr.schema import SAMPLE_RATE
 
 FloatArray = NDArray[np.float64]
 

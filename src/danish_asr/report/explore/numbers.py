@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from danish_asr.errors import DatasetError
+from danish_asr.base.errors import DatasetError
+from danish_asr.corpus.sources.metadata import DIALECTS
 from danish_asr.report.explore.rows import UNKNOWN, Rows, order
 from danish_asr.scoring.intervals import MIN_SPEAKERS
-from danish_asr.sources.metadata import DIALECTS
 
 FEW_HOURS: Final = 1.0
 """Training data below this is reported as little."""

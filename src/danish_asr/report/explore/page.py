@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from danish_asr import __version__
-from danish_asr.conversion.readme import unit_of
-from danish_asr.data.targets import UnknownSymbols
+from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, SUSPECTS_FILE
+from danish_asr.corpus.readme import unit_of
+from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.report.charts import histogram_chart
 from danish_asr.report.explore import numbers
 from danish_asr.report.explore.audio import (
@@ -24,7 +25,6 @@ from danish_asr.report.explore.audio import (
 )
 from danish_asr.report.explore.rows import UNKNOWN, Rows
 from danish_asr.report.page import environment
-from danish_asr.schema import INVENTORY_FILE, LEDGER_FILE, SUSPECTS_FILE
 from danish_asr.scoring.intervals import MIN_SPEAKERS
 
 _TITLES: Final = {

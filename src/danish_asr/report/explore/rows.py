@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from danish_asr.data.index import Index, read_index
-from danish_asr.data.shards import find_shards
-from danish_asr.errors import DatasetError
-from danish_asr.schema import METADATA_COLUMNS, SAMPLE_RATE, SPLITS
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, SPLITS
+from danish_asr.corpus.shards import find_shards
+from danish_asr.recipe.data.index import Index, read_index
 
 UNKNOWN = "unknown"
 

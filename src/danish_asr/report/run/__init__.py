@@ -6,11 +6,11 @@ from typing import Final
 
 from rich.console import Console
 
-from danish_asr.files import publish_text
+from danish_asr.base.files import publish_text
+from danish_asr.recipe.run.run_directory import CONFIG_FILE, ENVIRONMENT
 from danish_asr.report.run.history import COMPLETE, ENDED, History
 from danish_asr.report.run.page import render
 from danish_asr.report.tables import say
-from danish_asr.runs.run_directory import CONFIG_FILE, ENVIRONMENT
 
 RELOAD: Final = 30
 """Seconds after which a page that is followed is written, and loaded, again."""

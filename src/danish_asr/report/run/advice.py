@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from danish_asr.recipe.run.advice import Advice, Rows, advise
 from danish_asr.report import wording
 from danish_asr.report.run.evaluations import Evaluation, evaluations
 from danish_asr.report.run.history import COMPLETE, History
-from danish_asr.runs.advice import Advice, Rows, advise
 from danish_asr.scoring.scores import Scores
 
 _BEHIND: Final = 1.5

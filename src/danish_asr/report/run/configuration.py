@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from danish_asr.config_tree import flatten, merge, parse_override, read_yaml
-from danish_asr.configuration.keys import defaults
-from danish_asr.errors import ConfigError
-from danish_asr.runs.run_directory import ENVIRONMENT
+from danish_asr.base.config_tree import flatten, merge, parse_override, read_yaml
+from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.config.keys import defaults
+from danish_asr.recipe.run.run_directory import ENVIRONMENT
 
 _COMPONENTS: Final = ("optimizer", "lr_scheduler")
 _COMMAND_LINE: Final = "command line"

@@ -5,12 +5,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from danish_asr.config_tree import flatten, read_yaml
-from danish_asr.errors import RunError
-from danish_asr.lease import LOCK_FILE, SECONDS
-from danish_asr.runs.advice import Rows, best_validation
-from danish_asr.runs.outcome import FAILED, PRUNED
-from danish_asr.runs.run_directory import (
+from danish_asr.base.config_tree import flatten, read_yaml
+from danish_asr.base.errors import RunError
+from danish_asr.base.lease import LOCK_FILE, SECONDS
+from danish_asr.base.schema import CARDS_DIR
+from danish_asr.recipe.run.advice import Rows, best_validation
+from danish_asr.recipe.run.outcome import FAILED, PRUNED
+from danish_asr.recipe.run.run_directory import (
     AVERAGES,
     CONFIG_FILE,
     EMA,
@@ -20,7 +21,6 @@ from danish_asr.runs.run_directory import (
     checkpoint_scores,
     recorded,
 )
-from danish_asr.schema import CARDS_DIR
 
 COMPLETE: Final = "complete"
 TRAINING: Final = "in training"

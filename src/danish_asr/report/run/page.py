@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from danish_asr import __version__
+from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
+from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, TENSORBOARD
 from danish_asr.report.charts import curves_chart
 from danish_asr.report.curves import read_panels
 from danish_asr.report.page import environment
@@ -14,8 +16,6 @@ from danish_asr.report.run.advice import advise_run
 from danish_asr.report.run.configuration import changes
 from danish_asr.report.run.evaluations import evaluations, utterances
 from danish_asr.report.run.history import History
-from danish_asr.runs.advice import CHANCE, LOSS, best_validation
-from danish_asr.runs.run_directory import METRICS, SCORE_TITLES, TENSORBOARD
 
 _DIALECT: Final = "wer/dialect/"
 

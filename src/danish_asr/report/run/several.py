@@ -11,9 +11,12 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr import __version__
-from danish_asr.config_tree import short_names
-from danish_asr.errors import RunError
-from danish_asr.files import publish_text
+from danish_asr.base.config_tree import short_names
+from danish_asr.base.errors import RunError
+from danish_asr.base.files import publish_text
+from danish_asr.recipe.run.advice import LOSS, Advice
+from danish_asr.recipe.run.outcome import FAILED
+from danish_asr.recipe.run.run_directory import CONFIG_FILE, ENVIRONMENT, SWEEP, resumable_steps
 from danish_asr.report import wording
 from danish_asr.report.curves import Curve, Panel
 from danish_asr.report.run.advice import advise_run
@@ -22,9 +25,6 @@ from danish_asr.report.run.evaluations import Evaluation, evaluations
 from danish_asr.report.run.history import COMPLETE, STOPPED, TRAINING, History
 from danish_asr.report.run.values import advise_values, place
 from danish_asr.report.tables import fitting, light_table, print_table, say, to_csv
-from danish_asr.runs.advice import LOSS, Advice
-from danish_asr.runs.outcome import FAILED
-from danish_asr.runs.run_directory import CONFIG_FILE, ENVIRONMENT, SWEEP, resumable_steps
 
 _STATES: Final = {COMPLETE: "finished", TRAINING: "running", STOPPED: "stopped"}
 _LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.assets.")

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from textwrap import shorten
 from typing import Final
 
+from danish_asr.recipe.run.advice import LOSS, MOST, SATURATED, Advice, best_until
+from danish_asr.recipe.run.outcome import FAILED
 from danish_asr.report.run.configuration import shown
 from danish_asr.report.run.history import ENDED, History
-from danish_asr.runs.advice import LOSS, MOST, SATURATED, Advice, best_until
-from danish_asr.runs.outcome import FAILED
 
 _WORSE: Final = 1.2
 """A score of so many times the best run's is a bad one."""

@@ -1,6 +1,6 @@
 """Train: ``python -m workflows.recipes.wav2vec2.asr OUTDIR --config-file FILE``."""
 
-from danish_asr.recipe.cli import train
+from danish_asr.recipe.entry import train
 
 if __name__ == "__main__":
     train()

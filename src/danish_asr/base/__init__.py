@@ -1,0 +1,1 @@
+"""What every room stands on: errors, schema, files, processes, audio, native libraries."""

@@ -1,0 +1,220 @@
+"""Bring audio to the one form that a built dataset holds: FLAC, 16 bits, mono, 16 kHz."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from danish_asr.base.audio.compressed import Mp3, is_joined, is_mp3, open_flac
+from danish_asr.base.audio.media import HEAD, Media, is_media
+from danish_asr.base.audio.truncated import missing
+from danish_asr.base.errors import SourceError
+from danish_asr.base.schema import SAMPLE_RATE
+
+RESAMPLING_QUALITY: Final = "HQ"
+"""soxr's recipe: 20 bits of precision, more than the 16 that are kept."""
+
+_SLACK: Final = 0.1
+"""Seconds by which a file may be shorter than the length in its header, as some MP3s are, or than
+the part that is requested."""
+
+_BLOCK: Final = 1 << 20
+"""Samples of all channels that are averaged at a time."""
+
+UNKNOWN_LENGTH: Final = 1 << 62
+"""libsndfile reports at least this many frames if the header was written before the length was
+known, as a program does that writes FLAC into a pipe."""
+
+
+class AudioError(Exception):
+    """An utterance's audio cannot be used; the message is its reason in the ledger."""
+
+
+def to_flac(audio: bytes | Path, **part: Any) -> tuple[bytes, int]:
+    """Convert an audio file to FLAC; arguments and errors are those of `to_mono`.
+
+    Returns the FLAC file and its number of samples.
+    """
+    mono = to_mono(audio, **part)
+    return encode_flac(mono, SAMPLE_RATE, peak_of(mono)), len(mono)
+
+
+def to_mono(audio: bytes | Path, **part: Any) -> NDArray[np.float32]:
+    """Return an audio file as one channel of 16 kHz; ``part`` is that of `decode`.
+
+    The format is any that libsndfile reads (WAV, FLAC, MP3, OGG, ...), or MP4, WebM and Matroska
+    where PyAV is installed.
+
+    Raises:
+        AudioError: The audio is undecodable, truncated, empty, too long or has non-finite samples.
+    """
+    mono, rate = decode(audio, **part)
+    if rate != SAMPLE_RATE:
+        mono = soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
+    if not len(mono):
+        raise AudioError("zero samples")
+    if not np.isfinite(mono).all():  # a filter spreads such values and removes none
+        raise AudioError("non-finite samples")
+    return mono
+
+
+def decode(
+    audio: bytes | Path,
+    *,
+    start: float = 0.0,
+    seconds: float | None = None,
+    max_seconds: float = 7200.0,
+) -> tuple[NDArray[np.float32], int]:
+    """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
+
+    The length limit is checked against the header, and channels are averaged block by block, so
+    that neither a long file nor many channels cost memory.
+
+    Raises:
+        AudioError: The audio is missing, undecodable or too long, or it ends 0.1 s or more before
+            the length in its header or the end of the part. An OGG file that was cut between two
+            pages cannot be detected, nor can an MP3 without a length tag.
+        SourceError: The file exists and cannot be read.
+    """
+    if isinstance(audio, bytes) and not start and seconds is None:
+        # In half of libsndfile's time. Faults are left to it.
+        with open_flac(audio) as flac:
+            if flac is not None and flac.samples <= flac.rate * max_seconds:
+                mono = np.empty(flac.samples, np.float32)
+                if flac.read(mono) == len(mono):
+                    return mono, flac.rate
+    try:
+        with open_audio(audio) as file:
+            mono, rate = _decode_part(file, start, seconds, max_seconds), int(file.samplerate)
+            if seconds is None and file.frames * missing(audio) >= _SLACK * rate:
+                raise AudioError("truncated audio")
+            return mono, rate
+    except (soundfile.LibsndfileError, RuntimeError):
+        raise AudioError("undecodable audio") from None
+
+
+def _decode_part(
+    file: Decoder, start: float, seconds: float | None, max_seconds: float
+) -> NDArray[np.float32]:
+    rate = int(file.samplerate)
+    unknown_length = file.frames >= UNKNOWN_LENGTH
+    most = rate * max_seconds
+    first = round(min(start * rate, file.frames))
+    # One frame more than is allowed shows that there is more.
+    left = min(file.frames - first, most + 1)
+    frames = round(left if seconds is None else min(left, seconds * rate))
+    if frames > most and not unknown_length:
+        raise AudioError(f"longer than {max_seconds:g} s")
+    if first and frames > 0:
+        file.seek(first)
+    mono = _read_mono(file, frames) if frames > 0 else np.empty(0, np.float32)
+    if len(mono) > most:
+        raise AudioError(f"longer than {max_seconds:g} s")
+    if len(mono) and len(mono) < frames - _SLACK * rate and not unknown_length:
+        raise AudioError("truncated audio")
+    if seconds is not None and len(mono) < (seconds - _SLACK) * rate:
+        raise AudioError("past the end of its audio")
+    if not len(mono):
+        raise AudioError("zero samples")
+    return mono
+
+
+class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
+    def seekable(self) -> bool:
+        """False without a known length: soundfile would seek after each read, which fails."""
+        return bool(super().seekable()) and self.frames < UNKNOWN_LENGTH
+
+
+class _Bytes(io.BytesIO):
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Damaged audio can ask for a negative position; soundfile would print a traceback."""
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
+
+
+Decoder = _SoundFile | Mp3 | Media
+
+
+def open_audio(audio: bytes | Path) -> Decoder:
+    """Open a file for reading in blocks; raises `RuntimeError` if it cannot be decoded.
+
+    Raises:
+        AudioError: There is no such file, or it is several MP3 files in one.
+        SourceError: The file exists and cannot be read.
+    """
+    head = audio[:HEAD] if isinstance(audio, bytes) else _read_head(audio)
+    if not head:
+        raise RuntimeError("the file is empty")
+    if is_media(head):
+        return Media(audio)
+    if is_mp3(head) or _is_damaged_mp3(audio, head):
+        data = audio if isinstance(audio, bytes) else audio.read_bytes()
+        if is_joined(data):
+            raise AudioError("several MP3 files in one")
+        return Mp3(data)
+    return _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+
+
+def _is_damaged_mp3(audio: bytes | Path, head: bytes) -> bool:
+    """By its name; libsndfile would print what it finds and guess a length that is too short."""
+    named = isinstance(audio, Path) and audio.suffix.lower() == ".mp3"
+    return named and not head.startswith((b"RIFF", b"fLaC", b"OggS", b"FORM"))
+
+
+def _read_head(path: Path) -> bytes:
+    try:
+        if not path.is_file():  # a pipe would never end
+            raise FileNotFoundError  # noqa: TRY301
+        with path.open("rb") as stream:
+            return stream.read(HEAD)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+        # ValueError: the path has characters that no file name can have.
+        raise AudioError("audio file missing") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise AudioError("audio file missing") from None
+        # A disk that fails for a moment must not remove the row from the dataset.
+        raise SourceError(
+            f"{path}: cannot be read ({error.strerror}); fix this and run the same command again"
+        ) from error
+
+
+def _read_mono(file: Decoder, frames: int) -> NDArray[np.float32]:
+    mono = np.empty(frames, np.float32)
+    size = max(1, _BLOCK // file.channels)
+    done = 0
+    while len(block := file.read(min(size, frames - done), dtype="float32", always_2d=True)):
+        mean = block[:, 0] if file.channels == 1 else block.mean(axis=1)
+        mono[done : done + len(block)] = mean
+        done += len(block)
+    return mono[:done]
+
+
+def peak_of(mono: NDArray[np.float32]) -> float:
+    """The largest magnitude of any sample."""
+    return float(max(mono.max(), -mono.min()))
+
+
+def encode_flac(mono: NDArray[np.float32], rate: int, peak: float) -> bytes:
+    """Encode samples in [-1, 1) as FLAC of 16 bits; values outside are clipped.
+
+    The scale is that of decoders, so that samples of 16 bits stay as they are. ``peak`` is that of
+    `peak_of`.
+    """
+    scaled = mono * np.float32(32768)
+    np.rint(scaled, out=scaled)
+    if peak * 32768 > 32767:  # rarely; clipping takes longer than looking
+        np.clip(scaled, -32768, 32767, out=scaled)
+    file = io.BytesIO()
+    soundfile.write(file, scaled.astype(np.int16), rate, format="FLAC", subtype="PCM_16")
+    return file.getvalue()

@@ -1,0 +1,125 @@
+"""A configuration before it has types: YAML files and overrides, merged key by key.
+
+It is read without torch and fairseq2, whose import takes seconds, so that a fault is reported at
+once. The syntax is fairseq2's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from ruamel.yaml.error import YAMLError
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import from_yaml
+
+Tree = dict[str, Any]
+"""A configuration as YAML has it: nested mappings of plain values."""
+
+_SHIPPED: Final = Path(__file__).parent / "configs"
+
+_QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adafactor}'"
+
+
+def read_yaml(file: Path) -> Tree:
+    """Return the mapping in a YAML file, with ``${dir}`` replaced by the file's directory.
+
+    Outside of the checkout, ``configs/NAME.yaml`` is the package's, unless there is such a file.
+
+    Raises:
+        ConfigError: The file cannot be read, is not YAML, or does not hold a mapping.
+    """
+    shipped = _SHIPPED / file.name
+    if file == Path("configs", file.name) and not file.exists() and shipped.exists():
+        file = shipped
+    try:
+        content = from_yaml(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
+    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
+        text, _, _ = str(error).partition("\nTo suppress this check")  # of duplicate keys
+        raise ConfigError([f"cannot be read as YAML: {text.rstrip()}"], where=str(file)) from None
+    if content is None:  # all of it may be commented out
+        content = {}
+    if not isinstance(content, dict):
+        raise ConfigError(["must hold a mapping of sections"], where=str(file))
+    filled: Tree = _with_directory(content, str(file.resolve().parent))
+    return filled
+
+
+def _with_directory(value: Any, directory: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_directory(each, directory) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_directory(each, directory) for each in value]
+    return value.replace("${dir}", directory) if isinstance(value, str) else value
+
+
+def parse_override(text: str) -> Tree:
+    """Return the mapping of ``key=value``, or of ``del:key``; the value is YAML.
+
+    A value replaces the earlier one as a whole, also a section.
+
+    Raises:
+        ValueError: It is neither, or the value is not YAML.
+    """
+    path, equals, value = text.strip().partition("=")
+    removes = path.startswith("del:")
+    if removes == bool(equals):
+        raise ValueError(f"expected key=value, found '{text}'; {_QUOTE}")
+    *sections, key = path.removeprefix("del:").removeprefix("set:").strip().split(".")
+    try:
+        tree: Tree = {"_del_": [key]} if removes else {"_set_": {key: from_yaml(value)}}
+    except (YAMLError, ValueError):
+        raise ValueError(f"expected a value in YAML, found '{text}'; {_QUOTE}") from None
+    for section in reversed(sections):
+        tree = {section: tree}
+    return tree
+
+
+def merge(*trees: Mapping[str, Any]) -> Tree:
+    """Merge configurations key by key; later ones override earlier ones.
+
+    ``_del_`` lists keys that go, ``_set_`` has values that replace a whole section.
+    """
+    merged: Tree = {}
+    for tree in trees:
+        removed = tree.get("_del_", ())
+        merged = {key: value for key, value in merged.items() if key not in removed}
+        for key, value in tree.items():
+            if isinstance(value, Mapping) and key != "_set_":
+                below = merged.get(key)
+                merged[key] = merge(below if isinstance(below, Mapping) else {}, value)
+            elif key not in {"_del_", "_set_"}:
+                merged[key] = value
+        merged |= tree.get("_set_", {})
+    return merged
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every leaf of a configuration with its dotted key."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, join(prefix, key))
+        else:
+            yield join(prefix, key), value
+
+
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each dotted key, with parts before it where two would be equal."""
+    parts = {key: key.split(".") for key in keys}
+    ends = [{key: ".".join(part[-n:]) for key, part in parts.items()} for n in range(1, 9)]
+    return {key: next(n[key] for n in ends if [*n.values()].count(n[key]) == 1) for key in parts}
+
+
+def unknown_key(path: str, key: object, known: Iterable[str]) -> str:
+    """Return the fault of a key that a section does not have."""
+    close = get_close_matches(str(key), known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
+    return f"{path} is not a key of this configuration; {hint}"
+
+
+def join(path: str, key: object) -> str:
+    """Return the dotted key of a key in a section."""
+    return f"{path}.{key}".lstrip(".")

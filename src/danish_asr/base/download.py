@@ -1,0 +1,102 @@
+"""Download a file so that an interrupted download continues where it ended."""
+
+import time
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+from shutil import disk_usage
+from ssl import SSLError
+from typing import Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import Request, urlopen
+
+from danish_asr.base.errors import DownloadError, UnreachableError
+
+_TRIES: Final = 5
+"""Connections in a row that bring nothing, before a download that had begun is given up."""
+
+_CHUNK: Final = 1 << 20
+
+_AGENT: Final = "Mozilla/5.0 (X11; Linux x86_64)"
+"""Hosts of models answer 403 to programs that they do not know, so fairseq2 0.6 does the same."""
+
+Show = Callable[[int, int | None], None]
+"""Called with the bytes so far, those of earlier calls included, and in all, if that is known."""
+
+
+def download(url: str, folder: Path, show: Show) -> Path:
+    """Download ``url`` into ``folder``, which holds nothing else, and return the whole file.
+
+    What has arrived stays there under the server's validator (ETag or Last-Modified) as its name
+    until it is complete, and the next call asks for the rest (RFC 9110, If-Range). If the file has
+    changed, or the server sends no parts, it begins anew.
+
+    Raises:
+        UnreachableError: The server cannot be reached, or ends connections.
+        DownloadError: It does not have the file, or has a fault; or the disk is full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    start = before = _size(folder)
+    failures = 0
+    while True:
+        try:
+            return _receive(url, folder, show)
+        except HTTPError as error:
+            error.close()
+            if error.code == 416:  # more than the whole had arrived
+                next(folder.iterdir()).unlink()
+                continue
+            if error.code < 500:
+                answer = f"the server answers {error.code} {error.reason}"
+                raise DownloadError(f"{url}: {answer}; check the address in the card") from None
+            problem: object = error
+        except (URLError, ConnectionError, TimeoutError, SSLError, HTTPException) as error:
+            problem = getattr(error, "reason", error)
+        size = _size(folder)
+        failures = 0 if size > before else failures + 1
+        if size == start or failures == _TRIES:
+            kept = f"; {size / 1e6:,.1f} MB have arrived and are kept" if size else ""
+            kind = DownloadError if isinstance(problem, HTTPError) else UnreachableError
+            raise kind(f"{url}: {problem}{kept}")
+        before = size
+        time.sleep(failures)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def _receive(url: str, folder: Path, show: Show) -> Path:
+    headers, begin, arrived = {"User-Agent": _AGENT}, 0, next(folder.iterdir(), None)
+    if arrived is not None:
+        begin = arrived.stat().st_size
+        headers |= {"Range": f"bytes={begin}-", "If-Range": unquote(arrived.name)}
+    with urlopen(Request(url, headers=headers), timeout=60) as answer:  # noqa: S310 - of a card
+        if answer.headers.get_content_type() == "text/html":
+            page = "answered with a web page, of a proxy or a login perhaps"
+            raise DownloadError(f"{url}: {page}; open the address in a browser")
+        validator = answer.headers["ETag"] or "W/"
+        if validator.startswith("W/"):  # a weak one is not allowed in If-Range
+            validator = answer.headers["Last-Modified"] or "none"
+        part = folder / quote(validator, safe="")
+        if arrived is not None:
+            arrived.rename(part)
+            begin *= answer.status == 206
+        length = answer.headers["Content-Length"]
+        total = begin + int(length) if length else None
+        if total and total - begin > (free := disk_usage(folder).free):
+            raise DownloadError(
+                f"{url}: {(total - begin) / 1e9:.2f} GB are missing, and {folder.parent} has "
+                f"{free / 1e9:.2f} GB free"
+            )
+        with part.open("ab" if begin else "wb") as stream:
+            show(begin, total)
+            while chunk := answer.read1(_CHUNK):
+                stream.write(chunk)
+                begin += len(chunk)
+                show(begin, total)
+        name = answer.headers.get_filename() or unquote(urlsplit(answer.url).path)
+    if total is not None and begin != total:
+        raise ConnectionError(f"the connection ended at {begin:,} of {total:,} bytes")
+    return part.rename(folder / Path(name).name)

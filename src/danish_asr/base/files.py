@@ -1,0 +1,121 @@
+"""Publish files atomically: a file exists as a whole, or not at all.
+
+Content is written under a temporary name, flushed to the disk and renamed. A process that is killed
+leaves temporary files, never half a file under the final name.
+"""
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+from ruamel.yaml import YAML
+
+from danish_asr.base.errors import DanishAsrError
+
+_LONG: Final = 100
+"""Bytes; a longer name is replaced in that of its temporary file, as 255 are possible."""
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+
+@contextmanager
+def publish(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing; it gets its name when the block ends without an error.
+
+    What a link points to is replaced, not the link; a device or a pipe is written to.
+    """
+    path = path.resolve()
+    if path.is_char_device() or path.is_fifo():  # /dev/null would become a file
+        with path.open("wb") as stream:
+            yield stream
+        return
+    with _partial(path) as partial:
+        with partial.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+
+
+def publish_text(path: Path, text: str) -> None:
+    """Write a text file atomically, as UTF-8."""
+    with publish(path) as stream:
+        stream.write(text.encode())
+
+
+def publish_first(path: Path, text: str) -> None:
+    """Write a text file atomically, unless it exists: of many processes, the first one wins."""
+    with _partial(path) as partial:
+        publish_text(partial, text)
+        with suppress(OSError):  # it exists, or the file system has no hard links
+            path.hardlink_to(partial)
+        if not path.exists():
+            partial.replace(path)
+
+
+def sweep(root: Path) -> None:
+    """Remove temporary files that killed processes left below ``root``."""
+    for partial in root.rglob(".*.partial"):
+        partial.unlink(missing_ok=True)
+
+
+def decode_line(line: bytes, where: str, kind: type[DanishAsrError]) -> str:
+    """Decode UTF-8; otherwise raise this error, with the place and the command that converts."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        byte = line[error.start]
+        likely = "UTF-16" if byte in {0xFE, 0xFF} else "LATIN1"
+        raise kind(
+            f"{where}: not UTF-8 (byte 0x{byte:02x} at position {error.start + 1} of the line); "
+            f"save the file as UTF-8, or convert it: iconv -f {likely} -t UTF-8 FILE > NEW"
+        ) from None
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[Path]:
+    # The name contains host and process: a worker that outlives its killed parent for a moment must
+    # not write into the file of the process that continues the work.
+    mark = f"{os.uname().nodename}-{os.getpid()}"
+    name = os.fsencode(path.name)
+    short = path.name if len(name) < _LONG else hashlib.sha256(name).hexdigest()[:32]
+    partial = path.with_name(f".{short}.{mark}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+    except OSError as error:
+        raise DanishAsrError(
+            f"{path.parent}: cannot be written ({error.strerror or error}); finished files are "
+            "kept: fix that and run the same command again"
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def from_yaml(text: str) -> Any:
+    """Parse YAML 1.2, as fairseq2 does (``1e-05`` is a number), into plain dicts, lists and values.
+
+    Raises:
+        ruamel.yaml.YAMLError: It is not YAML.
+    """
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def to_yaml(tree: dict[str, Any]) -> str:
+    """Return a mapping as YAML, its keys in their order and long lines not folded."""
+    yaml = YAML(pure=True)
+    yaml.width = 1 << 20
+    text = io.StringIO()
+    yaml.dump(tree, text)
+    return text.getvalue()

@@ -1,0 +1,127 @@
+"""Share tasks among processes of this machine, so that killing any of them is harmless."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from danish_asr.base.errors import DanishAsrError
+
+SECONDS_ALONE: Final = 5.0
+"""Decoding time of a process before it starts others, which takes them some seconds."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def run_in_processes(
+    task: Callable[[Item], Result], items: Sequence[Item], workers: int, *, fresh: bool = False
+) -> Generator[Result, None, None]:
+    """Yield ``task(item)`` for every item, in the order in which they finish; ``task`` must pickle.
+
+    One worker alone is this process. With ``fresh``, every item gets a new process.
+    """
+    workers = min(workers, len(items))
+    if workers == 0 or (workers == 1 and not fresh):
+        yield from map(task, items)
+        return
+    pool = WorkerPool(workers, fresh=fresh)
+    waiting = iter(items)
+    running: set[Future[Result]] = set()
+    with pool.killed_on_error():
+        running.update(pool.submit(task, item) for item in islice(waiting, workers))
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                running.remove(future)
+                running.update(pool.submit(task, item) for item in islice(waiting, 1))
+                yield future.result()
+    pool.close()
+
+
+class WorkerPool:
+    """Processes that run tasks until the parent ends; with ``fresh``, one for every task."""
+
+    def __init__(self, workers: int, *, fresh: bool = False) -> None:
+        # A forked child would inherit the locks of Arrow's threads in whatever state they are in.
+        spawn = multiprocessing.get_context("spawn")
+        self._others = set(multiprocessing.active_children())
+        self._pool = ProcessPoolExecutor(
+            workers, spawn, _end_with_parent, max_tasks_per_child=1 if fresh else None
+        )
+
+    def submit(self, task: Callable[[Item], Result], item: Item) -> Future[Result]:
+        """Start ``task(item)``, or let it wait for a process; both must pickle."""
+        # Ctrl-C and a batch system's SIGTERM reach every process; a child that is still importing
+        # would die with a traceback. Children inherit the blocked signals: stopping is up to the
+        # parent.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            return self._pool.submit(task, item)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    @contextmanager
+    def killed_on_error(self) -> Iterator[None]:
+        """End the processes if the block ends early; raises DanishAsrError if one was killed."""
+        try:
+            yield
+        except BaseException as error:
+            # Unfinished items will be done again; waiting for them would only delay.
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.kill()
+            self.close()
+            if isinstance(error, BrokenProcessPool):
+                raise DanishAsrError(
+                    "a worker process was killed, most likely because memory ran out; run the same "
+                    "command again to continue, with fewer --workers"
+                ) from None
+            raise
+
+    def close(self) -> None:
+        """Wait for the running tasks and end the processes."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until the end of a short block.
+
+    libsndfile calls back into Python: an exception there is printed and lost, and cuts the audio.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda found, _: received.append(found)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received[0])
+
+
+def _end_with_parent() -> None:
+    parent: Any = multiprocessing.parent_process()
+
+    def wait_and_exit() -> None:
+        parent.join()
+        os._exit(1)
+
+    def obey() -> None:
+        # A broken pool ends its processes with SIGTERM, which they block, and from Python 3.12 on
+        # nothing else can end them while it waits.
+        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
+            pass
+        os._exit(1)
+
+    for each in (wait_and_exit, obey):
+        threading.Thread(target=each, daemon=True).start()

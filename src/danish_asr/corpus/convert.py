@@ -1,0 +1,286 @@
+"""Convert a corpus into a built dataset (the contract: ``data/README.md``).
+
+A conversion can be continued after any stop: its plan and one record per finished shard are in
+``OUT/.convert``. The inventory is written last, and only then is the dataset finished.
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from danish_asr.base.errors import DatasetError, SourceError
+from danish_asr.base.files import publish, publish_text, sha256_of, sweep
+from danish_asr.base.lease import take
+from danish_asr.base.progress import watch
+from danish_asr.base.schema import (
+    INVENTORY_FILE,
+    LEDGER_FILE,
+    LEDGER_SCHEMA,
+    README_FILE,
+    SAMPLE_RATE,
+    STATISTICS_FILE,
+    SUSPECTS_FILE,
+    SUSPECTS_SCHEMA,
+)
+from danish_asr.base.workers import run_in_processes
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.cards import statistics, write_cards
+from danish_asr.corpus.division import SHARED_SENTENCE, divide
+from danish_asr.corpus.inventory import Inventory, ShardEntry, read_inventory
+from danish_asr.corpus.readme import readme
+from danish_asr.corpus.shard import Record, convert_task, read_record
+from danish_asr.corpus.sources.base import Source
+from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, conversion_key, plan_tasks
+
+Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
+"""Calls a function with every task and yields the results, in any order."""
+
+
+def convert(
+    source: Source,
+    out: Path,
+    *,
+    name: str,
+    options: ConvertOptions | None = None,
+    workers: int = 1,
+    engine: Engine | None = None,
+) -> Inventory:
+    """Convert a source, or continue where an earlier call was stopped; returns the inventory.
+
+    A finished dataset of the same source and options is left as it is. Without an ``engine``,
+    ``workers`` processes of this machine convert the tasks.
+
+    Raises:
+        SourceError: The source cannot be read, or changed during the conversion.
+        DatasetError: ``out`` holds something else, or too many rows were dropped.
+    """
+    conversion = _Conversion(source, out, options)
+    if not conversion.is_finished(name):
+        with _locked(out):
+            if not conversion.is_finished(name):  # by the process that had the lock before
+                sweep(out)
+                try:
+                    records = conversion.run(engine or partial(run_in_processes, workers=workers))
+                finally:
+                    sweep(out)
+                conversion.complete(records, name)
+    return read_inventory(out)
+
+
+def convert_part(
+    source: Source,
+    out: Path,
+    part: tuple[int, int],
+    *,
+    options: ConvertOptions | None = None,
+    workers: int = 1,
+) -> None:
+    """Convert part I of N (from 1); parts may run at the same time, and `finish` completes them."""
+    conversion = _Conversion(source, out, options)
+    if not conversion.is_finished():
+        with _locked(out / WORK_DIR / f"part-{part[0]}-of-{part[1]}"):
+            conversion.run(partial(run_in_processes, workers=workers), part)
+
+
+def finish(
+    source: Source, out: Path, *, name: str, options: ConvertOptions | None = None
+) -> Inventory:
+    """Complete a dataset whose parts are all converted; arguments and errors as for `convert`."""
+    conversion = _Conversion(source, out, options)
+    if not conversion.is_finished(name):
+        tasks = conversion.tasks
+        records = [record for task in tasks if (record := read_record(out, task))]
+        if missing := len(tasks) - len(records):
+            raise DatasetError(
+                f"{out}: {missing} of {len(tasks)} shards are not converted yet; run the parts "
+                "(--part) that did not succeed again, then --finish"
+            )
+        with _locked(out):
+            conversion.complete(records, name)
+    return read_inventory(out)
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    advice = (
+        "Wait for its end; the same command then continues what it has left. Or name another --out."
+    )
+    lease = take(out, error=DatasetError, advice=advice, work="conversion")
+    try:
+        yield
+    finally:
+        lease.release()
+
+
+class _Conversion:
+    def __init__(self, source: Source, out: Path, options: ConvertOptions | None) -> None:
+        self._source, self._out, self._options = source, out, options or ConvertOptions()
+        self._key = conversion_key(source, self._options)
+        self._division = divide(source, self._options)
+        self.tasks = plan_tasks(source, self._options, self._division)
+        self._rows = sum(task.rows for task in self.tasks)
+        self._most_drops = int(self._rows * self._options.max_drop + 1e-6)  # 0.29 * 100 < 29
+
+    def is_finished(self, name: str | None = None) -> bool:
+        """Whether the dataset is complete; if not, this conversion claims the directory."""
+        out = self._out
+        if not (out / INVENTORY_FILE).is_file():
+            claim(out, self._key)
+            return False
+        inventory = read_inventory(out)
+        if (inventory.key, inventory.name) != (self._key, name or inventory.name):
+            raise DatasetError(
+                f"{out}: holds the finished dataset '{inventory.name}', made from "
+                f"{inventory.source}; since then its name, its source (content, size or time of "
+                "change of a file), its options or this program have changed. Use it as it is, "
+                f"choose another --out, or delete it to convert anew: rm -r '{out}'"
+            )
+        shutil.rmtree(out / WORK_DIR, ignore_errors=True)
+        return True
+
+    def run(self, engine: Engine, part: tuple[int, int] = (1, 1)) -> list[Record]:
+        """Convert the tasks of a part that are not finished; return all records of the part."""
+        tasks = self.tasks[part[0] - 1 :: part[1]]
+        records = [record for task in tasks if (record := read_record(self._out, task))]
+        finished = {record.task for record in records}
+        remaining = [task for task in tasks if task.number not in finished]
+        rows = sum(task.rows for task in tasks)
+        done = rows - sum(task.rows for task in remaining)
+        dropped = sum(_unwanted(record).total() for record in records)
+        convert = partial(convert_task, source=self._source, root=self._out, options=self._options)
+        # The engine is not kept in a variable: it must end with the loop.
+        for record in watch(
+            "converted",
+            engine(convert, remaining),
+            lambda record: (record.rows + len(record.dropped), record.samples),
+            rows,
+            done=done,
+        ):
+            records.append(record)
+            dropped += _unwanted(record).total()
+            if dropped > self._most_drops:
+                break  # more rows cannot reduce the drops
+        self._check_drops(records)
+        return sorted(records, key=lambda record: record.task)
+
+    def _check_drops(self, records: Sequence[Record]) -> None:
+        reasons = sum(map(_unwanted, records), Counter[str]())
+        most = self._most_drops
+        if reasons.total() > most:
+            counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+            dropped = (row for record in records for row in record.dropped)
+            unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
+            rows = "1 row was" if reasons.total() == 1 else f"{reasons.total():,} rows were"
+            first = "; ".join(map(self._describe, islice(unwanted, 3)))
+            raise DatasetError(
+                f"{rows} dropped, and --max-drop allows {most} of this source's {self._rows:,}: "
+                f"{counts}. The first: {first}. Fix the source, or continue with a larger share: "
+                f"--max-drop {ceil(100 * reasons.total() / self._rows) / 100:g} allows these"
+            )
+
+    def _describe(self, dropped: Mapping[str, Any]) -> str:
+        """A row of the ledger, with its reason and the path of its audio if it has one."""
+        file = next(file for file in self._source.files if file.name == dropped["source"])
+        (row,) = self._source.read(file, dropped["row"], dropped["row"] + 1)
+        where = f", {row.audio}" if isinstance(row.audio, Path) else ""
+        return f"{self._source.place(file, row.row)}{where} ({dropped['reason']})"
+
+    def complete(self, records: Sequence[Record], name: str) -> None:
+        """Write ledger, statistics, cards and README, and last the inventory."""
+        self._check_drops(records)
+        out = self._out
+        count = sum(record.rows + len(record.dropped) for record in records)
+        if count != self._rows or conversion_key(self._source, self._options) != self._key:
+            raise SourceError(
+                f"{out}: the source has changed during the conversion ({count} rows written or in "
+                f"the ledger, {self._rows} in the source at the start); delete it to start anew: "
+                f"rm -r '{out}'"
+            )
+        dropped = [row for record in records for row in record.dropped]
+        suspects = [row for record in records for row in record.suspects]
+        for path, rows, schema in (
+            (LEDGER_FILE, dropped, LEDGER_SCHEMA),
+            (SUSPECTS_FILE, suspects, SUSPECTS_SCHEMA),
+        ):
+            with publish(out / path) as stream:
+                pq.write_table(pa.Table.from_pylist(rows, schema), stream)
+        inventory = self._inventory(records, name)
+        publish_text(out / STATISTICS_FILE, statistics(inventory.shards))
+        pairs = zip(self.tasks, records, strict=True)
+        train = (record.characters for task, record in pairs if task.split == "train")
+        write_cards(out, name, set[str]().union(*train))
+        publish_text(out / README_FILE, readme(out, inventory))
+        sweep(out)
+        text = json.dumps(asdict(inventory), ensure_ascii=False, indent=1)
+        publish_text(out / INVENTORY_FILE, text + "\n")
+        shutil.rmtree(out / WORK_DIR)
+
+    def _inventory(self, records: Sequence[Record], name: str) -> Inventory:
+        drops: Counter[tuple[str, str | None]] = Counter()
+        unmapped: Counter[str] = Counter()
+        countries: Counter[str] = Counter()
+        suspects: Counter[str] = Counter()
+        ages: Counter[str] = Counter()
+        for record in records:
+            ages.update(record.ages)
+            drops.update((row["reason"], row["dialect"]) for row in record.dropped)
+            unmapped.update(record.unmapped)
+            countries.update(record.countries)
+            suspects.update(row["reason"] for row in record.suspects)
+        ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+        return Inventory(
+            name=name,
+            source=self._source.name,
+            key=self._key,
+            source_rows=self._rows,
+            dropped=[
+                {"reason": reason, "dialect": dialect, "rows": rows}
+                for (reason, dialect), rows in ordered
+            ],
+            unmapped_dialects=dict(sorted(unmapped.items())),
+            files=[
+                {"file": file.name, "rows": file.rows, "fingerprint": file.fingerprint}
+                for file in self._source.files
+            ],
+            shards=[
+                ShardEntry(
+                    path=task.path,
+                    rows=record.rows,
+                    seconds=record.samples / SAMPLE_RATE,
+                    sha256=record.sha256,
+                    fingerprint=task.fingerprint,
+                    files=[part.file.name for part in task.slices],
+                )
+                for task, record in zip(self.tasks, records, strict=True)
+                if record.rows
+            ],
+            ledger_sha256=sha256_of(self._out / LEDGER_FILE),
+            countries=dict(sorted(countries.items(), key=lambda item: (-item[1], item[0]))),
+            suspects=dict(sorted(suspects.items())),
+            suspects_sha256=sha256_of(self._out / SUSPECTS_FILE),
+            notes=[*self._division.notes, *_age_notes(ages)],
+        )
+
+
+def _age_notes(ages: Counter[str]) -> Iterator[str]:
+    if ages:
+        values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
+        yield f"age left empty, not a number of years: {values} ({ages.total():,} rows)"
+
+
+def _unwanted(record: Record) -> Counter[str]:
+    """Dropped rows by reason, without those that an option asked to drop."""
+    reasons = Counter(row["reason"] for row in record.dropped)
+    del reasons[SHARED_SENTENCE]
+    return reasons

@@ -1,0 +1,202 @@
+"""Divide the rows of a source into splits by speaker, and find sentences that splits share."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from danish_asr.base.errors import SourceError
+from danish_asr.base.extending import user_code
+from danish_asr.base.schema import SPLITS
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.sources.base import Source, SourceFile
+from danish_asr.text.profiles import normalize
+
+SHARED_SENTENCE: Final = "sentence in dev or test"
+"""The reason in the ledger."""
+
+_TRAIN: Final = SPLITS.index("train")
+_GROUP: Final = ("dialect", "gender", "age_group")
+_ROWS: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("speaker_id", *_GROUP, "sentence")),
+        ("seconds", pa.float64()),
+    ]
+)
+Splits = NDArray[np.int8]
+"""The split of each row of a file, as an index of `SPLITS`."""
+
+
+class Division(NamedTuple):
+    """What is decided about rows before they are converted."""
+
+    splits: dict[str, Splits]  # by file; empty if the source's own splits are kept
+    shared: dict[str, frozenset[int]]  # by file, the rows of train to leave out
+    notes: list[str]  # for people
+
+    def rows_of(self, file: SourceFile, split: str) -> NDArray[np.int64]:
+        """The positions of a file's rows in a split."""
+        return np.flatnonzero(self.splits[file.name] == SPLITS.index(split))
+
+
+def sentence_of(spoken: str) -> str | None:
+    """What is compared between splits, of a text in profile ``coral``; None if it is short.
+
+    Short sentences ("ja tak") occur everywhere, so sharing them is no leak.
+    """
+    return spoken if len(spoken.split()) >= 3 else None
+
+
+def shares_of(text: str) -> tuple[tuple[float, ...], int]:
+    """Parse ``80/10/10`` or ``80/10/10:SEED``; no shares if it is something else, or not 100 %."""
+    number = r"(\d+(?:\.\d+)?)"
+    found = re.fullmatch(rf"{number}/{number}/{number}(?::(\d+))?", text)
+    *shares, seed = found.groups("0") if found else ("0", "0")
+    parsed = tuple(map(float, shares))
+    valid = parsed[0] > 0 and math.isclose(sum(parsed), 100)
+    return parsed if valid else (), int(seed)
+
+
+def divide(source: Source, options: ConvertOptions) -> Division:
+    """Decide by the options; reads all rows without their audio if one of them asks for it."""
+    if not (options.split_by_speaker or options.drop_shared_sentences):
+        return Division({}, {}, [])
+    own = sorted({file.split for file in source.files} - {SPLITS[_TRAIN]})
+    if options.split_by_speaker and own:
+        raise SourceError(
+            f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
+            "to keep them, or divide all rows anew with --split train (not CoRal)"
+        )
+    rows = {file.name: _read(source, file) for file in source.files}
+    splits = {file.name: np.full(file.rows, SPLITS.index(file.split)) for file in source.files}
+    notes = []
+    if options.split_by_speaker:
+        shares, seed = shares_of(options.split_by_speaker)
+        assigned = assign_speakers(pa.concat_tables(rows.values()), shares, seed)
+        for name, table in rows.items():
+            speakers = table["speaker_id"].to_pylist()
+            splits[name] = np.array([assigned.get(speaker, _TRAIN) for speaker in speakers], int)
+        notes = list(_division_notes(rows, splits, assigned, seed))
+    shared = _shared_rows(rows, splits)
+    if count := sum(map(len, shared.values())):
+        done = "have a sentence of dev or test; --drop-shared-sentences leaves them out"
+        if options.drop_shared_sentences:
+            done = "are left out: their sentence is in dev or test"
+        notes.append(f"{count:,} rows of train {done}")
+    return Division(
+        {name: split.astype(np.int8) for name, split in splits.items()}
+        if options.split_by_speaker
+        else {},
+        shared if options.drop_shared_sentences else {},
+        notes,
+    )
+
+
+def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[str, int]:
+    """Assign each speaker to a split, an index of `SPLITS`, by its share of the speech.
+
+    Each dialect is divided by itself: its speakers, in an order of hashes that mixes genders and
+    age groups evenly, go to the split with the most room. Lengths
+    count, or rows if the source lacks some lengths.
+
+    Raises:
+        SourceError: There are fewer speakers than splits.
+    """
+    weights: Counter[str] = Counter()
+    groups: dict[str, tuple[str, ...]] = {}
+    by_length = not rows["seconds"].null_count
+    for row in rows.drop_columns(["sentence"]).to_pylist():
+        if (name := row["speaker_id"]) is not None:
+            weights[name] += row["seconds"] if by_length else 1
+            groups.setdefault(name, tuple(row[key] or "" for key in _GROUP))
+    wanted = [split for split, share in enumerate(shares) if share]
+    if len(weights) < len(wanted):
+        raise SourceError(
+            f"--split-by-speaker: {len(weights)} known speakers cannot fill {len(wanted)} splits; "
+            "name the column with the speakers (--column speaker_id=THEIRS), or put the recordings "
+            "of each speaker into a folder. If nobody knows who speaks, convert with --split train"
+        )
+    dialects = defaultdict[str, list[tuple[float, str]]](list)
+    ordered = sorted(
+        weights, key=lambda name: (groups[name], sha256(f"{seed}:{name}".encode()).digest())
+    )
+    for group, members in groupby(ordered, lambda name: groups[name]):
+        names = list(members)
+        dialects[group[0]] += [(rank / len(names), name) for rank, name in enumerate(names, 1)]
+    assigned: dict[str, int] = {}
+    share = np.array(shares) / sum(shares)
+    room = np.zeros(len(share))  # half of it goes on to the next dialect, so that errors cancel
+    for speakers in dialects.values():
+        due = share * sum(weights[name] for _, name in speakers)
+        room += due
+        smallest = min(due[wanted])
+        # Speakers that are too large for the smallest split come first, while train has room.
+        for _, _, name in sorted((weights[pair[1]] <= smallest, *pair) for pair in speakers):
+            assigned[name] = int(np.argmax(room))
+            room[assigned[name]] -= weights[name]
+        room /= 2
+    for split in wanted:
+        if split not in assigned.values():
+            most = Counter(assigned.values()).most_common(1)[0][0]
+            largest = [name for name in ordered if assigned[name] == most]
+            assigned[min(largest, key=lambda name: weights[name])] = split
+    return assigned
+
+
+def _read(source: Source, file: SourceFile) -> pa.Table:
+    with user_code(source, f"reading {file.name} without its audio"):
+        rows = [
+            {
+                **{key: getattr(row.speaker, key) for key in ("speaker_id", *_GROUP)},
+                "seconds": row.seconds,
+                "sentence": sentence_of(normalize(row.text or "", "coral")),
+            }
+            for row in source.without_audio(file)
+        ]
+    return pa.Table.from_pylist(rows, _ROWS)
+
+
+def _shared_rows(
+    rows: Mapping[str, pa.Table], splits: Mapping[str, NDArray[np.int64]]
+) -> dict[str, frozenset[int]]:
+    held_out = pa.concat_tables(
+        table.filter(splits[name] != _TRAIN) for name, table in rows.items()
+    )["sentence"].unique()
+    shared = {}
+    for name, table in rows.items():
+        is_shared = pc.is_in(table["sentence"], held_out.drop_null()).to_numpy()
+        shared[name] = frozenset(np.flatnonzero(is_shared & (splits[name] == _TRAIN)).tolist())
+    return shared
+
+
+def _division_notes(
+    rows: Mapping[str, pa.Table],
+    splits: Mapping[str, NDArray[np.int64]],
+    assigned: Mapping[str, int],
+    seed: int,
+) -> Iterator[str]:
+    counts = Counter(np.concatenate(list(splits.values())).tolist())
+    speakers = Counter(assigned.values())
+    parts = [
+        f"{split} {speakers[number]:,} speaker{'s' * (speakers[number] != 1)} and "
+        f"{counts[number]:,} row{'s' * (counts[number] != 1)}"
+        for number, split in enumerate(SPLITS)
+    ]
+    yield f"split by speaker (seed {seed}): {', '.join(parts)}"
+    for number in sorted({*assigned.values()}):
+        every, there = set[str](), set[str]()
+        for name, table in rows.items():
+            every.update(table["dialect"].drop_null().to_pylist())
+            there.update(table["dialect"].filter(splits[name] == number).drop_null().to_pylist())
+        if missing := sorted(every - there):
+            yield f"no speaker in {SPLITS[number]} has the dialect {', '.join(missing)}"
+    if unknown := sum(table["speaker_id"].null_count for table in rows.values()):
+        yield f"{unknown:,} rows without a speaker are in train; it may be one of dev or test"

@@ -1,0 +1,195 @@
+"""Convert one shard task: source rows in, one shard and its record out.
+
+The record is written last, so it marks the shard as finished.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from danish_asr.base.audio.decode import AudioError, encode_flac, peak_of, to_mono
+from danish_asr.base.errors import SourceError
+from danish_asr.base.extending import user_code
+from danish_asr.base.files import publish, publish_text, sha256_of
+from danish_asr.base.schema import (
+    LEDGER_SCHEMA,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_SIZE,
+    SAMPLE_RATE,
+    SUSPECTS_SCHEMA,
+    UTTERANCE_SCHEMA,
+)
+from danish_asr.base.workers import uninterrupted
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.sources.base import Source, Utterance
+from danish_asr.corpus.sources.metadata import DIALECTS
+from danish_asr.corpus.suspects import examine
+from danish_asr.corpus.tasks import WORK_DIR, RowSlice, ShardTask
+from danish_asr.text.profiles import normalize
+
+_REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
+_SPEAKER: Final = [*_REPEATED, "age"]
+_FORMAT: Final[dict[str, Any]] = {
+    "compression": dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"},
+    "use_dictionary": _REPEATED,
+    "write_statistics": [name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
+}
+
+
+@dataclass(kw_only=True)
+class Record:
+    """The result of one task."""
+
+    task: int  # its number in the plan
+    rows: int = 0
+    samples: int = 0
+    size: int = 0  # bytes of the shard
+    sha256: str = ""  # empty if no row was written, and so no shard
+    dropped: list[dict[str, Any]] = field(default_factory=list)  # rows of the ledger
+    suspects: list[dict[str, Any]] = field(default_factory=list)  # rows of suspects.parquet
+    unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
+    countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
+    ages: dict[str, int] = field(default_factory=dict)  # rows per age that is no number of years
+    characters: str = ""  # of the written texts, raw and in profile coral, for the tokenizer
+
+
+def convert_task(task: ShardTask, *, source: Source, root: Path, options: ConvertOptions) -> Record:
+    """Convert one task and publish its shard, then its record."""
+    record = Record(task=task.number)
+    characters: set[str] = set()
+    shard = root / task.path
+    with publish(shard) as stream, pq.ParquetWriter(stream, UTTERANCE_SCHEMA, **_FORMAT) as parquet:
+        for rows in _row_groups(_rows(source, task, options.max_seconds, record)):
+            record.rows += len(rows)
+            for row in rows:
+                record.samples += row["audio_size"]
+                characters.update(row["text"], normalize(row["text"], "coral"))
+            parquet.write_table(pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
+    if record.rows:
+        record.size, record.sha256 = shard.stat().st_size, sha256_of(shard)
+    else:
+        shard.unlink()  # readers expect rows in a file
+    record.characters = "".join(sorted(characters))
+    publish_text(_record_path(root, task), json.dumps(asdict(record), ensure_ascii=False))
+    return record
+
+
+def read_record(root: Path, task: ShardTask) -> Record | None:
+    """The record of a task whose shard is complete, or None."""
+    try:
+        record = Record(**json.loads(_record_path(root, task).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None  # missing or damaged: the task is done again
+    shard = root / task.path
+    size = shard.stat().st_size if shard.is_file() else 0
+    return record if size == record.size else None
+
+
+def _record_path(root: Path, task: ShardTask) -> Path:
+    return root / WORK_DIR / f"task-{task.number:06d}.json"
+
+
+def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    group: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += len(row["audio_bytes"])
+        if len(group) == ROW_GROUP_SIZE or size >= ROW_GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _rows(
+    source: Source, task: ShardTask, max_seconds: float, record: Record
+) -> Iterator[dict[str, Any]]:
+    """The rows of a shard; the record gets what is dropped, unknown or respelt."""
+    for part in task.slices:
+        for utterance in _read(source, part):
+            if utterance.row in part.others:
+                continue
+            dialect = utterance.speaker.dialect
+            if dialect is not None and dialect not in DIALECTS:
+                record.unmapped[dialect] = record.unmapped.get(dialect, 0) + 1
+            if (age := utterance.speaker.unread_age) is not None:
+                record.ages[age] = record.ages.get(age, 0) + 1
+            birth, country = utterance.speaker.country_birth, utterance.speaker.country
+            if birth != country:
+                read_as = f"{birth} -> {country or 'unknown'}"
+                record.countries[read_as] = record.countries.get(read_as, 0) + 1
+            row = _convert(utterance, part, task.split, max_seconds, record.suspects)
+            if isinstance(row, str):
+                values = part.file.name, utterance.row, utterance.id, dialect, row
+                record.dropped.append(dict(zip(LEDGER_SCHEMA.names, values, strict=True)))
+            else:
+                yield row
+
+
+def _read(source: Source, part: RowSlice) -> Iterator[Utterance]:
+    """Read a slice; the rows must be the announced ones, or rows would be lost or doubled."""
+    row = part.start
+    with user_code(source, f"reading {part.file.name} after row {part.start}"):
+        for utterance in source.read(part.file, part.start, part.stop):
+            audio: object = utterance.audio
+            if not isinstance(audio, bytes | Path | None):
+                raise TypeError(f"row {row}: expected audio as bytes or a Path, found {audio!r}")
+            if utterance.row != row:
+                break
+            yield utterance
+            row += 1
+    if row != part.stop:
+        raise SourceError(
+            f"{part.file.name}: row {row} was expected next, of the {part.file.rows} rows that the "
+            "source has announced; it skips or repeats rows, or the file has changed"
+        )
+
+
+def _convert(
+    utterance: Utterance,
+    part: RowSlice,
+    split: str,
+    max_seconds: float,
+    suspects: list[dict[str, Any]],
+) -> dict[str, Any] | str:
+    """An utterance as a row of `UTTERANCE_SCHEMA`, or the reason why it is dropped."""
+    refused = utterance.refused or part.refused(utterance.row)
+    if refused is not None:
+        return refused
+    if utterance.text is None or not utterance.text.strip():
+        return "empty text"
+    if not utterance.audio:
+        return "no audio"
+    try:
+        with uninterrupted():
+            mono = to_mono(
+                utterance.audio,
+                start=utterance.start,
+                seconds=utterance.seconds,
+                max_seconds=max_seconds,
+            )
+            peak = peak_of(mono)
+            findings = list(examine(mono, peak, utterance.text, utterance.seconds))
+            flac = encode_flac(mono, SAMPLE_RATE, peak)
+    except AudioError as error:
+        return str(error)
+    for reason, value in findings:
+        values = (
+            *(part.file.corpus, split, utterance.id, utterance.speaker.dialect),
+            *(reason, round(value, 3)),
+        )
+        suspects.append(dict(zip(SUSPECTS_SCHEMA.names, values, strict=True)))
+    return {
+        "id": utterance.id,
+        "text": utterance.text,
+        "audio_bytes": flac,
+        "audio_size": len(mono),
+        "source_id": f"{part.file.name}:{utterance.row}",
+        **{name: getattr(utterance.speaker, name) for name in _SPEAKER},
+    }

@@ -1,0 +1,187 @@
+"""Check one shard of a built dataset, and collect what is compared over all shards."""
+
+import hashlib
+import io
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import soundfile
+
+from danish_asr.base.audio.compressed import open_flac
+from danish_asr.base.files import sha256_of
+from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA
+from danish_asr.base.workers import uninterrupted
+from danish_asr.corpus.division import sentence_of
+from danish_asr.corpus.inventory import ShardEntry
+from danish_asr.text.profiles import normalize
+
+COMPARED: Final = pa.schema(
+    [
+        ("id", pa.string()),
+        ("speaker_id", pa.string()),
+        ("sentence", pa.string()),
+        ("audio", pa.binary(16)),
+    ]
+)
+"""What is compared over all shards; a sentence is a text in profile ``coral``, null if short. The
+audio is the MD5 of its samples, which FLAC has in its header; null if its encoder left it out."""
+
+MAX_AGE: Final = 110
+_AUDIO: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
+_MD5: Final = slice(26, 42)  # of a FLAC file: its marker, a block header, and STREAMINFO up to it
+_NO_MD5: Final = bytes(16)
+_NAMED: Final = 3
+
+_ABBREVIATION: Final = re.compile(
+    r"\b(?:f\.eks|bl\.a|m\.m|m\.fl|d\.v\.s|dvs|osv|ca|kr|nr|pct|mio|mia|tlf|hr|jf|evt|inkl)\.",
+    re.IGNORECASE,
+)
+UNUSUAL: Final[Mapping[str, Callable[[str], object]]] = {
+    "digits": re.compile(r"\d").search,
+    "abbreviations": _ABBREVIATION.search,
+    "only capitals": lambda text: len(text) > 3 and text.isupper(),
+    "control characters": lambda text: (
+        not text.isprintable() and any(unicodedata.category(char)[0] == "C" for char in text)
+    ),
+}
+"""What a transcript of speech should not have, though its corpus may."""
+
+
+@dataclass(kw_only=True)
+class ShardFindings:
+    """What a shard holds."""
+
+    entry: ShardEntry
+    faults: list[str] = field(default_factory=list)
+    compared: pa.Table = field(default_factory=COMPARED.empty_table)
+    samples: Counter[str | None] = field(default_factory=Counter)  # per dialect
+    characters: set[str] = field(default_factory=set)  # of training text, raw and in profile coral
+    unusual: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # ids
+
+    @property
+    def split(self) -> str:
+        """Split of the shard."""
+        return self.entry.partition("split")
+
+    @property
+    def corpus(self) -> str:
+        """Corpus of the shard."""
+        return self.entry.partition("corpus")
+
+
+def check_shard(task: tuple[ShardEntry, int], *, root: Path) -> ShardFindings:
+    """Check a shard, and decode the audio of that many of its rows, spread evenly over it."""
+    entry, decoded = task
+    found = ShardFindings(entry=entry)
+    found.faults += guarded(entry.path, _shard_faults(root / entry.path, found, decoded))
+    return found
+
+
+def guarded(place: str, faults: Iterable[str]) -> Iterator[str]:
+    """Pass the faults of a file on; whatever its reading raises is one more."""
+    try:
+        yield from faults
+    except FileNotFoundError:
+        yield f"{place}: is missing"
+    except Exception as error:  # noqa: BLE001 - what libraries raise over wrong bytes is anything
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        words = " ".join(reason.split()) or type(error).__name__
+        yield f"{place}: cannot be read ({words[:200]})"
+
+
+def few(names: list[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _shard_faults(path: Path, found: ShardFindings, decoded: int) -> Iterator[str]:
+    entry = found.entry
+    if sha256_of(path) != entry.sha256:
+        yield f"{entry.path}: its sha256 differs from manifest.json"
+        return
+    faulty: defaultdict[str, list[str]] = defaultdict(list)
+    with pq.ParquetFile(path) as parquet:
+        rows = parquet.metadata.num_rows
+        if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
+            yield f"{entry.path}: its columns differ from data/README.md"
+            return
+        decoded = min(decoded, rows)
+        chosen = {(2 * time + 1) * rows // (2 * decoded) for time in range(decoded)}
+        groups = (parquet.read_row_group(group) for group in range(parquet.num_row_groups))
+        compared = []
+        for number, (row, audio) in enumerate(chain.from_iterable(map(_rows, groups))):
+            spoken = normalize(row["text"], "coral")
+            md5 = row["head"][_MD5]
+            known = row["head"].startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5
+            compared.append(
+                {**row, "sentence": sentence_of(spoken), "audio": md5 if known else None}
+            )
+            found.samples[row["dialect"]] += row["audio_size"]
+            for name in _unusual(row):
+                found.unusual[name].append(row["id"])
+            if found.split == "train":
+                found.characters.update(row["text"], spoken)
+            faults = _audio_faults(audio.as_py(), row) if number in chosen else ()
+            for fault in chain(_text_faults(row), faults):
+                faulty[fault].append(row["id"].strip() or f"row {number}")
+    found.compared = pa.Table.from_pylist(compared, COMPARED)
+    for fault, ids in faulty.items():
+        yield f"{entry.path}: {fault}: {few(ids)}"
+
+
+def _rows(group: pa.Table) -> Iterator[tuple[dict[str, Any], pa.Scalar]]:
+    """The rows of a row group: columns and the head of the audio, and the audio itself."""
+    audio = group["audio_bytes"]
+    heads = pc.binary_slice(audio, 0, _MD5.stop)
+    columns = group.drop_columns(["audio_bytes"]).append_column("head", heads)
+    return zip(columns.to_pylist(), audio, strict=True)
+
+
+def _unusual(row: Mapping[str, Any]) -> Iterator[str]:
+    for name, matches in UNUSUAL.items():
+        if matches(row["text"]):
+            yield name
+    if row["age"] is not None and not 0 <= row["age"] <= MAX_AGE:
+        yield f"an age outside 0 to {MAX_AGE}"
+
+
+def _text_faults(row: Mapping[str, Any]) -> Iterator[str]:
+    if not row["id"].strip():
+        yield "empty id"
+    if not row["text"].strip():
+        yield "empty text"
+
+
+def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        with uninterrupted(), soundfile.SoundFile(io.BytesIO(data)) as file:
+            form = (file.format, file.subtype, file.samplerate, file.channels)
+            samples = file.read(dtype="int16")
+    except RuntimeError:
+        yield "undecodable audio"
+        return
+    if form != _AUDIO:
+        yield f"audio is {form}; expected {_AUDIO}"
+    elif (md5 := data[_MD5]) not in {_NO_MD5, hashlib.md5(samples, usedforsecurity=False).digest()}:
+        yield f"the MD5 in the FLAC header ({md5.hex()}) is not that of the samples"
+    elif _ends_late(data, len(samples)):
+        yield "bytes after the end of the FLAC stream"
+    if len(samples) != row["audio_size"]:
+        yield "audio_size is not the number of samples"
+
+
+def _ends_late(data: bytes, samples: int) -> bool:
+    """Whether the last frame can be decoded without the last byte, which ends its checksum."""
+    with open_flac(data[:-1]) as flac:
+        return flac is not None and flac.seek(samples - 1) and flac.read(np.empty(1, "f4")) == 1

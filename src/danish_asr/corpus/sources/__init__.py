@@ -1,0 +1,174 @@
+"""The corpora that can be converted: a table of kinds, one file each.
+
+A source is written ``KIND:WHERE``. Without a kind, a manifest is recognised by its suffix, a folder
+by the files in it, and a dataset of the hub is CoRal. docs/extending.md shows how to add a kind
+without changing this package.
+"""
+
+from pathlib import Path
+from pickle import dumps
+from pkgutil import resolve_name
+from typing import Final
+
+from danish_asr.base.errors import SourceError
+from danish_asr.base.extending import user_code
+from danish_asr.base.schema import SPLITS
+from danish_asr.corpus.sources.base import Source, SourceFile, SourceOptions, Utterance
+from danish_asr.corpus.sources.common_voice import open_common_voice
+from danish_asr.corpus.sources.fleurs import is_fleurs, open_fleurs
+from danish_asr.corpus.sources.ft_speech import open_ft_speech
+from danish_asr.corpus.sources.kaldi import open_kaldi
+from danish_asr.corpus.sources.leaderboard import open_leaderboard
+from danish_asr.corpus.sources.lhotse import open_lhotse
+from danish_asr.corpus.sources.librispeech import open_librispeech
+from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES
+from danish_asr.corpus.sources.location import PARQUET_SUFFIXES
+from danish_asr.corpus.sources.manifest import SUFFIXES, open_manifest
+from danish_asr.corpus.sources.metadata import speaker
+from danish_asr.corpus.sources.nst import open_nst
+from danish_asr.corpus.sources.pairs import open_pairs
+from danish_asr.corpus.sources.parquet import open_coral, open_hf_parquet
+from danish_asr.corpus.sources.recognition import OpenSource, SourceKind, recognise
+
+__all__ = [
+    "SOURCES",
+    "OpenSource",
+    "Source",
+    "SourceFile",
+    "SourceKind",
+    "SourceOptions",
+    "Utterance",
+    "open_source",
+    "resolve_source",
+    "speaker",
+]
+
+_AUDIO: Final = tuple(f"**/*{suffix}" for suffix in AUDIO_SUFFIXES)
+_SPLIT_LISTS: Final = tuple(f"{split}.tsv" for split in SPLITS)
+
+SOURCES: Final[dict[str, SourceKind]] = {
+    "coral": SourceKind(
+        where="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
+        what="CoRal v1, v2 or v3: from the hub, from its cache (offline) or from a local copy",
+        open=open_coral,
+        signs=(("**/*.parquet", "**/*.pq"),),
+    ),
+    "hf-parquet": SourceKind(
+        where="FOLDER, FILE or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
+        what="any Hugging Face audio Parquet; takes --corpus, --column and --split",
+        open=open_hf_parquet,
+    ),
+    "common-voice": SourceKind(
+        where="FOLDER",
+        what="Mozilla Common Voice: train.tsv, dev.tsv, test.tsv and clips",
+        open=open_common_voice,
+        signs=(("clips", "da/clips"), (*_SPLIT_LISTS, "validated.tsv", "da/*.tsv")),
+    ),
+    "fleurs": SourceKind(
+        where="FOLDER",
+        what="FLEURS's archive of a language: train.tsv, dev.tsv, test.tsv and audio",
+        open=open_fleurs,
+        signs=(_SPLIT_LISTS,),
+        check=is_fleurs,
+    ),
+    "ft-speech": SourceKind(
+        where="FOLDER",
+        what="FT Speech: text/ft-speech_*.tsv and audio",
+        open=open_ft_speech,
+        signs=(("text/ft-speech_*.tsv", "ft-speech_*.tsv"),),
+    ),
+    "lhotse": SourceKind(
+        where="FOLDER",
+        what="Lhotse's recordings and supervisions, or cuts; takes --corpus and --split",
+        open=open_lhotse,
+        signs=(("*supervisions*.jsonl*", "*cuts*.jsonl*"),),
+    ),
+    "kaldi": SourceKind(
+        where="FOLDER",
+        what="Kaldi's wav.scp, text, segments, utt2spk, spk2gender; takes --corpus and --split",
+        open=open_kaldi,
+        signs=(
+            tuple(f"{level}wav.scp" for level in ("", "*/", "*/*/")),
+            tuple(f"{level}text" for level in ("", "*/", "*/*/")),
+        ),
+    ),
+    "nst": SourceKind(
+        where="FOLDER",
+        what="NST's Danish database, reorganised: sessions as JSON, and WAV",
+        open=open_nst,
+        signs=(("**/dk[0-9]*.json",), ("**/dk[0-9]*.wav",)),
+    ),
+    "librispeech": SourceKind(
+        where="FOLDER",
+        what="LibriSpeech's layout: SPEAKER/CHAPTER/*.trans.txt and audio; takes --corpus",
+        open=open_librispeech,
+        signs=(tuple(f"{level}*/*.trans.txt" for level in ("", "*/", "*/*/")),),
+    ),
+    "manifest": SourceKind(
+        where="FILE or FOLDER",
+        what="JSON lines, CSV or TSV with audio paths (NeMo's keys or other usual names); takes "
+        "--corpus, --column and --split",
+        open=open_manifest,
+        signs=(tuple(f"*{suffix}" for suffix in SUFFIXES),),
+    ),
+    "pairs": SourceKind(
+        where="FOLDER",
+        what="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
+        "--corpus, --split and --column speaker_id=folder",
+        open=open_pairs,
+        signs=(_AUDIO, ("**/*.txt",)),
+    ),
+    "leaderboard": SourceKind(
+        where="FOLDER, hf or FOLDER,hf",
+        what="the five test sets of RyeAI's Danish leaderboard, from FOLDER/coral_read_aloud, "
+        "coral_conversation, cv17_da, fleurs_da and ftspeech, or from the hub",
+        open=lambda where, options: open_leaderboard(where, options, SOURCES),
+    ),
+    "synthetic": SourceKind(
+        where="FOLDER",
+        what="the output of `danish-asr synthesize`; it has CoRal's columns",
+        open=open_coral,
+    ),
+}
+
+
+def resolve_source(spec: str) -> tuple[str, str]:
+    """The kind and the place that a command line names; without a kind, it is recognised."""
+    kind, colon, where = spec.partition(":")
+    if colon and kind in SOURCES:
+        return kind, where
+    if kind == "hf":
+        return "coral", spec
+    if spec.lower().endswith(PARQUET_SUFFIXES) and Path(spec).is_file():
+        return "coral", spec
+    if spec.endswith(SUFFIXES) and (not colon or Path(spec).exists()):
+        return "manifest", spec
+    if not colon or Path(spec).exists():
+        return recognise(spec, SOURCES), spec
+    return kind, where
+
+
+def open_source(spec: str, options: SourceOptions | None = None) -> Source:
+    """Open the source that a command line names.
+
+    ``KIND`` is one of `SOURCES`, or the dotted name of an `OpenSource` function, such as
+    ``my_corpora.radio.open_radio``.
+    """
+    kind, where = resolve_source(spec)
+    if kind in SOURCES:
+        open_kind = SOURCES[kind].open
+    else:
+        try:
+            open_kind = resolve_name(kind)
+        except Exception as error:  # whatever the import of a user's module raises
+            raise SourceError(
+                f"unknown kind of source '{kind}' ({type(error).__name__}: {error}); expected one "
+                f"of {', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is "
+                "installed or on PYTHONPATH"
+            ) from error
+    with user_code(open_kind, f"opening {where}"):
+        source = open_kind(where, options or SourceOptions())
+        if not isinstance(source, Source):
+            raise TypeError(f"expected a Source, found {source!r}")
+        dumps(source)  # workers get a copy
+    return source

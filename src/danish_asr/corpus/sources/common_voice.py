@@ -1,0 +1,49 @@
+"""Mozilla Common Voice: ``train.tsv``, ``dev.tsv``, ``test.tsv`` and the folder ``clips``.
+
+Ages are decades. ``twenties`` covers parts of two age groups, so it is left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from danish_asr.base.schema import SPLITS
+from danish_asr.corpus.sources.base import SourceOptions
+from danish_asr.corpus.sources.listed import ListedSource, Row, open_lists, read_table
+
+_AGE_GROUPS: Final = {
+    "teens": "0-24",
+    **dict.fromkeys(("thirties", "forties", "fourties"), "25-49"),
+    **dict.fromkeys(("fifties", "sixties", "seventies", "eighties", "nineties"), "50+"),
+}
+
+
+def open_common_voice(where: str, options: SourceOptions) -> ListedSource:
+    """Open the folder of a language, or one that holds ``da``."""
+    options = replace(options, corpus=options.corpus or "common_voice_da")
+    folder = Path(where, "da") if Path(where, "da", "clips").is_dir() else Path(where)
+    what = "train.tsv, dev.tsv or test.tsv of Common Voice (validated.tsv needs --split)"
+    return open_lists(str(folder), options, _lists, read_table, _values, what=what)
+
+
+def _lists(folder: Path) -> Iterator[Path]:
+    names = [name for name in SPLITS if (folder / f"{name}.tsv").is_file()]
+    for name in names or ["validated"]:
+        if (folder / f"{name}.tsv").is_file():
+            yield folder / f"{name}.tsv"
+
+
+def _values(root: Path, name: str, row: dict[str, Any] | None) -> Row:
+    if row is None or not row.get("path"):
+        return row and row | {"text": None, "audio": None}
+    return row | {
+        "id": Path(row["path"]).stem,
+        "text": row.get("sentence"),
+        "audio": (root / name).parent / "clips" / row["path"],
+        "speaker_id": row.get("client_id"),
+        "dialect": row.get("accents") or row.get("accent"),
+        "gender": (row.get("gender") or "").partition("_")[0],  # male_masculine
+        "age": None,
+        "age_group": _AGE_GROUPS.get(row.get("age") or ""),
+    }

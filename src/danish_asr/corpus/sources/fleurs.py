@@ -1,0 +1,62 @@
+"""FLEURS as its archive lies on the hub: ``test.tsv`` without a header, and ``audio/test``.
+
+The transcript is the normalised one, which leaderboards score; ``--column text=raw_transcription``
+takes the one with capitals and punctuation. The first column is the id of a sentence, which
+several speakers read, so the id of an utterance is the name of its audio.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from danish_asr.base.schema import SPLITS
+from danish_asr.corpus.sources.base import SourceOptions
+from danish_asr.corpus.sources.listed import ListedSource, Row, open_lists
+
+_FIELDS: Final = (
+    *("sentence_id", "file_name", "raw_transcription", "transcription", "symbols", "num_samples"),
+    "gender",
+)
+
+
+def open_fleurs(where: str, options: SourceOptions) -> ListedSource:
+    """Open the folder of a language, such as ``data/da_dk``."""
+    options = replace(options, corpus=options.corpus or "fleurs_da")
+    what = "train.tsv, dev.tsv or test.tsv of FLEURS"
+    return open_lists(where, options, _lists, _rows, _values, what=what)
+
+
+def is_fleurs(folder: Path) -> bool:
+    """Whether the first row of a folder has FLEURS's fields and no header."""
+    try:
+        fields = next((row for path in _lists(folder) for row in _rows(path, 0)), [])
+    except (OSError, UnicodeDecodeError):
+        return False
+    return len(fields) >= 6 and fields[5].isdecimal() and fields[1].endswith(".wav")
+
+
+def _lists(folder: Path) -> Iterator[Path]:
+    return (path for name in SPLITS if (path := folder / f"{name}.tsv").is_file())
+
+
+def _rows(path: Path, start: int) -> Iterator[list[str]]:
+    with path.open(encoding="utf-8-sig") as lines:
+        for line in islice(filter(str.strip, lines), start, None):
+            yield line.rstrip("\r\n").split("\t")
+
+
+def _values(root: Path, name: str, row: list[str]) -> Row:
+    if len(row) < 6:
+        return None
+    values = dict(zip(_FIELDS, row, strict=False))
+    place = root / name
+    folders = (place.parent / "audio" / place.stem, place.parent / place.stem)
+    audio = [folder / values["file_name"] for folder in folders]
+    return values | {
+        "id": Path(values["file_name"]).stem,
+        "text": values["transcription"],
+        "audio": next((path for path in audio if path.is_file()), audio[0]),
+        "gender": values.get("gender", "").lower(),
+    }

@@ -1,0 +1,257 @@
+"""Read a built dataset back and report all faults at once."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain, combinations, pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import sentencepiece
+
+from danish_asr.base.files import from_yaml, sha256_of
+from danish_asr.base.progress import watch
+from danish_asr.base.schema import (
+    CARDS_DIR,
+    INVENTORY_FILE,
+    LEDGER_FILE,
+    README_FILE,
+    SAMPLE_RATE,
+    SPLITS,
+    STATISTICS_FILE,
+    SUSPECTS_FILE,
+    VERSION_DIR,
+)
+from danish_asr.base.workers import run_in_processes
+from danish_asr.corpus.cards import SPECIAL_SYMBOLS, alphabet_of, cards, statistics
+from danish_asr.corpus.inventory import Inventory, read_inventory
+from danish_asr.corpus.shard_check import COMPARED, ShardFindings, check_shard, few, guarded
+
+LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence", "audio": "audio"}
+"""What splits should not share, and its column in `COMPARED`."""
+
+_AT_ROOT: Final = {
+    *(CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, README_FILE, STATISTICS_FILE),
+    *(SUSPECTS_FILE, VERSION_DIR),
+    *("LICENSE", "LICENSE.md", "LICENSE.txt"),  # of those who publish a dataset
+}
+
+
+class Explained(str):
+    """A fault whose line says how to fix it."""
+
+    __slots__ = ()
+
+
+class Verification(NamedTuple):
+    """A line per fault, per leak between splits and per note; hours per split and dialect."""
+
+    damage: list[str]
+    leaks: list[str]
+    notes: list[str]
+    hours: dict[tuple[str, str | None], float]
+
+    @property
+    def faults(self) -> list[str]:
+        """All that is wrong."""
+        return [*self.damage, *self.leaks]
+
+    @property
+    def advice(self) -> list[str]:
+        """What to do, in addition to what the faults say."""
+        advice = []
+        if not all(isinstance(fault, Explained) for fault in self.damage):
+            advice.append(
+                "restore damaged files from a copy, or delete the dataset and convert it again"
+            )
+        if self.leaks:
+            options = {
+                "--drop-shared-sentences": r"train and .* sentences, such as ",
+                "--split-by-speaker": r".* speakers, such as ",
+            }
+            found = [
+                option
+                for option, leak in options.items()
+                if any(re.match(leak, line) for line in self.leaks)
+            ]
+            advice.append(
+                "what splits share is no damage, but makes scores too good: accept it with "
+                f"--allow-shared ({', '.join(LEAKS)}), or delete the dataset, or choose "
+                "another --out, and convert again without the rows"
+                + (f", with {' and '.join(found)}" if found else "")
+            )
+        return advice
+
+
+def verify(
+    root: Path, *, sample: int | None = None, workers: int = 1, allow_shared: Collection[str] = ()
+) -> Verification:
+    """Check a built dataset; decode the audio of ``sample`` rows, or of all of them."""
+    inventory = read_inventory(root)
+    rows = [entry.rows for entry in inventory.shards]
+    tasks = list(zip(inventory.shards, spread(rows, sample), strict=True))
+    results = run_in_processes(partial(check_shard, root=root), tasks, workers)
+    watched = watch(
+        "verified", results, lambda found: (found.entry.rows, found.samples.total()), sum(rows)
+    )
+    findings = sorted(watched, key=lambda found: found.entry.path)
+    damage = [
+        *chain.from_iterable(found.faults for found in findings),
+        *_stray_files(root, inventory),
+        *_repeated_ids(findings),
+        *guarded(LEDGER_FILE, _ledger_faults(root, inventory)),
+        *guarded(SUSPECTS_FILE, _suspects_faults(root, inventory)),
+        *guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
+        *_card_faults(root, inventory.name, findings),
+    ]
+    notes = list(_notes(findings))
+    leaks: list[str] = []
+    for kind in LEAKS:
+        shared = _shared(findings, kind)
+        if kind in allow_shared:
+            notes += (f"allowed: {line}" for line in shared)
+        else:
+            leaks += shared
+    hours: defaultdict[tuple[str, str | None], float] = defaultdict(float)
+    for found in findings:
+        for dialect, samples in found.samples.items():
+            hours[found.split, dialect] += samples / SAMPLE_RATE / 3600
+    return Verification(damage, leaks, notes, dict(hours))
+
+
+def spread(rows: Sequence[int], sample: int | None) -> list[int]:
+    """Rows of each shard that make up a sample, spread evenly over the rows of all shards."""
+    total = max(1, sum(rows))
+    share = total if sample is None else min(sample, total)
+    ends = (end * share // total for end in accumulate(rows, initial=0))
+    return [end - begin for begin, end in pairwise(ends)]
+
+
+def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
+    # Upstream reads every file whose name begins with neither . nor _; we read *.parquet.
+    shards = {entry.path for entry in inventory.shards}
+    for path in sorted((root / VERSION_DIR).rglob("*")):
+        place = path.relative_to(root).as_posix()
+        is_read = path.suffix == ".parquet" or not path.name.startswith((".", "_"))
+        if is_read and place not in shards and not path.is_dir():
+            yield Explained(
+                f"{place}: is not in manifest.json, but readers would read it; remove it"
+            )
+    known = set(cards(root, inventory.name, with_tokenizer=True))
+    for path in sorted((root / CARDS_DIR).glob("*.y*ml")):
+        if (place := path.relative_to(root).as_posix()) not in known:
+            yield Explained(
+                f"{place}: is not a card of this dataset, but training reads it; remove it, or "
+                "move it to a directory in $DANISH_ASR_ASSETS"
+            )
+    for path in sorted(root.iterdir()):
+        if path.name not in _AT_ROOT and not path.name.startswith("."):
+            yield Explained(f"{path.name}: is not part of the dataset; move it elsewhere")
+
+
+def _repeated_ids(findings: Sequence[ShardFindings]) -> Iterator[str]:
+    if repeated := _repeated(_table(findings)["id"]).to_pylist():
+        yield f"{VERSION_DIR}: ids that occur more than once: {few(repeated)}"
+
+
+def _repeated(values: pa.ChunkedArray) -> pa.Array:
+    counts = pc.value_counts(values.drop_null())
+    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+
+
+def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[str]:
+    tables = {split: _table(f for f in findings if f.split == split) for split in SPLITS}
+    column = LEAKS[kind]
+    for one, other in combinations(SPLITS, 2):
+        values = tables[one][column].drop_null()
+        common = tables[other].filter(pc.is_in(tables[other][column], values.unique()))
+        common = common.filter(pc.is_valid(common[column]))
+        if common:
+            unique = len(common[column].unique())
+            rows = pc.sum(pc.is_in(values, common[column].unique())).as_py()
+            example = common["id" if kind == "audio" else column][0].as_py()
+            yield (
+                f"{one} and {other} share {unique:,} {kind}, such as {example!r} ({rows:,} rows "
+                f"in {one}, {len(common):,} in {other})"
+            )
+
+
+def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
+    for corpus in sorted({found.corpus for found in findings}):
+        own = [found for found in findings if found.corpus == corpus]
+        table = _table(own)
+        if table and table["speaker_id"].null_count == len(table):
+            yield (
+                f"{corpus}: no row has a speaker, so shared speakers cannot be found; if the "
+                "source has them, convert it with --column speaker_id=THEIRS"
+            )
+        unusual: defaultdict[str, list[str]] = defaultdict(list)
+        for name, ids in chain.from_iterable(found.unusual.items() for found in own):
+            unusual[name] += ids
+        for name, ids in unusual.items():
+            yield f"{corpus}: {len(ids):,} of {len(table):,} rows have {name}: {few(ids)}"
+    for split in SPLITS:
+        table = _table(found for found in findings if found.split == split)
+        repeated = table.filter(pc.is_in(table["audio"], _repeated(table["audio"])))
+        if repeated:
+            ids = repeated["id"].to_pylist()
+            yield f"{split}: {len(ids):,} rows have the audio of another row: {few(ids)}"
+
+
+def _table(findings: Iterable[ShardFindings]) -> pa.Table:
+    return pa.concat_tables([COMPARED.empty_table(), *(found.compared for found in findings)])
+
+
+def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
+    path = root / LEDGER_FILE
+    if inventory.ledger_sha256 not in {None, sha256_of(path)}:
+        yield f"{LEDGER_FILE}: its sha256 differs from manifest.json"
+        return
+    with pq.ParquetFile(path) as ledger:
+        rows = ledger.metadata.num_rows
+    if inventory.rows + rows != inventory.source_rows:
+        yield (
+            f"{LEDGER_FILE}: {inventory.rows} rows written and {rows} in the ledger are not the "
+            f"{inventory.source_rows} rows of the source"
+        )
+
+
+def _suspects_faults(root: Path, inventory: Inventory) -> Iterator[str]:
+    expected = inventory.suspects_sha256
+    if expected is not None and sha256_of(root / SUSPECTS_FILE) != expected:
+        yield f"{SUSPECTS_FILE}: its sha256 differs from manifest.json"
+
+
+def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:
+    expected = statistics(inventory.shards)
+    if (root / STATISTICS_FILE).read_text(encoding="utf-8") != expected:
+        yield f"{STATISTICS_FILE}: differs from the training hours in manifest.json: {expected!r}"
+
+
+def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> Iterator[str]:
+    with_tokenizer = any(found.split == "train" for found in findings)
+    for place, expected in cards(root, name, with_tokenizer=with_tokenizer).items():
+        yield from guarded(place, _differences(root, place, expected))
+    if with_tokenizer:
+        characters = set[str]().union(*(found.characters for found in findings))
+        model = f"{CARDS_DIR}/{name}_char.model"
+        yield from guarded(model, _model_faults(root, model, alphabet_of(characters)))
+
+
+def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterator[str]:
+    card = from_yaml((root / place).read_text(encoding="utf-8"))
+    if not isinstance(card, dict) or not expected.items() <= card.items():
+        hint = "; a moved dataset needs its new path there" if "dataset_config" in expected else ""
+        yield Explained(f"{place}: expected {expected}, found {card}{hint}")
+
+
+def _model_faults(root: Path, place: str, alphabet: Sequence[str]) -> Iterator[str]:
+    model = sentencepiece.SentencePieceProcessor()
+    model.LoadFromSerializedProto((root / place).read_bytes())
+    symbols = {model.id_to_piece(index) for index in range(model.get_piece_size())}
+    if missing := sorted({*SPECIAL_SYMBOLS, *alphabet} - symbols):
+        yield f"{place}: lacks symbols of the training text: {few(missing)}"

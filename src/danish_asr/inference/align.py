@@ -1,0 +1,243 @@
+"""Times for a text that is known: every word of a transcript, in audio of any length."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.progress import Progress as RichProgress
+
+from danish_asr.base.errors import AlignmentError
+from danish_asr.base.files import publish_text
+from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.inference.display import counted
+from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats
+from danish_asr.inference.sound import open_sound
+from danish_asr.recipe.run.run_directory import check_model
+from danish_asr.text.numerals import spell_numerals
+from danish_asr.text.profiles import normalize
+
+if TYPE_CHECKING:
+    from danish_asr.inference.model import Model
+    from danish_asr.inference.streaming import Progress
+
+_DOUBTFUL: Final = 0.1
+"""Words with a lower confidence are reported."""
+
+_NEVER: Final = -30.0
+"""The log-probability of a symbol where nobody speaks."""
+
+
+def align_file(
+    model: str,
+    audio: Path,
+    text: str,
+    *,
+    formats: str = "srt,textgrid",
+    out: Path | None = None,
+    overwrite: bool = False,
+    device: str = "auto",
+) -> None:
+    """Write the times of a text's words beside the audio, or to the folder ``out``.
+
+    Args:
+        model: As for `load_model`.
+        audio: A file.
+        text: A file or the text itself; a line is a segment.
+        formats: Names in `FORMATS`, with commas.
+        out: A folder; None for that of the audio.
+        overwrite: Whether existing files are replaced.
+        device: ``auto``, or a device of PyTorch.
+
+    Raises:
+        AlignmentError: The text cannot be read, does not fit, or an output exists.
+        TranscriptionError: The audio cannot be read.
+        ConfigError: The model is unknown.
+    """
+    names, lines = parse_formats(formats), read_text(text)
+    outputs = {name: (out or audio.parent) / (audio.stem + SUFFIXES[name]) for name in names}
+    existing = [str(path) for path in outputs.values() if path.exists()]
+    if existing and not overwrite:
+        raise AlignmentError(
+            f"{', '.join(existing)}: exists; --overwrite replaces it, --out writes elsewhere"
+        )
+    check_model(model)
+    with open_sound(audio):
+        pass  # what is no audio is refused before PyTorch is imported
+
+    from danish_asr.inference.model import load_model  # noqa: PLC0415
+
+    loaded = load_model(model, device=device)
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    with RichProgress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(audio.name, total=None)
+        transcript = align(
+            loaded,
+            audio,
+            lines,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    for name, path in outputs.items():
+        publish_text(path, FORMATS[name](transcript))
+        console.print(f"wrote {path}")
+    _report(transcript, len(lines), console)
+
+
+def read_text(text: str) -> list[str]:
+    """Return the lines of a file, or of the text itself, without empty ones.
+
+    Raises:
+        AlignmentError: There is no text, or the file is missing or not UTF-8.
+    """
+    path = Path(text)
+    is_file = False
+    with suppress(OSError):  # a text may be too long for the name of a file
+        is_file = path.is_file()
+    if is_file:
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise AlignmentError(
+                f"{path} is not UTF-8: byte {error.object[error.start]:#x} at {error.start}; save "
+                "it as UTF-8"
+            ) from None
+        except OSError as error:
+            raise AlignmentError(f"{path}: {error.strerror}") from None
+    elif path.suffix and len(text.split()) == 1 and not text.endswith("."):
+        raise AlignmentError(f"the text file {path} does not exist")
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    if not lines:
+        raise AlignmentError("the text is empty; expected a file or the text, a segment per line")
+    return lines
+
+
+def align(
+    model: Model, audio: Path, lines: Sequence[str], *, progress: Progress | None = None
+) -> Transcript:
+    """Return the times of each word of ``lines``, a segment each, as they are written.
+
+    What is aligned are the words as the model writes them: normalised by the profile of its
+    training, without characters that its tokenizer lacks. A word of which nothing is left, such as
+    a dash, stays with the word before it, or the one after it at the start of a line; a line of
+    such words is left out.
+
+    Raises:
+        AlignmentError: Nobody speaks, the text is too long for the audio, or it is in letters that
+            the model cannot write.
+        TranscriptionError: The audio cannot be read.
+    """
+    import torch  # noqa: PLC0415
+
+    from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415
+    from danish_asr.decoding.ctc_path import FRAME_SECONDS  # noqa: PLC0415
+    from danish_asr.inference.streaming import read_regions  # noqa: PLC0415
+
+    segments = _spoken_lines(lines, model)
+    text = " ".join(word.spoken for words in segments for word in words)
+    symbols, spoken = SpokenText.of(text, model.tokenizer).compact()
+    with open_sound(audio) as sound:
+        found = read_regions(model, sound, progress)
+        regions = [(start, log_probs[:, symbols]) for start, log_probs in found]
+        duration, file = sound.seconds, sound.file
+    if not regions:
+        raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
+    # On a common time axis. Where nobody speaks, words may end, and nothing else is there.
+    size = max(round(start / FRAME_SECONDS) + len(part) for start, part in regions)
+    whole = torch.full((size, len(symbols)), _NEVER)
+    whole[:, [0, spoken.separator]] = 0
+    for start, part in regions:
+        first = round(start / FRAME_SECONDS)
+        whole[first : first + len(part)] = part
+    timed = iter(spoken.align(whole))
+    result = []
+    for words in segments:
+        aligned = [_joined(word, islice(timed, len(word.spoken.split()))) for word in words]
+        result.append(Segment(aligned[0].start, aligned[-1].end, aligned))
+    return Transcript(duration, result, file, {"model": model.name, "aligned": True})
+
+
+@dataclass(frozen=True)
+class _Written:
+    """One or more words of the text, and what the model writes for them, in one or more words."""
+
+    text: str
+    spoken: str
+
+
+def _spoken_lines(lines: Sequence[str], model: Model) -> list[list[_Written]]:
+    encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+
+    @cache
+    def can_write(character: str) -> bool:
+        return unknown is None or not bool((encode(character) == unknown).any())
+
+    result, silent, count = [], [], 0
+    for line in lines:
+        words: list[_Written] = []
+        before = ""
+        for text in line.split():
+            spoken = _spoken(text, model.text_profile, can_write)
+            letters = any(map(str.isalnum, text))
+            count += letters
+            if spoken:
+                words.append(_Written(before + text, spoken))
+                before = ""
+                continue
+            silent += [text] * letters
+            if words:
+                words[-1] = replace(words[-1], text=f"{words[-1].text} {text}")
+            else:
+                before += f"{text} "
+        if words:
+            result.append(words)
+    if not count:
+        raise AlignmentError(f"the text '{' '.join(lines):.40}' has no word; expected a transcript")
+    if len(silent) > count / 2 or not result:
+        raise AlignmentError(
+            f"{len(silent)} of the text's {count} words have no letter that the model writes "
+            f"({' '.join(silent[:3]):.40}); expected text in the alphabet that it was trained on"
+        )
+    return result
+
+
+def _spoken(text: str, profile: str, can_write: Callable[[str], bool]) -> str:
+    """Return a word as the model writes it, '' if nothing of it is left."""
+    text = normalize(text, profile)
+    if any(c.isdigit() and not can_write(c) for c in text):
+        text = spell_numerals(text)
+    characters = []
+    for character in text:
+        base = unicodedata.normalize("NFKD", character)[0]
+        forms = (character, character.lower(), base, base.lower())
+        characters.append(next((c for c in forms if c == " " or can_write(c)), ""))
+    return " ".join("".join(characters).split())
+
+
+def _joined(written: _Written, timed: Iterable[Word]) -> Word:
+    words = list(timed)
+    sure = math.prod(word.confidence or 0.0 for word in words)
+    return Word(written.text, words[0].start, words[-1].end, sure)
+
+
+def _report(transcript: Transcript, lines: int, console: Console) -> None:
+    words = transcript.words
+    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
+    console.print(
+        f"aligned {counted(len(words), 'word')} in {counted(len(transcript.segments), 'segment')}"
+    )
+    if missing := lines - len(transcript.segments):
+        console.print(f"left out {counted(missing, 'line')} without a word that the model writes")
+    if doubtful:
+        first = doubtful[0]
+        console.print(
+            f"{counted(len(doubtful), 'word')} with a confidence below {_DOUBTFUL}, the first is "
+            f"'{first.text}' at {first.start:.1f} s: the text may differ from the audio there"
+        )

@@ -1,0 +1,234 @@
+"""Run an exported model in its own library, and compare it with fairseq2's output."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+from torch.nn.functional import layer_norm, log_softmax
+
+from danish_asr.base.audio.decode import AudioError, to_mono
+from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.inference.export.to_onnx import INT8, MODEL
+from danish_asr.inference.export.vocabulary import SILENT, TOKENS
+from danish_asr.inference.model import Model
+from danish_asr.inference.recordings import find_recordings
+from danish_asr.metrics import compute_wer
+from danish_asr.text.profiles import normalize
+
+LIMIT: Final = 1e-3
+"""The largest difference of log-probabilities of an export in float32. Measured: 0 in transformers,
+below 6e-5 in ONNX, with digital silence as with speech; fairseq2 itself differs as much from
+float64."""
+
+_LONGEST: Final = 30 * SAMPLE_RATE
+"""Samples in a pass of the model; its memory grows with their square."""
+
+Array = NDArray[np.float32]
+Runner = Callable[[Array], tuple[Array, str]]
+"""From a waveform, (samples,), to logits, (frames, symbols), and its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Audio to compare on; the reference is only for the word error rate of int8."""
+
+    name: str
+    waveform: Array
+    reference: str | None = None
+
+
+def read_utterances(files: Sequence[Path]) -> list[Utterance]:
+    """Read audio files and folders of them, each with its text in a ``.txt`` file if there is one.
+
+    A recording of more than 30 s gives several utterances, without a text. Without files: five
+    sounds with the rhythm of syllables, one of them quiet.
+
+    Raises:
+        DanishAsrError: A file cannot be decoded, or a folder has none.
+    """
+    if not files:
+        return [Utterance("a synthetic sound", sound) for sound in _sounds()]
+    found = []
+    for file in (recording.path for recording in find_recordings(files).recordings):
+        text = file.with_suffix(".txt")
+        reference = text.read_text(encoding="utf-8") if text.is_file() else None
+        try:
+            waveform = to_mono(file)
+        except (AudioError, OSError) as error:
+            raise DanishAsrError(f"--audio {file}: {error}") from None
+        parts = np.array_split(waveform, -(-len(waveform) // _LONGEST))
+        found += [Utterance(str(file), each, None if parts[1:] else reference) for each in parts]
+    return found
+
+
+def _sounds() -> Iterator[Array]:
+    draw = np.random.default_rng(0)
+    for seconds, level in ((0.6, 0.1), (1.3, 0.1), (2.9, 0.003), (4.0, 0.2), (20.0, 0.05)):
+        times = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+        pitch = 2 * np.pi * np.cumsum(120 + 30 * np.sin(3 * times)) / SAMPLE_RATE
+        voice = sum(np.sin(pitch * k) / k for k in range(1, 20))
+        loudness = np.clip(np.sin(2 * np.pi * 4 * times), 0, None)
+        sound = voice * loudness + 0.05 * draw.standard_normal(len(times))
+        yield (level * sound / sound.std()).astype(np.float32)
+
+
+@dataclass
+class _Comparison:
+    """What an export gives, beside what it should give."""
+
+    largest: float = 0.0
+    where: str = ""
+    """The utterance with the largest difference."""
+    frames: int = 0
+    flipped: int = 0
+    """Frames whose best symbol is another one."""
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    """Found, expected."""
+
+    def add(self, name: str, found: tuple[Array, str], expected: Array, text: str) -> None:
+        """Compare the logits of an utterance, (frames, symbols), and its text."""
+        logits, found_text = found
+        self.texts.append((found_text, text))
+        if logits.shape != expected.shape:
+            self.largest, self.where = float("inf"), name
+            return
+        pair = (log_softmax(torch.from_numpy(each), dim=-1) for each in (logits, expected))
+        if (difference := float(torch.sub(*pair).abs().max())) > self.largest:
+            self.largest, self.where = difference, name
+        self.frames += len(logits)
+        self.flipped += int((logits.argmax(-1) != expected.argmax(-1)).sum())
+
+    @property
+    def changed(self) -> list[tuple[str, str]]:
+        return [(found, text) for found, text in self.texts if found != text]
+
+
+def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance]) -> list[str]:
+    """Compare what is in ``folder`` with fairseq2's model; return lines to print.
+
+    A text is compared as the examples in README.md make it, without spaces around it.
+
+    Raises:
+        RunError: A log-probability differs by more than `LIMIT`, or a text differs.
+    """
+    decode, shortest = GreedyDecoder(model.tokenizer), model.frames.shortest_input()
+    run, exported, other = _runner(model, folder, to), _Comparison(), _Comparison()
+    run_other = None
+    if to == "hf" and model.normalizes:
+        run_other = _hugging_face(folder, exact=False)
+    elif (folder / INT8).is_file():
+        run_other = _runner(model, folder, to, INT8)
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    title = "comparing with fairseq2"
+    for utterance in track(utterances, title, console=console, transient=True, disable=hidden):
+        missing = max(0, shortest - len(utterance.waveform))
+        waveform = np.pad(utterance.waveform, (0, missing))
+        row = model.log_probs([waveform])[0]
+        text = decode(row[None], [len(row)])[0].strip()
+        found = run(waveform)
+        exported.add(utterance.name, found, row.numpy(), text)
+        if run_other:
+            other.add(utterance.name, run_other(waveform), found[0], text)
+    what, differ = f"{len(utterances)} utterances", len(exported.changed)
+    measured = (
+        f"largest difference of a log-probability {exported.largest:.1e}, {differ} texts differ"
+    )
+    if exported.largest > LIMIT or differ:
+        example = ", such as {!r} instead of {!r}".format(*exported.changed[0]) if differ else ""
+        raise RunError(
+            f"the export is not published: over {what}, {measured}{example}; expected at most "
+            f"{LIMIT:g} and equal texts. The largest is in {exported.where}. Report this with the "
+            "model's configuration"
+        )
+    lines = [f"compared with fairseq2 on {what}: {measured}"]
+    if run_other and to == "hf":
+        lines.append(
+            "with the feature extractor of transformers itself: largest difference "
+            f"{other.largest:.1e}, {len(other.changed)} of {len(utterances)} texts differ (it "
+            "makes quiet audio louder; see README.md)"
+        )
+    elif run_other:
+        lines.append(_int8_line(other, utterances))
+    return lines
+
+
+def _runner(model: Model, folder: Path, to: str, file: str = MODEL) -> Runner:
+    if to == "hf":
+        return _hugging_face(folder, exact=model.normalizes)
+    from onnxruntime import InferenceSession  # noqa: PLC0415 - an extra
+
+    session = InferenceSession(folder / file, providers=["CPUExecutionProvider"])
+    tokens = (folder / TOKENS).read_text(encoding="utf-8").splitlines()
+    names = [line.rsplit(" ", 1)[0] for line in tokens]
+
+    def run(waveform: Array) -> tuple[Array, str]:
+        if to == "onnx":
+            # A second row that is longer: padding changes nothing.
+            batch = np.zeros((2, len(waveform) + SAMPLE_RATE), np.float32)
+            batch[0, : len(waveform)], batch[1] = waveform, batch.shape[1] * [0.1]
+            lengths = np.array([len(waveform), batch.shape[1]])
+            logits, frames = session.run(None, {"waveforms": batch, "lengths": lengths})
+            logits = logits[0, : frames[0]]
+        else:
+            centred = waveform - waveform.mean()
+            x = centred / np.sqrt(centred.var() + np.float32(1e-5))
+            logits = session.run(None, {"x": x[None]})[0][0]
+        best = [symbol for symbol, _ in groupby(logits.argmax(-1).tolist()) if symbol > SILENT]
+        return logits, "".join(names[symbol] for symbol in best).replace("▁", " ").strip()
+
+    return run
+
+
+def _hugging_face(folder: Path, *, exact: bool) -> Runner:
+    """Run the directory in transformers; ``exact``: normalise the audio as fairseq2 does."""
+    from transformers import (  # noqa: PLC0415 - an extra
+        AutoFeatureExtractor,
+        AutoModelForCTC,
+        AutoTokenizer,
+    )
+
+    module = AutoModelForCTC.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)  # type: ignore[no-untyped-call]
+    extractor = AutoFeatureExtractor.from_pretrained(folder)  # type: ignore[no-untyped-call]
+
+    @torch.inference_mode()
+    def run(waveform: Array) -> tuple[Array, str]:
+        if exact:
+            samples = torch.from_numpy(waveform)
+            inputs = layer_norm(samples, samples.shape)[None]
+        else:
+            found: Any = extractor(waveform, sampling_rate=SAMPLE_RATE, return_tensors="pt")
+            inputs = found.input_values
+        logits = module(inputs).logits[0]
+        best = logits.argmax(-1)
+        return logits.numpy(), tokenizer.decode(best.where(best > SILENT, 0))
+
+    return run
+
+
+def _int8_line(int8: _Comparison, utterances: Sequence[Utterance]) -> str:
+    line = (
+        f"int8: the best symbol of {100 * int8.flipped / max(int8.frames, 1):.2f} % of "
+        f"{int8.frames} frames changed, and the text of {len(int8.changed)} of "
+        f"{len(utterances)} utterances"
+    )
+    references = [utterance.reference for utterance in utterances]
+    rows = [n for n, reference in enumerate(references) if reference is not None]
+    if rows:
+        right = [normalize(references[n] or "", "coral") for n in rows]
+        in_int8, in_float32 = (
+            100 * compute_wer([normalize(texts[n], "coral") for n in rows], right)
+            for texts in zip(*int8.texts, strict=True)
+        )
+        line += f"; WER {in_float32:.2f} % in float32, {in_int8:.2f} % in int8"
+    return line

@@ -1,0 +1,93 @@
+"""Which model a name or a directory means, and how it was trained."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from danish_asr.base.config_tree import Tree, merge, read_yaml
+from danish_asr.base.errors import RunError
+from danish_asr.base.schema import CARDS_DIR
+from danish_asr.recipe.config.config import AsrEvalConfig
+from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.models.imported import is_hugging_face
+from danish_asr.recipe.models.model_path import cards_of
+from danish_asr.recipe.run.run_directory import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    check_model,
+    meant_checkpoint,
+)
+from danish_asr.recipe.train.preflight import resolve
+
+_TAKEN: Final = (
+    ("tokenizer",),
+    ("evaluator", "amp"),
+    ("evaluator", "amp_dtype"),
+    ("dataset", "asr_task_config", "normalize_audio"),
+    ("dataset", "text_profile"),
+    ("dataset", "asr_task_config", "max_audio_len"),
+    ("common", "assets", "extra_paths"),
+)
+"""What of a run's configuration matters for its model."""
+
+
+def select_model(model: str | Path) -> AsrEvalConfig:
+    """Return the configuration of a model: a run, a checkpoint, a directory with a card, or a name.
+
+    Of a run it is the best checkpoint, of a checkpoint the run's tokenizer and normalisation.
+
+    Raises:
+        ConfigError: There is no such name (the message lists those that exist), or model, tokenizer
+            and head do not fit.
+        RunError: The directory has no model.
+    """
+    if (path := check_model(model)).is_dir():
+        config = _of_directory(path)
+    else:
+        config, _ = inspect(AsrEvalConfig, {"model": {"name": str(model)}})
+    # Neither is needed, and the data that a model was trained on may be gone.
+    dataset = replace(config.dataset, name=None, family=None)
+    config = replace(config, dataset=dataset, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
+    return cast(AsrEvalConfig, resolve(config, where=f"model {model}"))
+
+
+def _of_directory(path: Path) -> AsrEvalConfig:
+    run = checkpoint = path
+    if meant := meant_checkpoint(path):
+        checkpoint = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
+        # The best of a run can be one of its averages, which have no cards.
+        run = meant[0] if path.resolve().is_relative_to(checkpoint.resolve()) else path
+    cards = sorted((run / CARDS_DIR).glob("*.yaml"))
+    if run == checkpoint and not cards and not is_hugging_face(path):
+        raise RunError(
+            f"model {path}: no model in this directory; expected a run with a checkpoint, a "
+            f"checkpoint (OUTDIR/{CHECKPOINTS}/step_<n>), a card of a model in {CARDS_DIR}/ or a "
+            "Wav2Vec2ForCTC of Hugging Face (config.json)"
+        )
+    file = run / CONFIG_FILE
+    tree = read_yaml(file) if file.is_file() else {}
+    changes: Tree = {"model": {"name": "", "path": str(checkpoint)}}
+    if cards and "tokenizer_family" in read_yaml(cards[0]):
+        # The card has a copy of the tokenizer beside it, also where the run was moved.
+        assets = {"extra_paths": [str(cards[0].parent)]}
+        changes |= {"tokenizer": {"name": cards[0].stem}, "common": {"assets": assets}}
+        kept = [keys for keys in _TAKEN if keys[0] not in {"tokenizer", "common"}]
+    else:
+        kept = list(_TAKEN)
+        if origin := _get(tree, ("model", "path")):  # its tokenizer may be there
+            extra = [*(_get(tree, _TAKEN[-1]) or []), str(cards_of(Path(origin)))]
+            tree = merge(tree, {"common": {"assets": {"extra_paths": extra}}})
+    taken: Tree = {}
+    for keys in kept:
+        if (value := _get(tree, keys)) is not None:
+            for key in reversed(keys):
+                value = {key: value}
+            taken = merge(taken, value)
+    config, _ = inspect(AsrEvalConfig, merge(taken, changes))
+    return config
+
+
+def _get(tree: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree

@@ -1,0 +1,184 @@
+"""The web server: a page, and one request that sends audio and gets segments as they are ready.
+
+It holds the audio in memory and writes no file and no log.
+"""
+
+import ipaddress
+import json
+import socket
+import sys
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from threading import BoundedSemaphore, Lock
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from jinja2 import Template
+
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.inference.formats import rounded
+
+Send = Callable[[dict[str, Any]], None]
+"""Sends a message to the page (`page.js`); raises ConnectionError if nobody is there any more."""
+
+MAX_WAITING: Final = 8
+"""Recordings in memory, with the one at work."""
+
+_TYPES: Final = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "media-src blob:; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the page at ``url``; one transcription at a time.
+
+    Args:
+        transcribe: Takes the bytes of an audio file and what sends messages to the page. A
+            `DanishAsrError` is shown there.
+        model: Name on the page.
+        max_mb: Size limit of a file, in 10^6 bytes.
+
+    Raises:
+        DanishAsrError: There is no such host, or the port cannot be used.
+    """
+
+    def __init__(
+        self,
+        transcribe: Callable[[bytes, Send], None],
+        *,
+        model: str,
+        host: str,
+        port: int,
+        max_mb: int,
+    ) -> None:
+        self.transcribe, self.max_mb = transcribe, max_mb
+        self.turn, self.places, self.closing = Lock(), BoundedSemaphore(MAX_WAITING), False
+        self.names = {host.lower(), "localhost", socket.gethostname().lower()}
+        here = files("danish_asr.inference.serve")
+        self.files = {name: here.joinpath(name).read_text("utf-8") for name in _TYPES}
+        page = Template(self.files["page.html"], autoescape=True)
+        self.files["page.html"] = page.render(model=model, max_mb=max_mb)
+        try:
+            self.address_family = socket.getaddrinfo(host, port)[0][0]
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise DanishAsrError(
+                f"cannot serve on --host {host} --port {port}: {error}; choose another"
+            ) from error
+        address = ipaddress.ip_address(str(self.server_address[0]))
+        self.is_local = address.is_loopback
+        name = socket.gethostname() if address.is_unspecified else host
+        self.url = f"http://{f'[{name}]' if ':' in name else name}:{self.server_port}/"
+
+    def close(self) -> None:
+        """Stop after the model's current step: a thread in it could crash the interpreter's end."""
+        self.closing = True
+        self.server_close()
+        with self.turn:
+            pass
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of a bug; a browser that goes away is none."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    timeout = 60
+
+    def do_GET(self) -> None:
+        name = urlsplit(self.path).path.removeprefix("/") or "page.html"
+        if not self._is_ours():
+            message = f"The page is at {self.server.url} only; serve --host NAME adds a name."
+            self._refuse(HTTPStatus.FORBIDDEN, message)
+        elif name not in self.server.files:
+            self._refuse(HTTPStatus.NOT_FOUND, "There is no such page.")
+        else:
+            self._begin(HTTPStatus.OK, f"{_TYPES[name]}; charset=utf-8")
+            self.wfile.write(self.server.files[name].encode())
+
+    def do_POST(self) -> None:
+        size, server = self.headers.get("Content-Length", ""), self.server
+        if not self._is_ours():
+            self._refuse(HTTPStatus.FORBIDDEN, f"Only the page at {server.url} can send audio.")
+        elif self.path != "/transcribe":
+            self._refuse(HTTPStatus.NOT_FOUND, "There is no such page.")
+        elif self.headers.get_content_maintype() == "multipart":
+            self._refuse(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "The request is a form. Send the file itself, as curl --data-binary @FILE does.",
+            )
+        elif not (size.isascii() and size.isdigit()):
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, "The request does not state its length.")
+        elif int(size) > server.max_mb * 1_000_000:
+            self._refuse(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"The file has {int(size) / 1e6:.0f} MB. At most {server.max_mb} MB are accepted.",
+            )
+        elif not server.places.acquire(blocking=False):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many recordings wait. Try later.")
+        else:
+            try:
+                audio = self.rfile.read(int(size))
+                if len(audio) == int(size):
+                    self._transcribe(audio)
+            finally:
+                server.places.release()
+
+    def _transcribe(self, audio: bytes) -> None:
+        self._begin(HTTPStatus.OK, "application/x-ndjson")
+        while not self.server.turn.acquire(timeout=1):
+            self._send({"waiting": True})
+        try:
+            self.server.transcribe(audio, self._send)
+        except DanishAsrError as error:
+            self._send({"error": str(error)})
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception:
+            self._send({"error": "The server failed; its terminal says more."})
+            raise
+        finally:
+            self.server.turn.release()
+
+    def _is_ours(self) -> bool:
+        """Whether the browser has a page of this server open, and not one of another site.
+
+        A site whose DNS name points here (DNS rebinding) has its name in ``Host``; an address
+        cannot be such a name. Any other site has its address in ``Origin``.
+        """
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            known = name in self.server.names or bool(ipaddress.ip_address(name))
+        except ValueError:
+            return False
+        return known and origin in {None, f"http://{host}", f"https://{host}"}
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        self._begin(status, "application/x-ndjson")
+        self._send({"error": message})
+
+    def _begin(self, status: HTTPStatus, kind: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **_HEADERS}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self.server.closing:
+            raise ConnectionAbortedError
+        self.wfile.write(json.dumps(rounded(message)).encode() + b"\n")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""

@@ -1,0 +1,232 @@
+"""Any audio as a stream of 16 kHz blocks: files, encoded bytes, arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isinf
+from pathlib import Path
+from typing import IO, Any, Final, Literal, TypeAlias
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+from soundfile import LibsndfileError
+
+from danish_asr.base.audio.compressed import Mp3
+from danish_asr.base.audio.decode import (
+    RESAMPLING_QUALITY,
+    UNKNOWN_LENGTH,
+    AudioError,
+    Decoder,
+    open_audio,
+)
+from danish_asr.base.audio.media import Media
+from danish_asr.base.audio.truncated import missing
+from danish_asr.base.errors import TranscriptionError
+from danish_asr.base.schema import SAMPLE_RATE
+
+Samples: TypeAlias = NDArray[np.float32]
+Audio: TypeAlias = str | Path | bytes | bytearray | IO[bytes] | NDArray[np.generic]
+Channels = Literal["mix", "split"]
+
+BLOCK_SECONDS: Final = 10
+"""Audio that is decoded at a time."""
+
+_SLACK: Final = 0.1
+"""Seconds by which a file may be shorter than its header says, as some MP3s are."""
+
+
+class Sound:
+    """Audio that is decoded while it is read, once; `open_sound` opens it.
+
+    Attributes:
+        channels: The number of channels that come out.
+        split: Whether they are the recording's, not its mix.
+        file: Its path, None if it is not a file.
+        total: Seconds of audio as the header has it, None if it does not say.
+        seconds: Seconds that were read so far.
+    """
+
+    def __init__(
+        self,
+        blocks: Iterator[Samples],
+        *,
+        rate: int,
+        total: float | None,
+        channels: int,
+        split: bool,
+        name: str,
+        file: str | None = None,
+    ) -> None:
+        self.channels, self.split = channels if split else 1, split
+        self.file, self.total, self.seconds = file, total, 0.0
+        self._blocks, self._rate, self._name = blocks, rate, name
+
+    def __iter__(self) -> Iterator[Samples]:
+        """Yield blocks of (samples, channels) at 16 kHz.
+
+        Raises:
+            TranscriptionError: The audio is damaged, empty or has non-finite samples.
+        """
+        resampler = soxr.ResampleStream(
+            self._rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
+        )
+        for block in self._blocks:
+            if not np.isfinite(block).all():
+                raise TranscriptionError(
+                    f"{self._name}: the samples after {self.seconds:.1f} s are NaN or infinite"
+                )
+            self.seconds += len(block) / self._rate
+            if block.shape[1] > self.channels:
+                block = _mixed(block)  # noqa: PLW2901
+            yield block if self._rate == SAMPLE_RATE else resampler.resample_chunk(block)
+        if self._rate != SAMPLE_RATE:
+            yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
+        if not self.seconds:
+            raise TranscriptionError(f"{self._name}: no samples")
+        if self.total is not None and self.seconds < self.total - _SLACK:
+            raise TranscriptionError(
+                f"{self._name}: ends at {self.seconds:.1f} s, but its header says "
+                f"{self.total:.1f} s; the file is truncated: copy or convert it again"
+            )
+
+
+def is_array(audio: Audio) -> bool:
+    """Whether it holds samples, not a file."""
+    return not (isinstance(audio, str | Path | bytes | bytearray) or hasattr(audio, "read"))
+
+
+@contextmanager
+def open_sound(
+    audio: Audio, *, rate: float | None = None, channels: Channels = "mix"
+) -> Iterator[Sound]:
+    """Open a file, an encoded file in memory, or an array with its ``rate``.
+
+    An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
+    ``mix`` gives the mean of all channels (where they cancel each other the loudest), ``split``
+    each of them.
+
+    Raises:
+        TranscriptionError: It is missing or not audio, or an argument does not fit.
+        SourceError: The file cannot be read, or needs the extra ``media``.
+    """
+    if channels not in {"mix", "split"}:
+        raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
+    split = channels == "split"
+    if is_array(audio):
+        array, rate = _checked(audio, rate)
+        size, total, count = BLOCK_SECONDS * rate, len(array) / rate, array.shape[1]
+        scale = _full_scale(array)
+        blocks = (
+            (array[at : at + size] / scale).astype(np.float32) for at in range(0, len(array), size)
+        )
+        yield Sound(blocks, rate=rate, total=total, channels=count, split=split, name="the array")
+        return
+    if isinstance(audio, str | Path):
+        source: Path | bytes = Path(audio).expanduser()
+        # A name that is not UTF-8 could not be printed or written.
+        path = os.fsencode(audio).decode(errors="replace")
+    else:
+        source, path = _bytes(audio), None
+    name = path or "the audio"
+    if isinstance(source, Path) and source.exists() and not source.is_file():
+        raise TranscriptionError(f"{name}: not a regular file; name an audio file")
+    if not (source.stat().st_size if isinstance(source, Path) and source.is_file() else source):
+        raise TranscriptionError(f"{name}: the file is empty")
+    with _open(source, name) as file:
+        rate, count = int(file.samplerate), int(file.channels)
+        length = file.frames / rate if file.frames < UNKNOWN_LENGTH else None
+        if length is not None:
+            lacking = missing(source)
+            if isinf(lacking):
+                raise TranscriptionError(
+                    f"{name}: ends within a page of OGG; the file is truncated: copy or convert it "
+                    "again"
+                )
+            length *= 1 + lacking
+        parts = _decoded(file, name, length)
+        yield Sound(
+            parts, rate=rate, total=length, channels=count, split=split, name=name, file=path
+        )
+
+
+def _open(source: Path | bytes, name: str) -> Decoder:
+    try:
+        return open_audio(source)
+    except AudioError as error:
+        raise TranscriptionError(f"{name}: {error}") from None
+    except RuntimeError as error:  # of any decoder
+        # What libsndfile says can mislead: a text named .mp3 "does not exist or is a pipe".
+        reason = "" if isinstance(error, LibsndfileError) else f" ({error})"
+        raise TranscriptionError(
+            f"{name}: cannot be decoded as audio{reason}; WAV, FLAC, OGG, Opus, MP3, AIFF and "
+            "others of libsndfile can be read, with the extra 'media' also M4A, MP4, AAC and WebM"
+        ) from error
+
+
+def _decoded(file: Decoder, name: str, length: float | None) -> Iterator[Samples]:
+    rate = int(file.samplerate)
+    while True:
+        try:
+            block = file.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)
+        except RuntimeError as error:  # of FLAC, MP4, ...
+            place = f"in part ({error})"
+            if not isinstance(file, Media | Mp3):
+                place = f"up to {file.tell() / rate:.1f} s"
+            expected = "" if length is None else f", but its header says {length:.1f} s"
+            raise TranscriptionError(
+                f"{name}: can only be decoded {place}{expected}; the file is truncated "
+                "or damaged: copy or convert it again"
+            ) from error
+        if not len(block):
+            return
+        yield block
+
+
+def _bytes(audio: Any) -> bytes:
+    data = audio.read() if hasattr(audio, "read") else audio
+    if not isinstance(data, bytes | bytearray):
+        raise TranscriptionError("the open file gives text; open it with mode 'rb'")
+    return bytes(data)
+
+
+def _mixed(block: Samples) -> Samples:
+    """Return the mean of the channels, or the loudest of them where they cancel each other.
+
+    Independent channels have a mean with the power of one of them over their number.
+    """
+    mean: Samples = block.mean(axis=1, keepdims=True)
+    power = np.square(block).mean(axis=0)
+    if np.square(mean).mean() < 0.1 * power.mean() / len(power):
+        return block[:, [power.argmax()]]
+    return mean
+
+
+def _checked(audio: Any, rate: float | None) -> tuple[NDArray[Any], int]:
+    """Return an array as (samples, channels), and its rate."""
+    samples = np.asarray(audio)
+    two = samples[:, None] if samples.ndim == 1 else samples
+    if two.ndim != 2 or two.dtype.kind not in "fi" or two.shape[1] > max(len(two), 1):
+        raise TranscriptionError(
+            "the audio must be a path, the bytes of a file, an open file, an array (samples,) or "
+            "(samples, channels) of floats or signed integers, or a list of these, but is "
+            f"{type(audio).__name__}: {samples.shape} of {samples.dtype}"
+        )
+    if rate is None or rate <= 0 or rate % 1:
+        raise TranscriptionError(
+            f"an array needs rate=, its samples per second, a whole number; it is {rate}"
+        )
+    return two, int(rate)
+
+
+def _full_scale(samples: NDArray[Any]) -> np.float32:
+    """Return what stands for 1; samples of 16 bits may be in wider integers."""
+    if samples.dtype.kind == "f":
+        return np.float32(1)
+    bits = 8 * samples.itemsize
+    if bits > 16 and len(samples):
+        most = max(int(samples.max()), -int(samples.min()))
+        bits = next(size for size in (16, 32, 64) if most <= 1 << (size - 1))
+    return np.float32(1 << (bits - 1))

@@ -1,0 +1,158 @@
+"""The recipe's configuration: sections, keys, defaults and the rules between values.
+
+The keys are upstream's (omnilingual-asr's recipe of the same name), so its YAML files load
+unchanged. Defaults are defined here; a YAML file holds only what differs.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.recipe import config as base
+from fairseq2.utils.validation import ValidationResult
+
+from danish_asr.recipe.config.evaluation_sections import AsrEvaluatorSection, DecoderSection
+from danish_asr.recipe.config.part_sections import AsrModelSection, MaskingSection
+from danish_asr.recipe.config.sections import (
+    AsrDatasetSection,
+    AsrOptimizerSection,
+    AsrRegimeSection,
+    AsrTokenizerSection,
+    AsrTrainerSection,
+    with_broken,
+)
+
+
+@dataclass(kw_only=True)
+class AsrConfig:
+    """Configuration of the training recipe."""
+
+    model: AsrModelSection = field(
+        default_factory=lambda: AsrModelSection(
+            family=WAV2VEC2_ASR_FAMILY,
+            compile_options=base.CompileOptions(fullgraph=False, dynamic=False),
+        )
+    )
+    """``name`` fine-tunes a checkpoint; ``arch`` alone starts from scratch."""
+
+    pretrained_encoder: base.ReferenceModelSection = field(
+        default_factory=lambda: base.ReferenceModelSection(name="", family="wav2vec2_ssl")
+    )
+    """With ``model.arch``: a pretrained encoder below a new head."""
+
+    masking: MaskingSection = field(default_factory=MaskingSection)
+
+    dataset: AsrDatasetSection = field(default_factory=AsrDatasetSection)
+    tokenizer: AsrTokenizerSection = field(default_factory=AsrTokenizerSection)
+    gang: base.GangSection = field(default_factory=base.GangSection)
+
+    trainer: AsrTrainerSection = field(
+        default_factory=lambda: AsrTrainerSection(
+            mixed_precision=base.MixedPrecisionConfig(dtype=torch.bfloat16),
+            grad_accumulation=base.GradAccumulationConfig(num_batches=4),
+            # Without clipping a single bad batch can ruin a run.
+            max_grad_norm=1.0,
+        )
+    )
+
+    optimizer: AsrOptimizerSection = field(
+        default_factory=lambda: AsrOptimizerSection(
+            name=base.ADAMW_OPTIMIZER,
+            config=base.AdamWConfig(lr=5e-05, betas=(0.9, 0.98), eps=1e-08, weight_decay=0.0),
+        )
+    )
+
+    lr_scheduler: base.LRSchedulerSection = field(
+        default_factory=lambda: base.LRSchedulerSection(
+            name=base.TRI_STAGE_LR,
+            config=base.TriStageLRConfig(
+                stage_ratio=(0.1, 0.4, 0.5), start_lr_scale=0.01, final_lr_scale=0.05
+            ),
+        )
+    )
+
+    regime: AsrRegimeSection = field(
+        default_factory=lambda: AsrRegimeSection(
+            num_steps=20_000,
+            score_metric="wer",
+            validate_every_n_steps=1_000,
+            checkpoint_every_n_steps=1_000,
+            publish_metrics_every_n_steps=100,
+            # Keeping all checkpoints fills a quota, and a full quota ends a run without a message.
+            keep_best_n_checkpoints=1,
+            keep_last_n_checkpoints=2,
+        )
+    )
+
+    evaluator: AsrEvaluatorSection = field(
+        default_factory=lambda: AsrEvaluatorSection(amp=True, amp_dtype=torch.bfloat16)
+    )
+    """Used by the evaluation recipe only; it is here so that one file serves both."""
+
+    decoder: DecoderSection = field(default_factory=DecoderSection)
+
+    common: base.CommonSection = field(
+        # One output directory is one run: no hashed directory below it.
+        default_factory=lambda: base.CommonSection(
+            no_sweep_dir=True,
+            # A run that continues goes on in W&B too.
+            metric_recorders=base.MetricRecordersConfig(
+                wandb=base.WandbConfig(resume_mode="allow")
+            ),
+        )
+    )
+
+    def validate(self) -> ValidationResult:
+        """Refuse what this recipe cannot do, and what fairseq2 ignores or finds late."""
+        values = getattr(self.lr_scheduler, "config", None)  # an evaluation has no schedule
+        endless = isinstance(values, base.NoamLRConfig | base.MyleLRConfig | None) or bool(
+            getattr(values, "cycle_len", None)
+        )
+        warmup, steps = getattr(values, "num_warmup_steps", None), self.regime.num_steps
+        final = values.final_lr_scale if isinstance(values, base.TriStageLRConfig) else 1.0
+        validates = self.regime.validate_every_n_steps or self.regime.validate_every_n_data_epochs
+        wandb = self.common.metric_recorders.wandb
+        rules = {
+            f"`model.family` must be {WAV2VEC2_ASR_FAMILY} (CTC models, not LLM models)": (
+                bool(self.model.name) or self.model.family == WAV2VEC2_ASR_FAMILY
+            ),
+            "`model.compile` must be false": not self.model.compile,
+            "`model.dtype` must be float32": self.model.dtype is not torch.float16,
+            "`lr_scheduler.config.num_warmup_steps` must be below regime.num_steps": (
+                not warmup or not steps or endless or warmup < steps
+            ),
+            # At 0 fairseq2 takes its log, when the last stage of the schedule begins.
+            "`lr_scheduler.config.final_lr_scale` must be above 0": bool(np.all(final)),
+            "`regime.export_hugging_face` must be false": not self.regime.export_hugging_face,
+            "`common.no_sweep_dir` must be true: OUTDIR is the directory of one run": (
+                self.common.no_sweep_dir
+            ),
+            "`gang.tensor_parallel_size` must be 1": self.gang.tensor_parallel_size <= 1,
+            "`gang.timeout` must be at most 1440 (minutes)": self.gang.timeout <= 24 * 60,
+            "`regime.num_steps` must be given for this schedule": endless or steps is not None,
+            "`regime.early_stopping_patience` must be null without validation "
+            "(dataset.valid_split and regime.validate_every_n_steps)": (
+                self.regime.early_stopping_patience is None
+                or bool(self.dataset.valid_split and validates)
+            ),
+            "`common.metric_recorders.wandb.run_id` must be `persistent` or an id": (
+                wandb.run_id is not None or not wandb.enabled
+            ),
+        }
+        return with_broken(rules, ValidationResult())
+
+
+@dataclass(kw_only=True)
+class AsrEvalConfig(AsrConfig):
+    """Configuration of the evaluation recipe: a training configuration works unchanged."""
+
+    model: base.ReferenceModelSection = field(  # type: ignore[assignment] # same keys, by design
+        default_factory=lambda: base.ReferenceModelSection(
+            name="omniASR_CTC_300M", family=WAV2VEC2_ASR_FAMILY
+        )
+    )
+
+    dataset: AsrDatasetSection = field(
+        default_factory=lambda: AsrDatasetSection(valid_split="test")
+    )

@@ -1,0 +1,189 @@
+"""From row numbers to a batch: fetch, decode, transform, normalise, tokenise, pad."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq2.data._memory import MemoryBlock
+from fairseq2.data.audio import AudioDecoder
+from fairseq2.datasets import Seq2SeqBatch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import layer_norm
+
+from danish_asr.base.audio.compressed import open_flac
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.extending import user_code
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.sampler import Rows
+from danish_asr.recipe.data.targets import Targets
+from danish_asr.recipe.data.transforms import EpochLengths, Transform, Waveform
+
+
+@dataclass(frozen=True, eq=False)
+class Collate:
+    """Makes a ``Seq2SeqBatch`` of rows of an index; any number of threads may call it at once.
+
+    Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
+    ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
+    so the target of a text that gives none is one pad symbol. ``example`` is a dict of lists, one
+    item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples
+    of the recording) and ``target_size`` (tokens; 0 for a text that gives none).
+
+    Waveforms with fewer samples than ``shortest`` are padded with zeros up to it, so that the model
+    makes a frame of each.
+    """
+
+    index: Index
+    targets: Targets
+    dtype: torch.dtype
+    normalize: bool  # each waveform to mean 0 and variance 1
+    shortest: int = 1
+    remove_unknown: bool = False  # leave unknown symbols out of the targets
+    truncate: bool = False  # cut all waveforms of a batch to its shortest (`no_padding`)
+    transforms: Sequence[Transform] = ()  # length transforms come with the epoch's lengths
+    pin_memory: bool = False
+
+    def __call__(
+        self, rows: Rows, epoch_lengths: EpochLengths, *, seed: Sequence[int], first: int
+    ) -> Seq2SeqBatch:
+        """Load rows of the index, of which the first has this place in the epoch.
+
+        The seed (the run's and the epoch's) and that place fix all that is random.
+
+        Raises:
+            DatasetError: A row's audio cannot be read or decoded, or its length is not the index's,
+                or a transform returns another length than it may.
+        """
+        example = self._metadata(rows.tolist(), epoch_lengths)
+        sizes = epoch_lengths.lengths[rows]
+        lengths = np.maximum(sizes, self.shortest)
+        waveforms = np.empty((len(rows), lengths.max()), np.float32)
+        for number, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
+            waveforms[number, size:] = 0
+            try:
+                self._fill(waveforms[number, :size], row, epoch_lengths, [*seed, first + number])
+            except ValueError as error:
+                where = self._describe(row, epoch_lengths)
+                raise DatasetError(
+                    f"{where}, id '{example['id'][number]}': {error}; "
+                    "`danish-asr verify` lists every damaged row"
+                ) from error
+        if self.truncate:
+            lengths[:] = lengths.min()
+            waveforms = waveforms[:, : lengths[0]].copy()
+        targets = [self.targets(t, remove_unknown=self.remove_unknown) for t in example["text"]]
+        example["target_size"] = [len(target) for target in targets]
+        target_lengths = [max(1, len(target)) for target in targets]
+        padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
+        for place, target in zip(padded, targets, strict=True):
+            place[: len(target)] = target
+        return Seq2SeqBatch(
+            self._tensor(waveforms, self.dtype),
+            lengths.tolist(),
+            self._tensor(padded, torch.int64),
+            target_lengths,
+            example=example,
+        )
+
+    def _fill(
+        self, out: Waveform, row: int, epoch_lengths: EpochLengths, seed: Sequence[int]
+    ) -> None:
+        """Decode and transform the waveform of a row or pair into its place in the batch."""
+        parts, pause = epoch_lengths.parts(row)
+        begin = 0
+        for part in parts:
+            end = begin + int(epoch_lengths.lengths[part])
+            self._decode(out[begin:end], part, epoch_lengths)
+            begin = end + pause
+            out[end:begin] = 0
+        rng = np.random.default_rng(seed) if self.transforms else None
+        for after in (False, True):
+            if after and self.normalize:
+                tensor = torch.from_numpy(out)
+                # NumPy copies in this thread. Torch would wake its pool for each copy, whose
+                # threads then spin: three times the processor time for the whole reader.
+                out[:] = layer_norm(tensor, tensor.shape).numpy()
+            for transform in self.transforms:
+                if rng is not None and transform.after_normalization == after:
+                    with user_code(transform, f"on {self._describe(row, epoch_lengths)}"):
+                        changed = np.asarray(transform(out, rng), np.float32)
+                        if changed.shape != out.shape:
+                            raise ValueError(f"returned {changed.shape}, expected {out.shape}")
+                    out[:] = changed
+
+    def _decode(self, out: Waveform, row: int, epoch_lengths: EpochLengths) -> None:
+        encoded = self.index.audio.read(row)
+        if epoch_lengths.draws:
+            waveform = np.empty(int(self.index.lengths[row]), np.float32)
+            decode(encoded, waveform)
+            out[:] = epoch_lengths.change(waveform, row)
+        else:
+            decode(encoded, out)
+
+    def _describe(self, row: int, epoch_lengths: EpochLengths) -> str:
+        return " and ".join(map(self.index.audio.describe, epoch_lengths.parts(row)[0]))
+
+    def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
+        tensor = torch.from_numpy(batch).to(dtype)
+        return tensor.pin_memory() if self.pin_memory else tensor
+
+    def _metadata(self, rows: list[int], epoch_lengths: EpochLengths) -> dict[str, list[Any]]:
+        """The columns of ``example``; a pair has ids and texts of both, else those of its first."""
+        parts = [epoch_lengths.parts(row)[0] for row in rows]
+        numbers = [first for first, *_ in parts]
+        columns = ("id", "text", *METADATA_COLUMNS)
+        partitions = [self.index.partitions[code] for code in self.index.partition_of[numbers]]
+        metadata = {name: self.index.values(name, numbers) for name in columns} | {
+            "corpus": [partition.corpus for partition in partitions],
+            "language": [partition.language for partition in partitions],
+            "split": [self.index.split] * len(partitions),
+            "audio_size": [int(self.index.lengths[each].sum()) for each in parts],
+        }
+        for place, (_, *others) in enumerate(parts):
+            for name, between in (("id", "+"), ("text", " ")):
+                for value in self.index.values(name, others):
+                    metadata[name][place] += f"{between}{value}"
+        return metadata
+
+
+_decode_other = AudioDecoder(dtype=torch.float32)
+
+
+def decode(encoded: bytes, out: Waveform) -> None:
+    """Decode an utterance to mono float32 at 16 kHz; thread-safe.
+
+    Args:
+        encoded: The audio file.
+        out: ``(samples,)``, contiguous, to be filled.
+
+    Raises:
+        ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples.
+    """
+    with open_flac(encoded) as flac:
+        if flac is not None:
+            _check_form(flac.rate, flac.samples, len(out))
+            if (read := flac.read(out)) != len(out):
+                raise ValueError(
+                    f"the audio is damaged: {read} of {len(out)} samples can be decoded"
+                )
+            return
+    # What is not FLAC, or has channels to average, goes through libsndfile.
+    try:
+        output = _decode_other(MemoryBlock(encoded))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"the audio cannot be decoded ({error})") from error
+    waveform = output["waveform"]
+    _check_form(output["sample_rate"], len(waveform), len(out))
+    out[:] = (waveform.mean(dim=1) if waveform.ndim == 2 else waveform).numpy()
+
+
+def _check_form(rate: float, samples: int, expected: int) -> None:
+    """Raise ``ValueError`` for audio that is not at 16 kHz or not of the expected length."""
+    if rate != SAMPLE_RATE:
+        raise ValueError(f"expected audio at {SAMPLE_RATE} Hz, found {rate:g} Hz")
+    if samples != expected:
+        raise ValueError(f"audio_size is {expected}, the audio has {samples} samples")

@@ -1,0 +1,269 @@
+"""The index of a split: what each utterance is and how long it lasts, without its audio.
+
+It is one Arrow IPC file, memory-mapped, so that all processes of a node share its pages and a
+restart reads nothing again. It is written once per set of shards: its name is a hash of their
+names, sizes and modification times, and of the filters over rows. It is in the first of these
+directories that can be written:
+
+1. ``.index`` in the dataset's ROOT, shared by all runs, evaluations and users;
+2. ``$XDG_CACHE_HOME/danish-asr/index``, by default below ``~/.cache``, for read-only datasets.
+
+If neither can be written, each process builds the index in memory. The files may be deleted while
+nothing reads the dataset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from filelock import SoftFileLease
+from numpy.typing import NDArray
+
+from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.errors import DanishAsrError, DatasetError
+from danish_asr.base.files import publish
+from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
+from danish_asr.corpus.shards import Partition, Shard, passing_rows
+from danish_asr.recipe.data.audio_source import AudioSource, ParquetAudio, RowGroup, row_groups
+from danish_asr.recipe.data.where import rows_where, values_of
+
+INDEX_DIR: Final = ".index"
+_FORMAT: Final = 1
+_LEASE_SECONDS: Final = 60.0
+"""A builder on another host that has not refreshed its lock for this long has been killed."""
+_NEEDED: Final = ("text", "audio_bytes", "audio_size")
+_TEXT: Final = ("id", "text", *METADATA_COLUMNS)
+_NUMBERS: Final = ("audio_size", "row_group", "row_in_group")
+_Filters = tuple[str | None, str | None]
+"""``fragment_loading.filters`` and the condition of the rows."""
+_SCHEMA: Final = pa.schema(
+    [(name, pa.string()) for name in _TEXT] + [(name, pa.int32()) for name in _NUMBERS]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """The utterances of a split; row numbers count from 0 in the order of the files."""
+
+    name: str  # of the split or subset: `test` or `test_<corpus>`
+    split: str  # that the rows belong to: `test`
+    table: pa.Table  # id, text (as the corpus has it) and the metadata columns, as strings
+    lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
+    partition_of: NDArray[np.int16]  # index into `partitions`, (rows,)
+    row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
+    partitions: tuple[Partition, ...]
+    known_partitions: frozenset[Partition]  # of the dataset, whatever their split
+    audio: AudioSource = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def values(self, name: str, rows: Iterable[int]) -> list[Any]:
+        """The values of a column of ``table`` in these rows."""
+        column = self.table.column(name)
+        # One scalar at a time: `take` would join all chunks of the column first.
+        return [column[row].as_py() for row in rows]
+
+    def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
+        """A code per row and the names that occur, by code; null is ``unknown``."""
+        return self._codes("dialect")
+
+    def voices(self) -> NDArray[np.int64]:
+        """A code per row, the same for rows of one partition and one speaker, ``(rows,)``."""
+        codes, names = self._codes("speaker_id")
+        return self.partition_of.astype(np.int64) * len(names) + codes
+
+    def _codes(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
+        column = self.table.column(name).dictionary_encode()
+        chunks = column.unify_dictionaries().chunks
+        names = chunks[0].dictionary.to_pylist()
+        codes = [chunk.indices.fill_null(len(names)).to_numpy() for chunk in chunks]
+        return np.concatenate(codes), names + ["unknown"] * (column.null_count > 0)
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Index:
+        """The same split with these rows only, e.g. a fixed subset for frequent validation."""
+        columns = [pa.array(self.values(name, rows.tolist()), pa.string()) for name in _TEXT]
+        return replace(
+            self,
+            table=pa.table(columns, _TEXT),
+            lengths=self.lengths[rows],
+            partition_of=self.partition_of[rows],
+            row_group_of=self.row_group_of[rows],
+            audio=self.audio.take(rows),
+        )
+
+    def digest(self, rows: NDArray[np.int32]) -> str:
+        """A hash of what the rows are, wherever the dataset is; part of a run's checkpoints."""
+        digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16)
+        digest.update(self.lengths.tobytes())
+        for name in ("id", "text"):
+            chunks = [chunk.fill_null("") for chunk in self.table.column(name).chunks]
+            for chunk in chunks:
+                digest.update(pc.binary_length(chunk).to_numpy())
+            for chunk in chunks:
+                whole = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
+                digest.update(pc.binary_join(whole, "")[0].as_buffer())
+        return digest.hexdigest()
+
+
+def read_index(
+    shards: Sequence[Shard],
+    split: str,
+    *,
+    root: Path,
+    known_partitions: Iterable[Partition] = (),
+    row_filter: str | None = None,
+    where: str | None = None,
+) -> Index:
+    """The index of these shards, from its file or, the first time, from the shards.
+
+    ``root`` is the dataset's ROOT or ``version=0`` directory; only the rows that pass
+    ``row_filter`` (``fragment_loading.filters``) and fulfil ``where`` (SQL) are kept.
+
+    Raises:
+        DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
+        ConfigError: The filter cannot be applied.
+    """
+    file = pa.ipc.open_file(_open_or_build(shards, split, root, (row_filter, where)))
+    partitions = tuple(sorted({shard.partition for shard in shards}))
+    batches, starts = [], []
+    groups: list[RowGroup] = []
+    for number, shard in enumerate(shards):
+        batch, metadata = file.get_batch_with_custom_metadata(number)
+        batches.append(batch)
+        starts.append(len(groups))
+        chunks = json.loads(metadata[b"row_groups"])
+        groups += [RowGroup(shard.path, place, *chunk) for place, chunk in enumerate(chunks)]
+    rows = [len(batch) for batch in batches]
+    if not sum(rows) and where:
+        raise DatasetError(
+            f"no row of split '{split}' fulfils \"{where}\"; {values_of(shards, where)}"
+        )
+    if not sum(rows):
+        raise DatasetError(f"split '{split}': no rows are left in {len(shards)} shards")
+    codes = np.array([partitions.index(shard.partition) for shard in shards], np.int16)
+    table = pa.Table.from_batches(batches)
+    lengths, group, within = (table.column(name).to_numpy() for name in _NUMBERS)
+    row_group_of = group + np.repeat(np.array(starts, np.int32), rows)
+    return Index(
+        name=split,
+        split=shards[0].keys["split"],
+        table=table.select(_TEXT),
+        lengths=lengths,
+        partition_of=np.repeat(codes, rows),
+        row_group_of=row_group_of,
+        partitions=partitions,
+        known_partitions=frozenset(known_partitions),
+        audio=ParquetAudio(groups, row_group_of, within),
+    )
+
+
+def _open_or_build(
+    shards: Sequence[Shard], split: str, root: Path, filters: _Filters
+) -> pa.NativeFile:
+    name = f"{split}-{_key(shards, filters)}.arrow"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = root.parent if root.name == VERSION_DIR else root
+    paths = [root / INDEX_DIR / name, cache / "danish-asr" / "index" / name]
+    for path in paths:
+        if path.is_file():
+            return pa.memory_map(str(path))
+    for path in paths:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(path.parent, os.W_OK):
+                continue
+            # The processes of all hosts wait for the first one. Its lock is a file that it
+            # refreshes, because a file system may keep the system's locks on one host.
+            with SoftFileLease(path.with_suffix(".lock"), lease_duration=_LEASE_SECONDS):
+                if not path.exists():
+                    for left in path.parent.glob(f".{path.name}.*"):  # by a builder that was killed
+                        left.unlink(missing_ok=True)
+                    with publish(path) as stream:
+                        _build(shards, filters, stream)
+            return pa.memory_map(str(path))
+        except DatasetError:
+            raise
+        except (OSError, DanishAsrError):  # read-only or full
+            continue
+    memory = pa.BufferOutputStream()
+    _build(shards, filters, memory)
+    return pa.BufferReader(memory.getvalue())
+
+
+def _key(shards: Sequence[Shard], filters: _Filters) -> str:
+    stats = [(shard, shard.path.stat()) for shard in shards]
+    files = [[*s.path.parts[-4:], stat.st_size, stat.st_mtime_ns] for s, stat in stats]
+    row_filter, where = filters
+    content = json.dumps([_FORMAT, files, row_filter, *([where] if where else [])])
+    return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
+
+
+def _build(shards: Sequence[Shard], filters: _Filters, sink: IO[bytes] | pa.NativeFile) -> None:
+    """Write a record batch per shard, in their order, whatever order they are read in."""
+    with ThreadPoolExecutor(usable_cpus()) as pool, pa.ipc.new_file(sink, _SCHEMA) as writer:
+        for batch, groups in pool.map(lambda shard: _read_shard(shard, filters), shards):
+            writer.write_batch(batch, {"row_groups": json.dumps(groups)})
+
+
+def _read_shard(
+    shard: Shard, filters: _Filters
+) -> tuple[pa.RecordBatch, list[tuple[int, int, int, bool]]]:
+    """The rows of a shard, and its row groups as :class:`RowGroup` has them."""
+    try:
+        with pq.ParquetFile(shard.path) as file:
+            schema, footer = file.schema_arrow, file.metadata
+        if missing := [name for name in _NEEDED if name not in schema.names]:
+            raise DatasetError(
+                f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
+            )
+        wanted = set(schema.names) - {"audio_bytes"} if any(filters) else {*_TEXT, "audio_size"}
+        columns = [name for name in schema.names if name in wanted]
+        # The columns are small pieces between the audio; pre-buffering fetches many at a time,
+        # which is what a network file system needs.
+        with pq.ParquetFile(shard.path, metadata=footer, pre_buffer=True) as file:
+            table = file.read(columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
+    for name in ("text", "audio_size"):
+        if nulls := table.column(name).null_count:
+            raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
+    groups = row_groups(footer, nullable=schema.field("audio_bytes").nullable)
+    table = _with_numbers(shard, table, [group[0] for group in groups])
+    row_filter, where = filters
+    if any(filters):
+        for name in [key for key in shard.keys if key not in table.column_names]:
+            table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
+    if row_filter is not None:
+        table = table.take(passing_rows(table, row_filter))
+    if where is not None:
+        table = table.take(rows_where(table, where))
+    combined = table.select(_SCHEMA.names).cast(_SCHEMA).combine_chunks()
+    (batch,) = combined.to_batches() or [pa.RecordBatch.from_pylist([], _SCHEMA)]
+    return batch, groups
+
+
+def _with_numbers(shard: Shard, table: pa.Table, sizes: list[int]) -> pa.Table:
+    """Add each row's row group and place in it, and the columns that a foreign dataset lacks."""
+    row_group = np.repeat(np.arange(len(sizes)), sizes)
+    within = np.concatenate([np.arange(size) for size in [0, *sizes]])
+    table = table.append_column("row_group", pa.array(row_group))
+    table = table.append_column("row_in_group", pa.array(within))
+    for name in [name for name in _TEXT if name not in table.column_names]:
+        values = pa.nulls(len(table), pa.string())
+        if name == "id":
+            stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
+            values = pa.array([f"{stem}#{row}" for row in range(len(table))], pa.string())
+        table = table.append_column(name, values)
+    return table

@@ -1,0 +1,165 @@
+"""The command line of both recipes, up to the import of torch and fairseq2.
+
+That takes seconds, so arguments, files, keys and types are checked before.
+"""
+
+import os
+import signal
+import sys
+from argparse import OPTIONAL, ZERO_OR_MORE, ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from danish_asr.base.cluster import rank_info, stop_with_launcher
+from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml
+from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError
+from danish_asr.recipe.config.keys import NO_EFFECT, defaults, key_faults
+
+TRAIN: Final = "recipe.train.training"
+EVALUATE: Final = "recipe.evaluate.recipe"
+
+_MINUTES: Final = "trainer.effective_audio_minutes"
+_BATCHES: Final = "trainer.grad_accumulation.num_batches"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a command line asks for."""
+
+    output_dir: Path | None
+    config_files: Sequence[Path] = ()
+    overrides: Sequence[str] = ()
+    dump_config: bool = False
+    trust: bool = False
+
+    @property
+    def where(self) -> str:
+        """What the configuration comes from, for messages."""
+        sources = [*map(str, self.config_files), *["the command line"] * bool(self.overrides)]
+        return " with ".join(sources) or "the configuration"
+
+
+def train(arguments: Sequence[str] | None = None) -> None:
+    """Train as the command line says; None: that of the process.
+
+    Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
+    time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
+    """
+    description = "Train a CTC model on Danish speech."
+    run(TRAIN, _parse(arguments, "recipe", description, continues=True))
+
+
+def evaluate(arguments: Sequence[str] | None = None) -> None:
+    """Score a split with a run's checkpoint or a named model.
+
+    Exits with status 0 when every row is scored, 75 when it stopped early at a signal or its time
+    limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
+    """
+    description = "Score a split and write predictions.jsonl."
+    run(EVALUATE, _parse(arguments, "recipe.evaluate", description))
+
+
+def run(recipe: str, request: Request) -> None:
+    """Check the configuration's keys and types, then run the module ``recipe`` with it."""
+    stop_with_launcher()
+    try:
+        tree = read_configuration(request)
+    except ConfigError as error:
+        refuse(error)
+    if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
+        note("loading PyTorch and fairseq2, checking the configuration")
+    if signal.getsignal(signal.SIGINT) in {signal.SIG_DFL, signal.default_int_handler}:
+        signal.signal(signal.SIGINT, interrupted)  # an exception in an import of C code aborts
+    module = import_module(f"danish_asr.{recipe}")
+    if not dict(flatten(tree)).get("common.metric_recorders.wandb.enabled"):
+        _leave_out_wandb()
+    if signal.getsignal(signal.SIGINT) is interrupted:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    module.run(request, tree)
+
+
+def _leave_out_wandb() -> None:
+    """Load fairseq2's recorders without W&B, whose import takes 2 s and is not needed."""
+    if "wandb" not in sys.modules:
+        sys.modules["wandb"] = None  # type: ignore[assignment]
+        import_module("fairseq2.recipe.internal.metric_recorders")
+        del sys.modules["wandb"]
+
+
+def interrupted(*_: object) -> None:
+    """Say that Ctrl-C has ended this process, and end it."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print("interrupted; what was saved is kept", file=sys.stderr)  # noqa: T201
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
+
+
+def refuse(error: DanishAsrError) -> NoReturn:
+    """Print the faults, which every process finds, once; exit with status 2."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+    sys.exit(EXIT_REFUSED)
+
+
+def _parse(
+    arguments: Sequence[str] | None, module: str, description: str, *, continues: bool = False
+) -> Request:
+    """``continues``: with the option ``--trust``."""
+    prog = f"python -m danish_asr.{module}"
+    parser = ArgumentParser(prog=prog, description=description, allow_abbrev=False)
+    text = "directory of the run; an unfinished run in it is continued"
+    parser.add_argument("output_dir", type=Path, nargs=OPTIONAL, metavar="OUTDIR", help=text)
+    text = "YAML file with what differs from the defaults; may be repeated, the last one wins"
+    option: Any = {"dest": "config_files", "type": Path, "action": "append", "default": []}
+    parser.add_argument("--config-file", metavar="FILE", help=text, **option)
+    text = "values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5"
+    option = {"dest": "overrides", "action": "extend", "nargs": ZERO_OR_MORE, "default": []}
+    parser.add_argument("--config", metavar="NAME=VALUE", help=text, **option)
+    text = "print the whole configuration, check it, and stop"
+    parser.add_argument("--dump-config", action="store_true", help=text)
+    if continues:
+        text = "continue a run that another user saved: what is unpickled can run any code"
+        parser.add_argument("--trust", action="store_true", help=text)
+    args = parser.parse_args(arguments)
+    if args.output_dir is None and not args.dump_config:
+        parser.error("OUTDIR is missing")
+    return Request(**vars(args))
+
+
+def read_configuration(request: Request) -> Tree:
+    """Merge the files and overrides; name, once, the keys whose values have no effect here.
+
+    Raises:
+        ConfigError: A file cannot be read, a key is unknown, or a value has a wrong type.
+    """
+    files = [read_yaml(file) for file in request.config_files]
+    try:
+        overrides = [parse_override(text) for text in request.overrides]
+    except ValueError as error:
+        raise ConfigError([str(error)], where="the command line") from None
+    tree = merge(*files, *overrides)
+    if faults := key_faults(tree):
+        raise ConfigError(faults, where=request.where)
+    section = tree.get("dataset")
+    values = flatten(section) if isinstance(section, Mapping) else ()
+    given = {key: value for key, value in values if key.startswith(NO_EFFECT)}
+    usual = {key.removeprefix("dataset."): default for key, default in defaults().items()}
+    ineffective = [f"dataset.{key}" for key, value in given.items() if value != usual.get(key)]
+    # A run's own config.yaml has every key.
+    complete = {k for k, v in usual.items() if k.startswith(NO_EFFECT) and v != {}} <= given.keys()
+    flat = dict(flatten(tree))
+    if rank_info(str(flat.get("common.cluster", "auto"))).rank == 0:
+        if ineffective and not complete:
+            note(f"no effect here: {', '.join(ineffective)}")
+        given_now = not complete or any(_BATCHES in text for text in request.overrides)
+        if _BATCHES in flat and flat.get(_MINUTES) and given_now:
+            note(f"{_MINUTES}={flat[_MINUTES]} sets {_BATCHES}, whose value has no effect")
+    return tree
+
+
+def note(text: str) -> None:
+    """Print a note; fairseq2 configures its log only when the recipe runs."""
+    print(f"note: {text}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,251 @@
+"""fairseq2's asset store as a configuration sees it: cards, and what can be opened from them."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from fairseq2.assets import (
+    AssetCard,
+    AssetCardError,
+    AssetDirectoryAccessor,
+    AssetDownloadError,
+    AssetDownloadManager,
+    AssetMetadataError,
+    AssetStore,
+)
+from fairseq2.composition import register_dataset_family
+from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
+from fairseq2.data.tokenizers import Tokenizer, TokenizerFamily, TokenizerModelError
+from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
+from fairseq2.datasets import DatasetFamily
+from fairseq2.device import CPU
+from fairseq2.gang import create_fake_gangs
+from fairseq2.models import ModelFamily
+from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.recipe.config import DatasetSection, TokenizerSection
+from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.uri import Uri
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.fairseq2_private import library_container, supported
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import ConfigT, overlay
+from danish_asr.recipe.data.dataset import (
+    DATASET_FAMILY,
+    MANIFEST_FAMILY,
+    AsrDataset,
+    DanishAsrDatasetConfig,
+    open_dataset,
+    open_manifest,
+)
+from danish_asr.recipe.models.card_directories import card_directories, without_nested
+from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.recipe.run.trust import card_fault
+
+DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
+"""The dataset families that this recipe opens; fairseq2 has cards of others."""
+
+DOWNLOAD_HINT: Final = (
+    "`danish-asr fetch` with the same configuration gets it where there is internet access (on a "
+    "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both; or give a "
+    "model of your own as model.path"
+)
+
+_PLACEHOLDER: Final = "example_dataset"
+"""The dataset of upstream's configurations, for users to replace; its card has no real path."""
+
+_CTC_FAMILIES: Final = (WAV2VEC2_ASR_FAMILY, HUGGING_FACE_FAMILY)
+
+_KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
+    "dataset.name": ("a dataset of speech", "dataset", DATASET_FAMILIES),
+    "model.name": ("a CTC model (not LLM models)", "model", _CTC_FAMILIES),
+    "pretrained_encoder.name": ("an encoder without a head", "model", [WAV2VEC2_FAMILY]),
+    "tokenizer.name": ("a tokenizer", "tokenizer", [CHAR_TOKENIZER_FAMILY]),
+}
+"""What each key must name: in words, the kind of asset, and its families (to suggest)."""
+
+
+def register_datasets(container: DependencyContainer) -> None:
+    """Register the dataset families that this recipe opens."""
+    for name, opener in ((DATASET_FAMILY, open_dataset), (MANIFEST_FAMILY, open_manifest)):
+        register_dataset_family(container, name, AsrDataset, DanishAsrDatasetConfig, opener=opener)
+
+
+class Assets:
+    """The cards that a configuration can name, and the families that open them.
+
+    Raises:
+        ConfigError: A card is broken, or two have the same name.
+    """
+
+    def __init__(self, config: AsrConfig) -> None:
+        self._container = library_container()
+        register_datasets(self._container)
+        section, usual = config.common.assets, card_directories()
+        self.extra_paths = without_nested(map(Path, section.extra_paths), usual)
+        for path in self.extra_paths:
+            register_file_assets(self._container, path, not_exist_ok=True)
+        if section.prev_checkpoint_dir is not None:
+            register_checkpoint_models(self._container, section.prev_checkpoint_dir)
+        self._searched = [*usual, *self.extra_paths]
+        try:
+            self._store = self._container.resolve(AssetStore)
+        except AssetMetadataError as error:
+            fix = "Correct common.assets.extra_paths, $DANISH_ASR_ASSETS or a card."
+            raise ConfigError([_twice(str(error)) or f"{error} {fix}"]) from error
+
+    def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
+        """Return the card that ``key`` names; if there is none, add a fault that lists them."""
+        what, kind, families = _KINDS[key]
+        if card := self._find(name, kind, families if kind != "tokenizer" else ()):
+            if kind == "model" and (fault := card_fault(key, card)):
+                faults.append(fault)
+            return card
+        places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
+        faults.append(
+            f"{key} must be {what}, but none is known here as '{name}'; available: "
+            f"{self.available(key, name)}. Besides the installed packages, cards were searched "
+            f"for in {', '.join(places)}; $DANISH_ASR_ASSETS can name more directories."
+        )
+        return None
+
+    def available(self, key: str, unusable: str) -> str:
+        """List what ``key`` can name instead of an ``unusable`` name."""
+        _, kind, families = _KINDS[key]
+        names = {each.removesuffix("@") for each in self._store.asset_names if each.endswith("@")}
+        names -= {unusable, _PLACEHOLDER}
+        return ", ".join(n for n in sorted(names) if self._find(n, kind, families)) or "none"
+
+    def _find(self, name: str, kind: str, families: Collection[str]) -> AssetCard | None:
+        try:
+            card = self._store.maybe_retrieve_card(name)
+        except AssetCardError:
+            # fairseq2 0.6 itself ships a card whose base card is missing.
+            return None
+        family = card.maybe_get_field(f"{kind}_family") if card else None
+        return card if family and (not families or family.value in families) else None
+
+    def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> AsrDataset:
+        """Open the dataset of a card, or of a family; raises what makes that impossible."""
+        name = card.field("dataset_family").as_(str) if card else section.family
+        family = self._container.resolve(DatasetFamily, key=name)
+        config = family.get_dataset_config(card) if card else family.config_kls()
+        config = overridden(config, section.config_overrides, "dataset")
+        return cast(AsrDataset, family.open_custom_dataset(config))
+
+    def model_family(self, name: str) -> ModelFamily | None:
+        """Return fairseq2's handler of a model family, or None."""
+        return self._container.resolve_optional(ModelFamily, key=name)
+
+    def open_tokenizer(self, section: TokenizerSection, faults: list[str]) -> Tokenizer | None:
+        """Open a tokenizer; add a fault if that is impossible."""
+        try:
+            if section.path is not None:
+                return self._of_file(section, section.path)
+            if section.name is not None:
+                card = self.find("tokenizer.name", section.name, faults)
+                return self._of_card(card) if card else None
+        except ConfigError as error:
+            faults.extend(error.faults)
+        if not faults:  # otherwise the card that names it may be the one that was not found
+            faults.append("tokenizer.name must be given: the cards do not name a tokenizer")
+        return None
+
+    @property
+    def cache(self) -> Path:
+        """Where fairseq2 keeps what it has downloaded."""
+        return self._container.resolve(AssetDirectoryAccessor).get_cache_dir()
+
+    def download(self, kind: str, uri: Uri, name: str) -> Path:
+        """Return the file of a ``model`` or ``tokenizer``, downloaded by fairseq2 if need be."""
+        downloads = self._container.resolve(AssetDownloadManager)
+        function = getattr(downloads, f"download_{kind}")
+        path: Path = supported(function, uri, name, progress=False)
+        return path
+
+    def tokenizer_file(self, section: TokenizerSection) -> Path:
+        """Return the file of a tokenizer that can be opened."""
+        if section.path is not None:
+            return section.path
+        card = self.find("tokenizer.name", str(section.name), [])
+        assert card is not None
+        return self.download("tokenizer", card.field("tokenizer").as_uri(), card.name)
+
+    def _of_card(self, card: AssetCard) -> Tokenizer:
+        name = card.field("tokenizer_family").as_(str)
+        family = self._container.resolve(TokenizerFamily, key=name)
+        config = family.get_tokenizer_config(card)
+        options = {"config": config, "gangs": create_fake_gangs(CPU), "progress": False}
+        try:
+            return supported(family.load_tokenizer, card, **options)
+        except AssetDownloadError as error:
+            what = f"tokenizer.name: '{card.name}' cannot be downloaded"
+            fault = f"{what}: {error.__cause__ or error}; {DOWNLOAD_HINT}"
+            raise ConfigError([fault]) from None
+        except AssetCardError as error:
+            raise ConfigError([f"tokenizer.name: {error.__cause__ or error}"]) from None
+
+    def _of_file(self, section: TokenizerSection, path: Path) -> Tokenizer:
+        family = self._container.resolve_optional(TokenizerFamily, key=section.family or "")
+        if not path.is_file():
+            raise ConfigError([f"tokenizer.path {path} is not a file"])
+        if family is None:
+            raise ConfigError([f"tokenizer.family {section.family} must be char_tokenizer"])
+        config = overridden(family.config_kls(), section.config_overrides, "tokenizer")
+        try:
+            gangs = create_fake_gangs(CPU)
+            return supported(family.load_custom_tokenizer, path, config, gangs=gangs)
+        except TokenizerModelError as error:
+            raise ConfigError([f"tokenizer.path: {error}"]) from None
+
+
+def configured_dataset(config: AsrConfig) -> AsrDataset:
+    """Open the dataset of a configuration that was checked."""
+    assets, section = Assets(config), config.dataset
+    card = assets.find("dataset.name", section.name, []) if section.name else None
+    return assets.open_dataset(section, card)
+
+
+def open_tokenizer(name_or_file: str, card_directories: Sequence[Path]) -> Tokenizer:
+    """Open a tokenizer by its file or by the name of its card; raises `ConfigError`."""
+    config = AsrConfig()
+    config.common.assets.extra_paths = card_directories
+    section = TokenizerSection(name=name_or_file)
+    if Path(name_or_file).is_file():
+        section = TokenizerSection(path=Path(name_or_file), family=CHAR_TOKENIZER_FAMILY)
+    faults: list[str] = []
+    tokenizer = Assets(config).open_tokenizer(section, faults)
+    if tokenizer is None:
+        raise ConfigError(faults, where="--tokenizer")
+    return tokenizer
+
+
+def _twice(message: str) -> str | None:
+    """Name the two files, if the message says that two directories have a card of one name."""
+    found = re.search(r"with name (.+)@ exists in both path:(.+) and path:(.+)\.", message)
+    if not found:
+        return None
+    name, *places = found.groups()
+    line = re.compile(rf"^name:\s*['\"]?{re.escape(name)}['\"]?\s*$", re.MULTILINE)
+    files = [
+        next((f for f in sorted(Path(p).rglob("*.yaml")) if line.search(f.read_text("utf-8"))), p)
+        for p in places
+    ]
+    return (
+        f"common.assets.extra_paths: two cards have the name '{name}': {files[0]} and {files[1]}. "
+        "Name only one of their directories in common.assets.extra_paths and $DANISH_ASR_ASSETS "
+        "(data/parquet/cards is always searched). The config.yaml of a run that was copied with "
+        "its dataset still names the old directory: correct common.assets.extra_paths there"
+    )
+
+
+def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
+    """Return a configuration changed by a section's overrides; raises their ConfigError."""
+    if overrides is None:  # also for families without a configuration
+        return config
+    result, faults = overlay(config, overrides, f"{section}.config_overrides")
+    if faults:
+        raise ConfigError(faults)
+    return result

@@ -1,0 +1,247 @@
+"""Averages of a run's weights: over its steps (EMA), and over kept checkpoints.
+
+An average is written as a run with one checkpoint, ``OUTDIR/averages/<name>``, so that whatever
+takes a run takes it too. By its score on the validation splits it can be the run's best model.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast, final
+
+import torch
+from fairseq2.device import get_default_device
+from fairseq2.gang import create_fake_gangs
+from fairseq2.metrics import MetricBag, sync_and_compute_metrics
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.base.fairseq2_private import new_model, supported
+from danish_asr.base.files import publish_text
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.models.assets import Assets, configured_dataset, overridden
+from danish_asr.recipe.run.run_directory import (
+    AVERAGES,
+    CHECKPOINTS,
+    CONFIG_FILE,
+    EMA,
+    METRICS,
+    MODEL_CARD,
+    SCORE_TITLES,
+    TOKENIZER,
+    best_model,
+    checkpoint_scores,
+    checkpoint_steps,
+    recorded,
+)
+from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.own_tokenizer import with_own_tokenizer
+from danish_asr.recipe.train.preflight import resolve, tokenizer_card
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames
+from danish_asr.recipe.train.record import write_model_card
+from danish_asr.recipe.train.validation import open_validation
+
+_NAMES: Final = "names"
+"""The key, in the optimizer's groups, of the names of their parameters."""
+
+_SHARD: Final = Path("pp_00/tp_00/sdp_00.pt")
+
+
+@final
+class MovingAverage:
+    """The exponential moving average of the weights, after each step of the optimizer.
+
+    It lies in the optimizer's state, so that checkpoints keep it. A parameter's average begins with
+    its value after its first step. Polyak and Juditsky (1992), "Acceleration of stochastic
+    approximation by averaging".
+    """
+
+    def __init__(self, optimizer: Optimizer, model: Module, decay: float) -> None:
+        self._optimizer, self._decay = optimizer, decay
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        for group in optimizer.param_groups:  # in checkpoints they name each average
+            group[_NAMES] = [names[parameter] for parameter in group["params"]]
+        optimizer.register_step_post_hook(lambda *_: self._update())
+
+    def _states(self) -> Iterator[tuple[Tensor, dict[str, Any]]]:
+        for group in self._optimizer.param_groups:
+            yield from (
+                (p, self._optimizer.state[p]) for p in group["params"] if p in self._optimizer.state
+            )
+
+    @torch.no_grad()
+    def _update(self) -> None:
+        for parameter, state in self._states():
+            if EMA not in state:
+                state[EMA] = parameter.detach().clone()
+            # An optimizer whose state is in the host's memory restores it there.
+            state[EMA] = state[EMA].to(parameter.device)
+            state[EMA].lerp_(parameter.detach(), 1 - self._decay)
+
+    @contextmanager
+    def weights(self) -> Iterator[None]:
+        """Let the model have the averages instead of its weights."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for parameter, state in self._states():
+            if EMA in state:
+                average = state[EMA].to(parameter.device)
+                parameter.data, state[EMA] = average, parameter.data
+
+
+def finish(run: Path, config: AsrConfig) -> None:
+    """Write the averages of a complete run, and say which of its models is the best."""
+    steps = checkpoint_steps(run)
+    if config.trainer.ema is not None:
+        title = SCORE_TITLES[cast(str, config.regime.score_metric)]
+        rows = recorded(run / METRICS / "valid" / f"{EMA}.jsonl")
+        scores = {row["Step"]: -float(row[title]) for _, row in rows if row["Step"] in steps}
+        if scores:
+            step = max(scores, key=lambda each: (scores[each], each))
+            _write(run, EMA, step, _moving_average(run, step), scores[step])
+    if count := config.regime.average_n_checkpoints:
+        ranked = checkpoint_scores(run)
+        chosen = sorted(ranked, key=lambda step: (ranked[step], step))[-count:]
+        if len(chosen) > 1:
+            average(run, config, sorted(chosen), f"best_{count}")
+    if (run / AVERAGES).is_dir():
+        best, step = best_model(run) or (run, None)
+        log.info("The best model on the validation data is {}, step {}.", best, step)
+
+
+def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> float:
+    """Write the mean of checkpoints as ``averages/<name>``; return its validation score.
+
+    Raises:
+        RunError: A checkpoint is sharded over several processes.
+    """
+    states = (_weights(run, step) for step in steps)
+    mean: dict[str, Tensor] = {}
+    for state in states:
+        for key, value in state.items():
+            # Buffers of whole numbers are the last one's.
+            part = value.double() / len(steps) if value.is_floating_point() else value
+            mean[key] = mean[key] + part if key in mean and value.is_floating_point() else part
+    kept = {key: value.to(state[key].dtype) for key, value in mean.items()}
+    log.info("Validating the average of steps {}.", ", ".join(map(str, steps)))
+    config = with_own_tokenizer(config, run / CHECKPOINTS)
+    score = validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), kept)
+    _write(run, name, steps[-1], kept, score)
+    return score
+
+
+def average_command(run: Path, *, best: int | None, last: int | None) -> None:
+    """Average kept checkpoints of a run, validate the average, and print the scores of its models.
+
+    Raises:
+        RunError: The directory is not a run, or has too few checkpoints.
+        ConfigError: Both are given, or the run's dataset or tokenizer is not there any more.
+    """
+    file = run / CONFIG_FILE
+    if not file.is_file():
+        raise RunError(f"{run} is not a run: there is no {CONFIG_FILE}; name the OUTDIR of a run")
+    if best is not None and last is not None:
+        raise ConfigError(["--best and --last exclude each other"], where="danish-asr average")
+    ranked, steps = checkpoint_scores(run), checkpoint_steps(run)
+    if best is None and last is None:
+        best = max(len(ranked), 2)
+    if best is not None:
+        steps = sorted(ranked, key=lambda step: (ranked[step], step))
+    count = best or last or 0
+    if count < 2 or len(steps) < count:
+        raise RunError(
+            f"{run} has {len(steps)} checkpoints{' with a score' * (best is not None)}, and "
+            f"{max(count, 2)} are needed; the run keeps as many as "
+            "regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
+        )
+    config, faults = inspect(AsrConfig, read_yaml(file))
+    config = resolve(config, where=str(file), faults=faults)
+    name = f"best_{best}" if best is not None else f"last_{last}"
+    average(run, config, sorted(steps[-count:]), name)
+    write_model_card(run, tokenizer_card(config))
+    table = Table("model", "step", SCORE_TITLES[cast(str, config.regime.score_metric)])
+    chosen = best_model(run)
+    for folder in (run, *sorted((run / AVERAGES).iterdir())):
+        for step, score in sorted(checkpoint_scores(folder).items()):
+            mark = " (best)" * ((folder, step) == chosen)
+            table.add_row(str(folder), str(step), f"{-score:.2f}{mark}")
+    Console().print(table)
+
+
+def _weights(run: Path, step: int) -> dict[str, Tensor]:
+    folder = run / CHECKPOINTS / f"step_{step}" / "model"
+    if len(list(folder.rglob("sdp_*.pt"))) != 1:
+        raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
+    state: dict[str, Tensor] = torch.load(folder / _SHARD, map_location="cpu", weights_only=True)
+    return state
+
+
+def _moving_average(run: Path, step: int) -> dict[str, Tensor]:
+    folder = run / CHECKPOINTS / f"step_{step}" / "optimizer"
+    saved: Mapping[str, Any] = torch.load(folder / _SHARD, map_location="cpu", weights_only=False)
+    averages = {
+        name: saved["state"][number][EMA]
+        for group in saved["param_groups"]
+        for name, number in zip(group[_NAMES], group["params"], strict=True)
+        if EMA in saved["state"].get(number, ())
+    }
+    return _weights(run, step) | averages
+
+
+def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: float) -> None:
+    """Write weights as a run with one checkpoint."""
+    folder = run / AVERAGES / name
+    new = folder.with_name(f"{name}.tmp")
+    shutil.rmtree(new, ignore_errors=True)
+    file = new / CHECKPOINTS / f"step_{step}" / "model" / _SHARD
+    file.parent.mkdir(parents=True)
+    torch.save(dict(state), file)
+    for kept in (CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"):
+        if (run / kept).is_file():
+            shutil.copyfile(run / kept, new / kept)
+    publish_text(new / CHECKPOINTS / "scores" / f"step_{step}.txt", f"{score}\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
+
+
+def validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[str, Any]) -> float:
+    """Score weights on the validation splits as training does; higher is better."""
+    device = supported(get_default_device)
+    gangs, assets = create_fake_gangs(device), Assets(config)
+    family: Any = assets.model_family(WAV2VEC2_ASR_FAMILY)
+    settings = overridden(Wav2Vec2AsrConfig(), card["model_config"], "model")
+    model = cast(Wav2Vec2AsrModel, new_model(family, settings, gangs, config.model.dtype))
+    model.load_state_dict(state, strict=False)  # a masker is for training only
+    tokenizer = assets.open_tokenizer(config.tokenizer, [])
+    assert tokenizer is not None
+    setup = ReaderSetup(configured_dataset(config), tokenizer, gangs, model_frames(settings))
+    criterion = CtcCriterion(cast(Any, SimpleNamespace(module=model.eval(), base_module=model)))
+    unit, reader = open_validation(setup, config, criterion)
+    bag = MetricBag(device=device)
+    unit.prepare_metric_bag(bag)
+    amp = config.trainer.mixed_precision
+    for batch in (batch for batches in reader for batch in batches):
+        batch.to(device)
+        with (
+            torch.inference_mode(),
+            torch.autocast(device.type, amp.dtype, enabled=amp.mode != "off"),
+        ):
+            unit.process_batch(batch, bag)
+    values = cast(dict[str, Any], sync_and_compute_metrics(bag, gangs.root))
+    unit.process_metric_values(values)
+    return -float(values[cast(str, config.regime.score_metric)])

@@ -1,0 +1,270 @@
+"""The data readers of a run: one for the training split, one for all validation splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Self, cast, final
+
+import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.gang import Gangs
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.recipe.base import RecipeContext
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
+from typing_extensions import override
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
+from danish_asr.recipe.config.sections import AsrDatasetSection
+from danish_asr.recipe.data.dataset import AsrDataset
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.data.targets import FrameCount, UnknownSymbols, count_unknown
+from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.own_tokenizer import run_tokenizer
+from danish_asr.recipe.train.preflight import tokenizer_of
+from danish_asr.recipe.train.subsets import training_rows, validation_indices
+
+
+class ReaderSetup(NamedTuple):
+    """What a reader takes beside the configuration."""
+
+    dataset: AsrDataset
+    tokenizer: Tokenizer
+    gangs: Gangs
+    frames: FrameCount
+
+    @classmethod
+    def of(cls, context: RecipeContext) -> Self:
+        """That of a run."""
+        frames, tokenizer = model_frames(context.model.config), run_tokenizer(context)
+        return cls(context.default_dataset.as_(AsrDataset), tokenizer, context.gangs, frames)
+
+
+def model_frames(model: object) -> FrameCount:
+    """Frames that a model makes of a number of samples, by its configuration."""
+    layers = cast(Wav2Vec2AsrConfig, model).encoder_config.feature_extractor_layer_descs
+    return FrameCount([(kernel, stride) for _, kernel, stride in layers])
+
+
+def training_index(context: RecipeContext, config: AsrConfig) -> Index:
+    """Index the training split and check what needs no model: its lengths and its text."""
+    section = config.dataset
+    index = training_rows(context.default_dataset.as_(AsrDataset), section)
+    if section.train_where:
+        log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
+    task = section.asr_task_config
+    shortest, longest = int(index.lengths.min()), int(index.lengths.max())
+    if not ((index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)).any():
+        fault = (
+            "dataset.asr_task_config: expected a training utterance from min_audio_len "
+            f"({task.min_audio_len}) to max_audio_len ({task.max_audio_len}); split "
+            f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
+        )
+        raise ConfigError([fault])
+    unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
+    report_removed(unknown, section.text_profile)
+    name = config.model.name
+    card = context.asset_store.maybe_retrieve_card(name) if name else None
+    own = config.tokenizer.name is not None and config.tokenizer.name == tokenizer_of(card)
+    check_symbols(unknown, config, own_tokenizer=own)
+    return index
+
+
+def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
+    """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
+    reader = open_training_reader(setup, config, index)
+    if reader.filtered is not None:
+        log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
+    if reader.mix is not None:
+        log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
+    steps, padding = reader.steps_per_epoch, reader.padding
+    minutes, end = reader.samples / SAMPLE_RATE / 60 / max(steps, 1), config.regime.num_steps
+    epochs = f" | {end} steps are {end / steps:.1f} epochs" if end and steps else ""
+    whole = config.trainer.effective_audio_minutes
+    of = f" of {whole:g}" if whole else ""
+    log.info(
+        "Steps per epoch: {} | Padding: {:.1%} | Audio per step: {:.3g}{} minutes{}",
+        *(steps, padding, minutes, of, epochs),
+    )
+    return reader
+
+
+def open_training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
+    """Open the training split without logging."""
+    return _reader(setup, config, index.name, index, training=True)
+
+
+def splits_reader(
+    setup: ReaderSetup, config: AsrConfig, splits: str, *, subset: int | None = None
+) -> SplitsReader:
+    """Open splits, separated by commas, for validation or evaluation.
+
+    Of each about ``subset`` rows are read; None: all.
+
+    Raises:
+        DatasetError: A split does not exist; the message names those that do.
+    """
+    indices = validation_indices(setup.dataset, config.dataset, splits, subset)
+    return SplitsReader(
+        [_reader(setup, config, name, index, training=False) for name, index in indices.items()],
+        rows={name: len(index) for name, index in indices.items()},
+        dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
+    )
+
+
+def evaluation_task(section: AsrDatasetSection) -> AsrTaskConfig:
+    """Return the limits of the batches of validation and evaluation."""
+    task = section.asr_task_config
+    if section.valid_max_num_elements is None:
+        return task
+    return replace(task, max_num_elements=section.valid_max_num_elements)
+
+
+def report_removed(symbols: UnknownSymbols, profile: str) -> None:
+    """Warn of letters, digits and emoji that the text profile leaves out of the targets."""
+    if symbols.removed:
+        worst = " ".join(f"{symbol!r} ({count})" for symbol, count in symbols.removed[:20])
+        log.warning(
+            "The text profile '{}' removes letters, digits or emoji, {:.2%} of the characters of "
+            "the training text: {}",
+            *(profile, symbols.removed_share, worst),
+        )
+
+
+def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: bool) -> None:
+    """Warn of symbols that the tokenizer does not have; refuse too large a share of them.
+
+    The model's own tokenizer may lack more: whoever fine-tunes that model has no other.
+    """
+    if not unknown.unknown:
+        return
+    limit = config.dataset.max_unknown_share
+    if limit is None:
+        limit = 0.2 if own_tokenizer else 0.02
+    worst = " ".join(f"{symbol!r}" for symbol, _ in unknown.symbols[:20])
+    found = (
+        f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
+        f"'{config.tokenizer.name}': {worst}"
+    )
+    if unknown.share > limit:
+        fault = (
+            f"dataset.max_unknown_share is {limit:.2%}, but {found}. Choose a profile that leaves "
+            "these out (dataset.text_profile=coral) or another tokenizer"
+        )
+        raise ConfigError([fault])
+    fix = "; dataset.text_profile=coral normalises them" * (config.dataset.text_profile == "raw")
+    log.warning("{}{}", found, fix)
+
+
+def _reader(
+    setup: ReaderSetup, config: AsrConfig, split: str, index: Index, *, training: bool
+) -> BatchReader:
+    section = config.dataset
+    task = section.asr_task_config if training else evaluation_task(section)
+    storage = section.storage_config
+    if section.train_where and isinstance(storage, MixtureParquetStorageConfig):
+        # The file has the hours of all rows.
+        storage = replace(storage, dataset_summary_path=None)
+    return setup.dataset.create_reader(
+        split,
+        tokenizer=setup.tokenizer,
+        gangs=setup.gangs,
+        dtype=waveform_dtype(setup.gangs, config),
+        num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
+        storage_config=storage,
+        task_config=task,
+        training=training,
+        seed=config.common.seed,
+        text_profile=section.text_profile,
+        speed_factors=section.speed_factors,
+        transforms=section.transforms,
+        quadratic_seconds=section.quadratic_seconds,
+        num_frames=setup.frames,
+        index=index,
+    )
+
+
+def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
+    """Return full precision, unless sharded parameters in half precision accept nothing else.
+
+    Autocast reduces the precision inside the model, after the first layer has the waveform.
+    """
+    trainer = config.trainer
+    trains = not isinstance(config, AsrEvalConfig)
+    sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
+    if trains and sharded and trainer.mixed_precision.mode == "static":
+        return trainer.mixed_precision.dtype
+    return config.model.dtype
+
+
+class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error
+    """The run must stop before the validation is complete."""
+
+
+@final
+class SplitsReader(DataReader[Seq2SeqBatch]):
+    """Reads several splits one after the other, so that one score covers all of their rows.
+
+    fairseq2 adds up the scores of its validation units. Each batch's ``example["split"]`` is the
+    name of the split in the configuration.
+
+    Attributes:
+        readers: The reader of each split, by name.
+        rows: The number of rows of each split, by name.
+        dialects: The dialects that occur in them.
+        interrupted: Called before each batch; if it returns True, which it must do on every rank,
+            :class:`ValidationInterrupted` is raised instead.
+    """
+
+    def __init__(
+        self, readers: Sequence[BatchReader], rows: Mapping[str, int], dialects: Sequence[str]
+    ) -> None:
+        self.readers: Final = dict(zip(rows, readers, strict=True))
+        self.rows, self.dialects = rows, dialects
+        self.interrupted: Callable[[], bool] = lambda: False
+        self._left = list(rows)
+
+    @override
+    def __iter__(self) -> Self:
+        return self
+
+    @override
+    def __next__(self) -> list[Seq2SeqBatch]:
+        if self.interrupted():
+            self.reset()
+            raise ValidationInterrupted
+        while self._left:
+            try:
+                batches = next(self.readers[self._left[0]])
+            except StopIteration:
+                del self._left[0]
+                continue
+            for batch in batches:
+                example = cast(dict[str, Any], batch.example)
+                example["split"] = [self._left[0]] * batch.num_examples
+            return batches
+        raise StopIteration
+
+    @override
+    def reset(self) -> None:
+        for reader in self.readers.values():
+            reader.reset()
+        self._left = list(self.rows)
+
+    @override
+    def state_dict(self) -> dict[str, object]:
+        return {}  # a validation always begins with its first row
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
+        pass
+
+    @property
+    @override
+    def num_accumulate(self) -> int:
+        return 1

@@ -1,0 +1,148 @@
+"""What a run records beside its checkpoints: where it ran, and a card for its best model.
+
+fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name. With the card
+written here, later runs and omnilingual-asr's inference pipeline find both.
+"""
+
+import json
+import platform
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import url2pathname
+
+import torch
+from fairseq2.assets import AssetCard
+from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.recipe.config import WandbConfig
+
+from danish_asr import __version__
+from danish_asr.base.config_tree import Tree, merge, read_yaml
+from danish_asr.base.errors import MissingExtraError
+from danish_asr.base.fairseq2_private import provide_wandb_ids
+from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.schema import CARDS_DIR
+from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.recipe.run.run_directory import (
+    CHECKPOINTS,
+    ENVIRONMENT,
+    MODEL_CARD,
+    TOKENIZER,
+    best_model,
+    own_tokenizer,
+)
+from danish_asr.recipe.train.console import log
+
+WANDB: Final = "wandb"
+"""The optional dependency of fairseq2's W&B recorder; also the library's name."""
+
+
+def recorder_faults(section: WandbConfig) -> list[str]:
+    """Return why Weights & Biases, if enabled, cannot be used here."""
+    spec = find_spec(WANDB) if section.enabled else None
+    # A directory ``wandb``, as its runs leave one, is a package without an origin.
+    if not section.enabled or (spec is not None and spec.origin):
+        return []
+    key = f"common.metric_recorders.{WANDB}.enabled"
+    return [f"{key}: {MissingExtraError('W&B', WANDB)}"]
+
+
+def keep_wandb_id(output_dir: Path, section: WandbConfig) -> None:
+    """Give a run an id in W&B, in the file where fairseq2's recorder looks for it."""
+    file = output_dir / "wandb_run_id"
+    if section.enabled:
+        provide_wandb_ids()
+        if not file.is_file():
+            publish_text(file, secrets.token_hex(4))
+
+
+def write_environment(output_dir: Path) -> None:
+    """Add this start of the run to ``OUTDIR/environment.json``."""
+    file = output_dir / ENVIRONMENT
+    starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    start = {
+        "danish_asr": __version__,
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
+        "cuda": torch.version.cuda,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "git": _git_state(),
+    }
+    publish_text(file, json.dumps([*starts, start], ensure_ascii=False, indent=1) + "\n")
+
+
+def _git_state() -> dict[str, Any] | None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        return {"commit": commit, "changed": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):  # an installed wheel
+        return None
+
+
+def complete_model_card(
+    output_dir: Path, tokenizer: str | None, model_config: Mapping[str, Any]
+) -> None:
+    """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
+    file = output_dir / CHECKPOINTS / MODEL_CARD
+    added: dict[str, Any] = {"model_config": model_config}
+    if own := own_tokenizer(output_dir):
+        added |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
+    else:
+        added["tokenizer_ref"] = tokenizer
+    card = merge(read_yaml(file), added)
+    if card["model_family"] == HUGGING_FACE_FAMILY:  # its checkpoints have fairseq2's names
+        card["model_family"] = WAV2VEC2_ASR_FAMILY
+        card["model_config"].pop("head_rows")
+    publish_text(file, to_yaml(card))
+
+
+def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
+    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
+
+    The run's own tokenizer, or one in a local file, is copied beside the card; one that is
+    downloaded is referred to.
+    """
+    run, best = output_dir.resolve(), best_model(output_dir)
+    if best is None:
+        return
+    directory, step = best
+    folder = run / CARDS_DIR
+    folder.mkdir(exist_ok=True)
+    trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
+    place = (directory.resolve() / CHECKPOINTS).relative_to(run).as_posix()
+    card: Tree = {
+        "name": run.name,
+        "model_family": trained["model_family"],
+        "model_config": trained["model_config"],
+        # Relative to the card, for a run that is moved.
+        "checkpoint": f"../{place}/step_{step}/model",
+    }
+    own = own_tokenizer(run)
+    if own is not None:
+        card |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
+        shutil.copyfile(own, folder / own.name)
+    elif tokenizer is not None:
+        uri = tokenizer.field("tokenizer").as_uri()
+        if uri.scheme == "file":
+            card["tokenizer_family"] = tokenizer.field("tokenizer_family").as_(str)
+            card["tokenizer"] = TOKENIZER
+            shutil.copyfile(url2pathname(uri.path), folder / card["tokenizer"])
+        else:
+            card["tokenizer_ref"] = tokenizer.name
+    publish_text(folder / f"{run.name}.yaml", to_yaml(card))
+    log.info(
+        "The model of step {} in {} has the name '{}' (card in {}).", step, place, run.name, folder
+    )

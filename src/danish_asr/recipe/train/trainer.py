@@ -1,0 +1,289 @@
+"""Training that stops at a signal or at its time limit, saved, so that it can be continued.
+
+fairseq2's own trainer looks at a stop request only if ``num_steps`` is not set, and validates
+before it exits. Here the data reader and the validator end the run between two steps.
+"""
+
+import inspect
+from math import inf
+from pathlib import Path
+from typing import Any, NoReturn, final
+
+from fairseq2.checkpoint import CheckpointManager
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.early_stopper import NOOP_EARLY_STOPPER
+from fairseq2.gang import broadcast_flag
+from fairseq2.metrics.recorders import NOOP_METRIC_DESCRIPTOR
+from fairseq2.optim.lr_schedulers import LRScheduler
+from fairseq2.profilers import CompositeProfiler
+from fairseq2.recipe.base import RecipeContext
+from fairseq2.recipe.task import TaskStopException
+from fairseq2.recipe.trainer import Trainer, TrainUnit
+from fairseq2.recipe.validator import NOOP_VALIDATOR, StandardValidator, Validator
+from fairseq2.runtime.dependency import wire_object
+from fairseq2.utils.stopwatch import Stopwatch
+from torch.optim import Optimizer
+from typing_extensions import override
+
+from danish_asr.base.errors import RunFailedError
+from danish_asr.base.fairseq2_private import accept_other_metrics, set_data_epoch, trainer_state
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.run.run_directory import EMA, validations
+from danish_asr.recipe.train.averaging import MovingAverage
+from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
+from danish_asr.recipe.train.stopping import StoppableTask, StoppedAtStep, on_stop_signals
+from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopper
+
+
+@final
+class StoppableTraining(StoppableTask):
+    """Runs fairseq2's trainer and ends it early where that is requested.
+
+    All ranks stop after the same step, with a checkpoint. A running validation is interrupted, and
+    one that would outlast the time limit does not begin; the run that continues begins with it.
+    """
+
+    def __init__(
+        self,
+        context: RecipeContext,
+        config: AsrConfig,
+        unit: TrainUnit[Seq2SeqBatch],
+        reader: BatchReader,
+        validation: tuple[AsrValidationUnit, SplitsReader] | None,
+    ) -> None:
+        super().__init__(context, config.trainer)
+        resolver, section, self._regime = context.resolver, config.trainer, config.regime
+        self._output_dir = context.output_dir
+        self._checkpoints = resolver.resolve(CheckpointManager)
+        self._optimizer = resolver.resolve(Optimizer)
+        self._scheduler = resolver.resolve(LRScheduler)
+        self._schedule = self._scheduler.state_dict()
+        self._stopper = patience_stopper(context.output_dir, self._regime)
+        self._model, self._reader = unit.model, reader
+        self._average, decay = None, section.ema
+        if decay is not None:
+            self._average = MovingAverage(self._optimizer, unit.model.base_module, decay)
+        self._stopped, self._probe_steps = False, section.probe_steps
+        self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
+
+        mode, dtype = section.mixed_precision.mode, section.mixed_precision.dtype
+        sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
+        # Only sharded parameters can be static, which is fairseq2's default; others train with AMP.
+        amp = mode == "auto" or (mode == "static" and not sharded)
+        shared = {"amp": amp, "amp_dtype": dtype, "seed": config.common.seed + 3}
+        reader.before_step = self._before_step
+        self._validator: Validator = NOOP_VALIDATOR
+        if validation is not None:
+            valid_unit, valid_reader = validation
+            valid_reader.interrupted = self.must_stop
+            units = {"units": [valid_unit], "data_readers": [valid_reader]}
+            # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
+            settings: Any = {**shared, "profiler": CompositeProfiler([])}
+            standard = wire_object(resolver, StandardValidator, **units, **settings)
+            averaged = None
+            if self._average is not None:
+                unscored = {"score_metric_descriptor": NOOP_METRIC_DESCRIPTOR}
+                units["units"] = [valid_unit.named(EMA)]
+                averaged = wire_object(resolver, StandardValidator, **units, **settings, **unscored)
+            self._validator = _StoppingValidator(
+                standard, self, context.output_dir, self._average, averaged
+            )
+        accepted = inspect.signature(Trainer).parameters
+        self.inner = self._trainer = wire_object(
+            resolver,
+            Trainer,
+            unit=unit,
+            data_reader=reader,
+            validator=self._validator,
+            early_stopper=self._stopper or NOOP_EARLY_STOPPER,
+            no_sync_grad_accumulation=section.grad_accumulation.no_sync,
+            max_grad_norm=section.max_grad_norm,
+            grad_check=section.grad_check,
+            anomaly_detection=section.anomaly_detection,
+            max_num_steps=self._regime.num_steps,
+            **{name: value for name, value in vars(self._regime).items() if name in accepted},
+            **shared,
+        )
+        accept_other_metrics(self._trainer)
+
+    @override
+    def run(self) -> None:
+        with on_stop_signals(self.request_stop):
+            try:
+                complete = self._read_all_epochs()
+                if not self._skipped_validation_stops() and not complete:
+                    self._trainer.run()
+            except TaskStopException:
+                # fairseq2 raises it after an early stop as well, but then the run is complete.
+                if self._stopped:
+                    self._gangs.close()
+                    raise
+
+    def _read_all_epochs(self) -> bool:
+        """Return whether the run that continues has read all of its data epochs."""
+        last, step = self._regime.num_data_epochs, self._saved_step
+        if last is None or step is None:
+            return False
+        self._checkpoints.load_data_reader_state(step, self._reader)
+        return self._reader.epochs_read >= last
+
+    def _skipped_validation_stops(self) -> bool:
+        """Run the validation that the last checkpoint lacks; returns whether to stop early."""
+        step = self._saved_step
+        if step is None or self._validator is NOOP_VALIDATOR:
+            return False
+        done = [row["Step"] for row in validations(self._output_dir)]
+        missing = self._is_due("validate", step) and step not in done
+        if not broadcast_flag(self._gang, missing):
+            return False
+        log.info("Running the validation that was skipped at step {}.", step)
+        self._checkpoints.load_model_state(step, self._model)
+        if self._average is not None:
+            self._checkpoints.load_optimizer_state(step, self._optimizer)
+        self._model.module.eval()
+        with self._model.summon_full_parameters():
+            score = self._validator.run(step)
+        self._validator.reset()
+        if score is None:
+            return False
+        if self._is_due("checkpoint", step):
+            self._checkpoints.save_score(step, score)
+            self._delete_stale_checkpoints()
+        # Only the first rank has the score.
+        first, stopper = self._gang.rank == 0, self._stopper
+        stops = first and stopper is not None and stopper.should_stop(step, score)
+        return broadcast_flag(self._gang, stops)
+
+    def _is_due(self, what: str, step: int) -> bool:
+        regime, epochs = self._regime, self._reader.epochs_read
+        after, every = (getattr(regime, f"{what}_{n}_n_steps") for n in ("after", "every"))
+        ends = step == regime.num_steps or epochs >= (regime.num_data_epochs or inf)
+        return ends or (every and step > after and step % every == 0)
+
+    def must_stop(self, seconds_ahead: float = 0.0) -> bool:
+        """Return whether a stop was requested on any rank, or the time limit is reached.
+
+        Args:
+            seconds_ahead: The time that the next thing to do takes.
+        """
+        return self._any_rank(self._stop_requested or self._late(seconds_ahead))
+
+    @property
+    def began(self) -> bool:
+        """Whether this process has taken a step, also of a run that was continued."""
+        return self.step_nr > (self._saved_step or 0)
+
+    def _before_step(self) -> None:
+        epoch, last = self._reader.epoch + 1, self._regime.num_data_epochs
+        set_data_epoch(self._trainer, epoch, last)
+        if self._saved_step is not None and not self.began:
+            self._follow_schedule()
+        if self._probe_steps and (self.step_nr >= self._probe_steps or self.must_stop()):
+            self._stopped = True  # and nothing is saved
+            raise TaskStopException
+        if self._reader.epochs_read >= (last or inf):
+            return  # it ends anyway
+        step, end = self.step_nr, self._regime.stop_at_step
+        if end is not None and step >= end:
+            advice = "a later step, or regime.stop_at_step=null, continues the run"
+            log.info("At step {}, with regime.stop_at_step={}; {}.", step, end, advice)
+            self.stop(StoppedAtStep())
+        # At the time limit, a run that continues takes one step at least.
+        if self.began and self.must_stop():
+            self.stop()
+
+    def _follow_schedule(self) -> None:
+        """Let a run that continues follow the schedule of its configuration, not the saved one."""
+        saved, position = self._scheduler.state_dict(), ("last_epoch", "_step_count", "_last_lr")
+        new = {key: value for key, value in self._schedule.items() if key not in position}
+        if any(saved.get(key) != value for key, value in new.items()):
+            step = saved["last_epoch"]
+            self._scheduler.load_state_dict({**saved, **new, "last_epoch": step - 1})
+            self._scheduler.step()  # sets the rate of this step
+            log.info("The learning rate follows the schedule of {} steps.", self._regime.num_steps)
+
+    def stop(self, reason: StoppedAtStep | None = None) -> NoReturn:
+        """End the run, between two steps, with a checkpoint of the last one.
+
+        Raises:
+            TaskStopException: Always, if a run that continues would come further than this one.
+            StoppedAtStep: The ``reason``, if there is one.
+            RunFailedError: The time limit is too short even for a validation.
+        """
+        step = self.step_nr
+        if not (self.began or reason or self._any_rank(self._stop_requested)):
+            raise RunFailedError(
+                "the validation takes longer than trainer.max_wall_minutes allows for the whole "
+                "run; raise it, or validate on fewer rows (dataset.valid_subset)"
+            )
+        log.info("Stopping after step {}.", step)
+        self._stopped = True
+        self._checkpoints.maybe_complete_save_operation(blocking=True)
+        # A regime that saves only models would leave nothing to continue from.
+        complete = step in self._checkpoints.get_step_numbers(exclude_model_only=True)
+        if self.began and not broadcast_flag(self._gang, complete):
+            state = trainer_state(self._trainer)
+            self._checkpoints.save_checkpoint(
+                step, state, self._model, self._optimizer, self._reader, blocking=True
+            )
+            self._delete_stale_checkpoints()
+        raise reason or TaskStopException
+
+    def _delete_stale_checkpoints(self) -> None:
+        regime = self._regime
+        for step in self._checkpoints.get_stale_step_numbers(
+            regime.keep_last_n_checkpoints,
+            regime.keep_best_n_checkpoints,
+            regime.keep_checkpoint_every_n_steps,
+        ):
+            self._checkpoints.delete_checkpoint(step)
+
+
+@final
+class _StoppingValidator(Validator):
+    """Validates as ``inner`` does; ends the run if the validation has to be interrupted.
+
+    The ``average`` of the weights is validated first, by ``averaged``.
+    """
+
+    def __init__(
+        self,
+        inner: Validator,
+        training: StoppableTraining,
+        output_dir: Path,
+        average: MovingAverage | None,
+        averaged: Validator | None,
+    ) -> None:
+        self._inner, self._average, self._averaged = inner, average, averaged
+        self._training = training
+        self._interrupted = False
+        # How long the last validation took, also one before the run continued.
+        self._seconds = next((row["Lapse Time"] for row in validations(output_dir)[::-1]), 0.0)
+
+    @override
+    def run(self, train_step_nr: int) -> float | None:
+        ahead = self._seconds if self._training.began else 0.0
+        with Stopwatch() as watch:
+            try:
+                if self._training.must_stop(ahead):
+                    raise ValidationInterrupted  # noqa: TRY301
+                if self._average is not None and self._averaged is not None:
+                    with self._average.weights():
+                        self._averaged.run(train_step_nr)
+                score = self._inner.run(train_step_nr)
+            except ValidationInterrupted:
+                self._interrupted = True
+                return None
+        self._seconds = watch.get_elapsed_time()
+        return score
+
+    @override
+    def reset(self) -> None:
+        self._inner.reset()
+        if self._averaged is not None:
+            self._averaged.reset()
+        # The trainer has restored its random state and its parameters only now.
+        if self._interrupted:
+            self._training.stop()

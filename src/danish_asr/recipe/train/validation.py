@@ -1,0 +1,245 @@
+"""What validation measures, and when it ends training: WER and CER, all rows and per group."""
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from copy import copy
+from math import inf
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple, Self, cast, final
+
+import torch
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.early_stopper import EarlyStopper
+from fairseq2.metrics import MetricBag
+from fairseq2.recipe.evaluator import EvalUnit
+from fairseq2.recipe.model import RecipeModel
+from torch import Tensor
+from torcheval.metrics import Metric
+from typing_extensions import override
+
+from danish_asr.decoding import Decoder, decode, make_decoder
+from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.sections import AsrRegimeSection
+from danish_asr.recipe.run.run_directory import validation_scores
+from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.readers import ReaderSetup, SplitsReader, splits_reader
+from danish_asr.text.profiles import normalize
+
+ALL: Final = "all"
+"""The group of every utterance."""
+
+_DIALECT: Final = "dialect/"
+
+_WIDTH: Final = len(ErrorCounts().to_tuple())
+
+
+class Decoded(NamedTuple):
+    """A batch of N utterances."""
+
+    bits: Tensor  # the loss, see CtcCriterion
+    hypotheses: list[str]
+    logits: Tensor  # (N, S, V)
+    lengths: Sequence[int]  # the frames of each
+
+
+class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
+    """Measures loss, WER and CER over all validation splits together, and per split and dialect.
+
+    ``profile`` is the text normalisation of the scores. ``splits`` are reported if there are
+    several. The worst of ``dialects``, those that occur in them, gives ``worst_group_wer``.
+    """
+
+    TITLE: ClassVar = "Validation"
+
+    def __init__(
+        self,
+        criterion: CtcCriterion,
+        decoder: Decoder,
+        *,
+        profile: str,
+        splits: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+    ) -> None:
+        self._criterion, self._decoder, self._profile = criterion, decoder, profile
+        self._splits = tuple(splits) if len(splits) > 1 else ()
+        self._dialects = tuple(f"{_DIALECT}{name}" for name in dialects)
+        self._name: str | None = None
+
+    def named(self, name: str) -> Self:
+        """Return the same unit for other weights; its metrics go to ``valid/<name>.jsonl``."""
+        unit = copy(self)
+        unit._name = name  # noqa: SLF001
+        return unit
+
+    @property
+    @override
+    def name(self) -> str | None:
+        return self._name
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        self._criterion.prepare_metric_bag(metric_bag)
+        metric_bag.add("errors", ErrorRates([*self._splits, *self._dialects], self._profile))
+
+    @override
+    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        self._count_errors(batch, metric_bag)
+
+    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Decoded:
+        """Decode a batch and count its errors."""
+        bits, logits, layout = self._criterion.with_logits(batch, metric_bag)
+        example = cast(dict[str, list[str]], batch.example)
+        groups = [
+            {split, f"{_DIALECT}{dialect}"} & {*self._splits, *self._dialects}
+            for split, dialect in zip(example["split"], example["dialect"], strict=True)
+        ]
+        hypotheses = decode(self._decoder, logits, layout.seq_lens)
+        metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
+        return Decoded(bits, hypotheses, logits, layout.seq_lens)
+
+    @override
+    def process_metric_values(self, values: MutableMapping[str, object]) -> None:
+        counts = cast(Tensor, values.pop("errors"))
+        groups = (ALL, *self._splits, *self._dialects)
+        title = f"{self.TITLE}{f' ({self._name})' * (self._name is not None)}"
+        lines = "\n".join(table(counts, groups))
+        log.info("{}, text profile {}\n{}", title, self._profile, lines)
+        publish(counts, groups, values)
+
+    @property
+    @override
+    def model(self) -> RecipeModel:
+        return self._criterion.model
+
+
+def open_validation(
+    setup: ReaderSetup, config: AsrConfig, criterion: CtcCriterion
+) -> tuple[AsrValidationUnit, SplitsReader]:
+    """Return what measures a model on ``dataset.valid_split``, and the reader of its rows."""
+    section, decoder = config.dataset, config.decoder
+    reader = splits_reader(setup, config, section.valid_split or "", subset=section.valid_subset)
+    unit = AsrValidationUnit(
+        criterion,
+        make_decoder(decoder.name, decoder.config, setup.tokenizer),
+        profile=config.regime.score_profile,
+        splits=list(reader.rows),
+        dialects=reader.dialects,
+    )
+    return unit, reader
+
+
+@final
+class ErrorRates(Metric[Tensor]):
+    """Integer error counts per group, added up over batches and ranks; rates come at the end.
+
+    ``groups`` are counted beside :data:`ALL`; they must be the same on every rank.
+    """
+
+    def __init__(
+        self, groups: Sequence[str], profile: str, *, device: torch.device | None = None
+    ) -> None:
+        super().__init__(device=device)
+        self.groups: Final = (ALL, *groups)
+        self._profile = profile
+        self.counts: Tensor
+        self._add_state("counts", torch.zeros((len(self.groups), _WIDTH), dtype=torch.int64))
+
+    @override
+    @torch.inference_mode()
+    def update(
+        self, references: Sequence[str], hypotheses: Sequence[str], groups: Sequence[Iterable[str]]
+    ) -> Self:
+        """Count one batch; ``groups`` names the groups of each utterance."""
+        update = torch.zeros(self.counts.shape, dtype=torch.int64)
+        for reference, hypothesis, names in zip(references, hypotheses, groups, strict=True):
+            errors = count_errors(
+                normalize(reference, self._profile), normalize(hypothesis, self._profile)
+            )
+            row = torch.tensor(errors.to_tuple(), dtype=torch.int64)
+            for name in {ALL, *names}:
+                update[self.groups.index(name)] += row
+        self.counts += update.to(self.counts.device)
+        return self
+
+    @override
+    def compute(self) -> Tensor:
+        """Return the counts: one row per group, columns as ``ErrorCounts.to_tuple``."""
+        return self.counts
+
+    @override
+    @torch.inference_mode()
+    def merge_state(self, metrics: Iterable[Self]) -> Self:
+        for metric in metrics:
+            self.counts += metric.counts.to(self.counts.device)
+        return self
+
+
+def publish(counts: Tensor, groups: Sequence[str], values: MutableMapping[str, object]) -> None:
+    """Write rates in percent into ``values``: ``wer``, ``cer``, and those of each group.
+
+    ``worst_group_wer`` is the highest WER among the dialects with reference words.
+    """
+    dialects = []
+    for group, errors in _scored(counts, groups).items():
+        suffix = "" if group == ALL else f"/{group}"
+        values[f"wer{suffix}"] = 100 * errors.wer()
+        values[f"cer{suffix}"] = 100 * errors.cer()
+        if group.startswith(_DIALECT) and errors.words.reference_length:
+            dialects.append(100 * errors.wer())
+    if dialects:
+        values["worst_group_wer"] = max(dialects)
+
+
+def table(counts: Tensor, groups: Sequence[str]) -> list[str]:
+    """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
+    scored = _scored(counts, groups).items()
+    lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
+    for group, errors in sorted(scored, key=lambda item: (item[0] != ALL, -item[1].wer())):
+        rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
+        lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
+    return lines
+
+
+def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
+    """The counts of each group that has rows."""
+    pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
+    return {group: errors for group, errors in pairs if errors.rows}
+
+
+@final
+class PatienceStopper(EarlyStopper):
+    """Ends training after ``patience`` validations in a row without a new best score.
+
+    ``history`` are the scores of the run's validations so far, oldest first; higher is better. A
+    run that continues does not start to count anew.
+    """
+
+    def __init__(self, patience: int, history: Iterable[float] = ()) -> None:
+        self._patience, self._best, self._waited = patience, -inf, 0
+        for score in history:
+            self._count(score)
+
+    def _count(self, score: float) -> None:
+        self._waited = 0 if score > self._best else self._waited + 1
+        self._best = max(self._best, score)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last ``patience`` validations all failed to improve."""
+        return self._waited >= self._patience
+
+    @override
+    def should_stop(self, step_nr: int, score: float) -> bool:
+        self._count(score)
+        if self.exhausted:
+            log.info("No better validation score in {} validations; stopping.", self._waited)
+        return self.exhausted
+
+
+def patience_stopper(output_dir: Path, regime: AsrRegimeSection) -> PatienceStopper | None:
+    """Return a run's stopper, with its validations so far; None if it has no patience set."""
+    if regime.early_stopping_patience is None:
+        return None
+    history = validation_scores(output_dir, regime.score_metric or "")
+    return PatienceStopper(regime.early_stopping_patience, history)
