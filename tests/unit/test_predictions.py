@@ -88,14 +88,13 @@ def test_an_invalid_line_is_refused_with_file_and_line(
     ("content", "message"),
     [
         (b"", "the file has no rows"),
-        (None, "No such file.*; expected the predictions.jsonl"),
+        (None, "no such file; expected the predictions.jsonl"),
         (
             json.dumps(ROW, ensure_ascii=False).encode("latin-1"),
             r"1: not UTF-8 \(byte 0xe5 .*iconv",
         ),
-        (json.dumps(ROW).encode("utf-16"), "the file is UTF-16; save it as UTF-8"),
-        (json.dumps(ROW).encode("utf-16-be"), "the file is UTF-16; save it as UTF-8"),
-        (gzip.compress(json.dumps(ROW).encode())[:-12], "Compressed file ended"),
+        (json.dumps(ROW).encode("utf-16"), r"1: not UTF-8 \(byte 0xff .*iconv -f UTF-16"),
+        (gzip.compress(json.dumps(ROW).encode())[:-12], ".*Compressed file ended"),
         (b"PAR1", "cannot be read as Parquet"),
     ],
 )
@@ -188,9 +187,9 @@ def test_a_table_with_semicolons_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'id,pred\na,"x"y\n', " cannot be read after line 0 .*expected after"),
+        (b'id,pred\na,"x"y\n', "2: cannot be read .*expected after"),
         (b"id;pred;a,b\na;\xe6;c\n", r"2: not UTF-8 \(byte 0xe6 at position 3 .*iconv"),
-        (b"id,pred,pred,x,x\na,b,c,d,e\n", "1: repeated columns: 'pred', 'x'"),
+        (b"id,pred,pred,x,x\na,b,c,d,e\n", "1: repeated columns: pred, x"),
         (b"id\tpred\na\tja\n", r"2: missing id, hypothesis; found 'id.*pred'; .*separator"),
         (b"id,pred\n", " the file has no rows"),
         (b"", " the file has no rows"),

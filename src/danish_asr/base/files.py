@@ -68,12 +68,17 @@ def decode_line(line: bytes, where: str, kind: type[DanishAsrError]) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        byte = line[error.start]
-        likely = "UTF-16" if byte in {0xFE, 0xFF} else "LATIN1"
-        raise kind(
-            f"{where}: not UTF-8 (byte 0x{byte:02x} at position {error.start + 1} of the line); "
-            f"save the file as UTF-8, or convert it: iconv -f {likely} -t UTF-8 FILE > NEW"
-        ) from None
+        raise kind(f"{where}: {utf8_fault(error)}") from None
+
+
+def utf8_fault(error: UnicodeDecodeError) -> str:
+    """What is wrong with a line of a file that is not UTF-8, and the command that converts it."""
+    byte = error.object[error.start]
+    likely = "UTF-16" if byte in {0xFE, 0xFF} else "LATIN1"
+    return (
+        f"not UTF-8 (byte 0x{byte:02x} at position {error.start + 1} of the line); save the file "
+        f"as UTF-8, or convert it: iconv -f {likely} -t UTF-8 FILE > NEW"
+    )
 
 
 def sha256_of(path: Path) -> str:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import AnyPath, publish_text
 from danish_asr.base.schema import VERSION_DIR
+from danish_asr.base.tables import Row, read_valid_rows
 from danish_asr.recipe.run.run_directory import evaluated_model
 from danish_asr.report.exports import Exports
 from danish_asr.report.runs import print_comparison, runs_markdown, runs_page
@@ -29,7 +30,6 @@ from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.predictions import PredictionsFile, read_predictions
 from danish_asr.scoring.references import read_references
-from danish_asr.scoring.row_files import Row, read_rows
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
@@ -173,7 +173,7 @@ def _open(path: Path, dataset: AnyPath | None, split: str | None) -> _Opened:
         return _Opened(read_predictions(path), about, _rows(about, "rows_in_split"))
     own: set[str] = set()
     only_hypotheses = True
-    for _, row in read_rows(path):
+    for _, row in read_valid_rows(path, PredictionsError):
         own |= {str(row["split"])} if row.get("split") else set()
         only_hypotheses = only_hypotheses and not row.get("reference")
     if split and (others := [each for each in own if not f"{split}_".startswith(f"{each}_")]):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from danish_asr.base.errors import PredictionsError
 from danish_asr.base.files import AnyPath, publish
-from danish_asr.scoring.row_files import Row, read_rows
+from danish_asr.base.tables import Row, read_valid_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,8 @@ class PredictionsFile:
         first_line: dict[str, int] = {}
         unknown: list[str] = []
         different: list[str] = []
-        for number, row in read_rows(Path(self.path)):
+        _check_is_file(Path(self.path))
+        for number, row in read_valid_rows(Path(self.path), PredictionsError):
             where = f"{self.path}:{number}"
             _rename_hypothesis(row, where)
             if self.references is not None:
@@ -117,6 +118,16 @@ def read_predictions(path: AnyPath, references: Mapping[str, Row] | None = None)
             unknown, a reference differs, or a line is invalid.
     """
     return PredictionsFile(path, references)
+
+
+def _check_is_file(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        return
+    predictions = ", ".join(map(str, sorted(path.glob("**/predictions.jsonl"))))
+    hint = f"; in it are {predictions}" if predictions else ""
+    raise PredictionsError(
+        f"{path}: no such file; expected the predictions.jsonl of an evaluation{hint}"
+    )
 
 
 def _listed(message: str, faults: Sequence[str]) -> list[str]:

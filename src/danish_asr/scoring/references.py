@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.files import AnyPath
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
-from danish_asr.scoring.row_files import Row
+from danish_asr.base.tables import Row
 
 _COLUMNS: Final = ("id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age")
 

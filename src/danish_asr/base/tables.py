@@ -1,0 +1,144 @@
+"""Rows of tables: JSON lines, CSV and TSV, each also compressed by gzip, and Parquet."""
+
+import csv
+import gzip
+import json
+import zlib
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, TypeAlias
+
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.base.files import decode_line, utf8_fault
+
+Row: TypeAlias = dict[str, Any]
+
+CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
+    ".csv": {"strict": True},
+    ".tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
+}
+"""How Python's csv module reads a suffix. A CSV has commas, or the semicolons of spreadsheets."""
+
+TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
+
+_PARQUET_MAGIC: Final = b"PAR1"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+class TableRow(NamedTuple):
+    """One row; ``values`` is None if it is malformed, and ``fault`` says why."""
+
+    line: int  # its first line in the file, from 1; in Parquet the number of the row
+    values: Row | None
+    fault: str = ""
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that says what a file contains: that before ``.gz``."""
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
+def read_rows(
+    path: Path, error: type[DanishAsrError], start: int = 0, stop: int | None = None
+) -> Iterator[TableRow]:
+    """Yield rows ``start`` to ``stop - 1`` of a table; blank lines do not count.
+
+    A file whose suffix is not that of CSV or TSV has JSON lines, unless it is Parquet.
+
+    Raises:
+        error: The file cannot be read, or its header or its quotes are invalid.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.peek(4)[:4]
+            if magic == _PARQUET_MAGIC:
+                rows = _parquet_rows(path, file, error)
+            else:
+                packed = magic.startswith(_GZIP_MAGIC)
+                content = gzip.GzipFile(fileobj=file) if packed else file
+                form = CSV_FORMS.get(suffix_of(path))
+                if form is None:
+                    # Lines before the first row are skipped, not parsed.
+                    yield from map(_json_row, islice(_lines_with_text(content), start, stop))
+                    return
+                rows = _csv_rows(path, content, form, error)
+            yield from islice(rows, start, stop)
+    except (OSError, EOFError, zlib.error) as reason:
+        text = getattr(reason, "strerror", None) or reason
+        raise error(f"{path}: cannot be read ({text})") from reason
+
+
+def read_valid_rows(path: Path, error: type[DanishAsrError]) -> Iterator[tuple[int, Row]]:
+    """Yield the line and the values of each row; a malformed row raises ``error``."""
+    for line, values, fault in read_rows(path, error):
+        if values is None:
+            raise error(f"{path}:{line}: {fault}")
+        yield line, values
+
+
+def _lines_with_text(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            yield number, line
+
+
+def _json_row(numbered_line: tuple[int, bytes]) -> TableRow:
+    number, line = numbered_line
+    try:
+        values = json.loads(line.removeprefix(BOM_UTF8).decode())
+    except UnicodeDecodeError as reason:
+        return TableRow(number, None, utf8_fault(reason))
+    except ValueError as reason:
+        return TableRow(number, None, f"not JSON ({reason})")
+    if not isinstance(values, dict):
+        return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
+    return TableRow(number, values)
+
+
+def _csv_rows(
+    path: Path, file: Iterable[bytes], form: Row, error: type[DanishAsrError]
+) -> Iterator[TableRow]:
+    lines = _decoded_lines(path, file, error)
+    header = next(lines, "")
+    if "delimiter" not in form and header.count(";") > header.count(","):
+        form = form | {"delimiter": ";"}
+    table = csv.reader(chain([header], lines), **form)
+    line = 0
+    try:
+        names = [name.strip() for name in next(table, ())]
+        repeated = sorted({name for name in names if name and names.count(name) > 1})
+        if repeated:
+            raise error(f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of each")
+        line = table.line_num + 1
+        for fields in table:
+            if len(fields) == len(names):
+                yield TableRow(line, dict(zip(names, fields, strict=True)))
+            elif fields:
+                yield TableRow(line, None, f"expected {len(names)} fields, as in the header")
+            line = table.line_num + 1
+    except csv.Error as reason:
+        raise error(
+            f"{path}:{max(1, line)}: cannot be read ({reason}); expected quotes inside quoted "
+            'fields doubled: "ja, ""tak"""'
+        ) from reason
+
+
+def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[str]:
+    for number, line in enumerate(file, start=1):
+        yield decode_line(line.removeprefix(BOM_UTF8), f"{path}:{number}", error)
+
+
+def _parquet_rows(path: Path, file: IO[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
+    import pyarrow as pa  # noqa: PLC0415 - keeps the import of this module light
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    number = 0
+    try:
+        for batch in pq.ParquetFile(file).iter_batches():
+            for values in batch.to_pylist():
+                number += 1
+                yield TableRow(number, values)
+    except pa.ArrowException as reason:
+        raise error(f"{path}: cannot be read as Parquet ({reason})") from reason
