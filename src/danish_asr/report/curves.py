@@ -1,4 +1,4 @@
-"""Curves of a run: its metrics over training steps, and what its jobs used over hours."""
+"""Curves of a run: its metrics over training steps."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,70 +14,72 @@ from danish_asr.recipe.run.advice import CHANCE, LOSS
 from danish_asr.recipe.run.run_directory import EMA
 
 Curve: TypeAlias = "pd.Series[Any]"
-"""Values; the index holds steps or hours, in order."""
+"""Values; the index holds steps, in order."""
 
-_LOSSES: Final = {"training": ("train", LOSS), "validation": ("valid", LOSS)}
-_OLD_LOSSES: Final = {name: (file, "CTC Loss") for name, (file, _) in _LOSSES.items()}
+_LOSSES: Final = {
+    "training": ("train", LOSS),
+    "validation": ("valid", LOSS),
+    "chance": ("train", CHANCE),
+}
 _RATES: Final = {
     "WER": ("valid", "Word Error Rate (WER)"),
     "CER": ("valid", "Character Error Rate (CER)"),
     "WER, worst dialect": ("valid", "WER of the worst dialect"),
 }
 """Curves, each with its file and its key."""
+
 OF_EMA: Final = ", EMA"
 """The end of the name of a curve of validations with the average of the weights."""
 
 
 class Panel(NamedTuple):
-    """Curves with common axes; ``marks`` are the places ``along`` the axis where a job started."""
+    """Curves with common axes."""
 
     title: str
     unit: str
     curves: Mapping[str, Curve]
-    along: str = "step"
-    marks: tuple[float, ...] = ()
     logarithmic: bool = False
 
 
 def read_panels(run_dir: Path, *, detailed: bool = False) -> list[Panel]:
-    """Read ``metrics/*.jsonl``, which fairseq2 writes, and ``trace/*.jsonl`` of the jobs.
+    """Read ``metrics/*.jsonl``, which fairseq2 writes; ``detailed``: also what a step takes.
 
-    ``detailed``: also what a step takes. A curve without values is left out, and so is a panel
-    without curves.
+    A curve without values is left out, and so is a panel without curves.
+
+    Raises:
+        RunError: There are no metrics, or a line is damaged.
     """
-    panels = []
-    for panel in (*_training_panels(run_dir, detailed=detailed), *_usage_panels(run_dir)):
-        curves = {n: known for n, c in panel.curves.items() if len(known := c.dropna())}
-        if curves:
-            panels.append(panel._replace(curves=curves))
-    return panels
-
-
-def _training_panels(run_dir: Path, *, detailed: bool) -> Iterator[Panel]:
-    files = {
-        name: run_dir / "metrics" / f"{name}.jsonl" for name in ("train", "valid", f"valid/{EMA}")
-    }
+    names = ("train", "valid", f"valid/{EMA}")
+    files = {name: run_dir / "metrics" / f"{name}.jsonl" for name in names}
     if not any(file.is_file() for file in files.values()):
         raise RunError(
             f"{run_dir}: no metrics/train.jsonl or metrics/valid.jsonl; expected the output "
             "directory of a training run"
         )
     frames = {name: pd.DataFrame(_read(file)) for name, file in files.items()}
-    if any(LOSS in frame for frame in frames.values()):
-        curves = _metrics(frames, _LOSSES | {"chance": ("train", CHANCE)})
-        yield Panel("Loss", "nats per character", curves, logarithmic=True)
-    else:  # older versions had no other
-        yield Panel("Loss", "CTC loss", _metrics(frames, _OLD_LOSSES))
-    yield Panel("Error rates in validation", "%", _metrics(frames, _RATES))
+    panels = [
+        Panel("Loss", "nats per character", _metrics(frames, _LOSSES), logarithmic=True),
+        Panel("Error rates in validation", "%", _metrics(frames, _RATES)),
+    ]
     if detailed:
-        yield from _step_panels(frames["train"])
+        panels += _step_panels(frames["train"])
+    shown = []
+    for panel in panels:
+        curves = {name: curve.dropna() for name, curve in panel.curves.items()}
+        curves = {name: curve for name, curve in curves.items() if len(curve)}
+        if curves:
+            shown.append(panel._replace(curves=curves))
+    return shown
 
 
 def _metrics(
     frames: Mapping[str, pd.DataFrame], keys: Mapping[str, tuple[str, str]]
 ) -> dict[str, Curve]:
-    ema = {n + OF_EMA: (f"{f}/{EMA}", key) for n, (f, key) in keys.items() if f == "valid"}
-    return {name: _metric(frames[file], key) for name, (file, key) in (*keys.items(), *ema.items())}
+    curves = {name: _metric(frames[file], key) for name, (file, key) in keys.items()}
+    for name, (file, key) in keys.items():
+        if file == "valid":
+            curves[name + OF_EMA] = _metric(frames[f"valid/{EMA}"], key)
+    return curves
 
 
 def _metric(lines: pd.DataFrame, key: str) -> Curve:
@@ -94,8 +96,8 @@ def _step_panels(lines: pd.DataFrame) -> Iterator[Panel]:
 
     def per_step(key: str) -> Curve:
         sums = _metric(lines, key)
-        each: Curve = sums / np.diff(sums.index, prepend=0)
-        return each
+        means: Curve = sums / np.diff(sums.index, prepend=0)
+        return means
 
     minutes = per_step("Number of Source Elements") / SAMPLE_RATE / 60
     yield Panel("Audio per step", "minutes", {"audio": minutes})
@@ -103,39 +105,6 @@ def _step_panels(lines: pd.DataFrame) -> Iterator[Panel]:
     yield Panel("Time per step", "seconds", times)
     memory = _metric(lines, "Peak Reserved Device Memory") / 2**30
     yield Panel("GPU memory, peak", "GiB", {"reserved": memory})
-
-
-def _usage_panels(run_dir: Path) -> list[Panel]:
-    """Return GPU and memory use over the hours in which jobs ran.
-
-    Jobs that continued each other form one axis without the waiting time between them. Hosts are
-    combined: the mean of all GPUs, the fullest GPU, the sum of the processes' memory.
-    """
-    files = sorted((run_dir / "trace").glob("*.jsonl"))
-    samples = [line | {"job": line["job"] or file.name} for file in files for line in _read(file)]
-    if not samples:
-        return []
-    trace = pd.DataFrame(samples).sort_values("time", kind="stable")
-    pause = trace["time"].diff().fillna(0)
-    waited = pause > 600  # seconds in the queue, which the curves leave out
-    seconds = pause.mask(waited, 0).cumsum()
-    starts = seconds[waited | ~trace["job"].duplicated()] / 3600
-    # At most 300 points; each is longer than the interval of 10 s, so that all hosts are in it.
-    width = max(seconds.iloc[-1] / 300, 15.0)
-    trace["hour"] = seconds // width * width / 3600
-    gpus = trace.set_index("hour")["gpus"].explode().dropna()
-    columns = ["utilisation_percent", "memory_mib", "memory_total_mib"]
-    use = pd.DataFrame(list(gpus), gpus.index, columns=columns, dtype=float)
-    filled = 100 * use["memory_mib"] / use["memory_total_mib"]
-    computing = use["utilisation_percent"].groupby("hour").mean()
-    fullest = filled.groupby("hour").max()
-    memory = trace.groupby(["hour", "host"])["memory_mib"].max().groupby("hour").sum() / 1024
-    marks = tuple(starts[1:])
-    gpu_curves = {"computing": computing, "memory of the fullest": fullest}
-    return [
-        Panel("GPUs", "%", gpu_curves, "hour", marks),
-        Panel("Memory of the jobs", "GiB", {"all processes": memory}, "hour", marks),
-    ]
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

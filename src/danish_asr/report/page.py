@@ -1,25 +1,17 @@
-"""The HTML page: one file without external links, for screens, phones, paper and dark mode.
+"""The page of scores."""
 
-Jinja escapes every text from the data. A ``Content-Security-Policy`` allows the page's own script
-by its hash and forbids any other script or request, so HTML in a hypothesis is shown as text.
-"""
-
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 
-from danish_asr import __version__
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import wording
-from danish_asr.report.charts import RateAxis, curves_chart
+from danish_asr.report.components import RateAxis, audio_url, curves_chart, render_template
 from danish_asr.report.curves import Panel
 from danish_asr.report.tables import warn
 from danish_asr.scoring.error_analysis import WORST_WORDS, ErrorAnalysis
@@ -31,25 +23,6 @@ FREQUENT: Final = 30
 
 MAX_CLIP_BYTES: Final = 1_000_000
 """About a minute of speech; longer clips are left out to keep the page small."""
-
-
-def environment() -> Environment:
-    """Return the templates with their filters."""
-    templates = Environment(
-        loader=PackageLoader("danish_asr", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for function in (
-        *(wording.percent, wording.bounds, wording.count, wording.sentence, wording.short),
-    ):
-        templates.filters[function.__name__] = function
-    templates.filters["sha256"] = lambda text: base64.b64encode(
-        hashlib.sha256(text.encode()).digest()
-    ).decode()
-    return templates
 
 
 def render_page(
@@ -69,8 +42,8 @@ def render_page(
     by_wer = {utterance.row.id for utterance in analysis.worst_by_wer}
     # No row has a value of these columns.
     absent = [n for n, p in scores.groupings.items() if [g.label for g in p.groups] == ["unknown"]]
-    template = environment().get_template("page.html")
-    return template.render(
+    return render_template(
+        "page.html",
         about=about,
         name=_name(about),
         scores=scores,
@@ -101,7 +74,6 @@ def render_page(
         worst_words=WORST_WORDS,
         clips=clips,
         wording=wording,
-        version=__version__,
         training={panel.title: curves_chart(panel) for panel in panels},
     )
 
@@ -153,4 +125,4 @@ def _clips(shard: Path, ids: set[str]) -> Iterator[tuple[str, str]]:
                 for name, clip in zip(names, audio.cast(pa.binary()), strict=True):
                     flac = clip.as_py()
                     if name in ids and flac and len(flac) <= MAX_CLIP_BYTES:
-                        yield name, "data:audio/flac;base64," + base64.b64encode(flac).decode()
+                        yield name, audio_url(flac)

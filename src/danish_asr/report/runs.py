@@ -9,7 +9,6 @@ from typing import Final
 
 from rich.console import Console
 
-from danish_asr import __version__
 from danish_asr.base.errors import ConfigError
 from danish_asr.report import wording
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
@@ -170,23 +169,19 @@ def runs_markdown(comparison: Comparison) -> str:
 
 
 def runs_page(comparison: Comparison) -> str:
-    """Return the comparison as one HTML file without script."""
-    from danish_asr.report.page import environment  # noqa: PLC0415 - slow: matplotlib
+    """Return the comparison as one HTML file."""
+    from danish_asr.report.components import render_template  # noqa: PLC0415 - slow: matplotlib
 
     headings, tables = _tables(comparison)
-    return (
-        environment()
-        .get_template("runs.html")
-        .render(
-            summary=wording.sentence(wording.comparison_summary(comparison)),
-            runs=comparison.runs,
-            verdicts=wording.runs_verdicts(comparison),
-            headings=headings,
-            tables={
-                wording.sentence(wording.grouping_title(name)) if name else "All rows": rows
-                for name, rows in tables.items()
-            },
-            note=_note(tables),
-            version=__version__,
-        )
+    return render_template(
+        "comparison_page.html",
+        summary=wording.sentence(wording.comparison_summary(comparison)),
+        runs=comparison.runs,
+        verdicts=wording.runs_verdicts(comparison),
+        headings=[name.capitalize() if name in HEADINGS[:2] else name for name in headings],
+        tables={
+            wording.sentence(wording.grouping_title(name)) if name else "All rows": rows
+            for name, rows in tables.items()
+        },
+        note=_note(tables),
     )

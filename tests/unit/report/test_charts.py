@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from danish_asr.report import wording
-from danish_asr.report.charts import RateAxis, curves_chart
+from danish_asr.report.components import RateAxis, curves_chart
 from danish_asr.report.curves import Panel
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions

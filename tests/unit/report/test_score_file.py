@@ -297,7 +297,7 @@ def test_the_page_of_an_evaluation_has_its_curves_and_audio_also_where_the_run_w
     path, references = run / "eval/best/test/predictions.jsonl", read_references(data)
     write_predictions(path, [prediction(k, v["reference"], "") for k, v in references.items()])
     (run / "metrics").mkdir()
-    row = {"Step": 1, "CTC Loss": 2.0}
+    row = {"Step": 1, "Loss (nats per character)": 2.0}
     (run / "metrics" / "train.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
     about = {"run": f"{tmp_path}/gone/checkpoints", "rows_in_split": {"test": len(references)}}
     pages = []
@@ -306,7 +306,7 @@ def test_the_page_of_an_evaluation_has_its_curves_and_audio_also_where_the_run_w
         score_file(path, html_path=tmp_path / "r.html", audio=audio, console=_console())
         pages.append((tmp_path / "r.html").read_text(encoding="utf-8"))
     assert ["data:audio/flac" in page for page in pages] == [True, False, False]
-    assert all("CTC loss" in page for page in pages)
+    assert all("nats per character" in page for page in pages)
     _evaluation(path, about | {"run": ""})  # a model that is not this run's
     score_file(path, html_path=tmp_path / "r.html", console=_console())
     assert "CTC loss" not in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -1,6 +1,5 @@
 """Measures of the audio of a sample of rows, and clips for the page."""
 
-import base64
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from danish_asr.base.audio.decode import AudioError, decode, to_flac
 from danish_asr.base.cluster.cpus import usable_cpus
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.report.components import audio_url
 from danish_asr.report.explore.rows import Rows
 
 FloatArray = NDArray[np.float64]
@@ -133,4 +133,4 @@ class Clips:
             self.left_out += 1
             return "", "left out, the page is full"
         self.size += len(audio)
-        return "data:audio/flac;base64," + base64.b64encode(audio).decode(), note
+        return audio_url(audio), note

@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from danish_asr import __version__
 from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, SUSPECTS_FILE
 from danish_asr.corpus.readme import unit_of
 from danish_asr.recipe.data.targets import UnknownSymbols
-from danish_asr.report.charts import histogram_chart
+from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.explore import numbers
 from danish_asr.report.explore.audio import (
     MAX_PAGE_BYTES,
@@ -24,7 +23,6 @@ from danish_asr.report.explore.audio import (
     stratified,
 )
 from danish_asr.report.explore.rows import UNKNOWN, Rows
-from danish_asr.report.page import environment
 from danish_asr.scoring.intervals import MIN_SPEAKERS
 
 _TITLES: Final = {
@@ -66,10 +64,9 @@ def render(
         outliers |= {f"Suspect: {reason}": found for reason, found in suspects.items()}
     pairs = [("dialect", "split"), ("dialect", "age_group"), ("dialect", "gender")]
     same, not_compared = numbers.identical_audio(rows)
-    template = environment().get_template("explore/page.html")
-    return template.render(
+    return render_template(
+        "dataset_page.html",
         name=root.resolve().name,
-        version=__version__,
         titles=_TITLES,
         limits=(MIN_SPEAKERS, numbers.FEW_HOURS, SILENCE, MAX_PAGE_BYTES / 1e6),
         warnings=_warnings(root, rows, sample),

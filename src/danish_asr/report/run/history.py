@@ -3,7 +3,7 @@
 import time
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.config_tree import flatten, read_yaml
 from danish_asr.base.errors import RunError
@@ -27,6 +27,14 @@ TRAINING: Final = "in training"
 STOPPED: Final = "not running; the command that started it continues it"
 ENDED: Final = {"failed": FAILED, "pruned": PRUNED}
 """States of a run that no command continues by itself, and the file with the reason."""
+
+
+class BestModel(NamedTuple):
+    """The best validation of the weights or of an average."""
+
+    score: float
+    name: str
+    step: int
 
 
 class History:
@@ -65,7 +73,7 @@ class History:
         return [row for row in self.validations if self.score in row]
 
     @property
-    def models(self) -> list[tuple[float, str, int]]:
+    def models(self) -> list[BestModel]:
         """The best score of the weights and of each average, its name and step, the best first.
 
         The average over steps is a model of its own in ``averages`` when the run is complete.
@@ -76,11 +84,13 @@ class History:
         best = {
             name: best_validation(rows, self.score)[1] for name, rows in validated.items() if rows
         }
-        found = [(row[self.score], name, row["Step"]) for name, row in best.items()]
+        found = [BestModel(row[self.score], name, row["Step"]) for name, row in best.items()]
         for folder in sorted((self.run / AVERAGES).glob("*")):
             scores = checkpoint_scores(folder).items()
-            found += [(-score, f"{AVERAGES}/{folder.name}", step) for step, score in scores]
-        return sorted(found, key=lambda each: each[0])  # of equals the weights, as in the card
+            found += [
+                BestModel(-score, f"{AVERAGES}/{folder.name}", step) for step, score in scores
+            ]
+        return sorted(found, key=lambda model: model.score)  # of equals the weights, as in the card
 
     @cached_property
     def state(self) -> str:

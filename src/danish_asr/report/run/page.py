@@ -6,12 +6,10 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from danish_asr import __version__
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
 from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, TENSORBOARD
-from danish_asr.report.charts import curves_chart
+from danish_asr.report.components import curves_chart, render_template
 from danish_asr.report.curves import read_panels
-from danish_asr.report.page import environment
 from danish_asr.report.run.advice import advise_run
 from danish_asr.report.run.configuration import changes
 from danish_asr.report.run.evaluations import evaluations, utterances
@@ -39,30 +37,26 @@ def render(history: History, page: Path, *, reload: int | None = None) -> str:
     panels = []
     if any((run / METRICS).glob("*.jsonl")):
         panels = read_panels(run, detailed=True)
-    return (
-        environment()
-        .get_template("run/page.html")
-        .render(
-            name=run.name,
-            history=history,
-            reload=reload,
-            advice=advise_run(history),
-            numbers=_numbers(history),
-            models=history.models,
-            titles=SCORE_TITLES,
-            charts={panel.title: curves_chart(panel) for panel in panels},
-            dialects=_dialects(history, best or {}),
-            evaluations=found,
-            pages={
-                each.predictions: relpath(report, page.resolve().parent)
-                for each in found
-                if (report := each.predictions.with_name("report.html")).is_file()
-            },
-            utterances=utterances(found[0]) if found else {},
-            changes=changes(run, history.config),
-            tensorboard=run / TENSORBOARD,
-            version=__version__,
-        )
+    return render_template(
+        "run_page.html",
+        name=run.name,
+        history=history,
+        reload=reload,
+        advice=advise_run(history),
+        numbers=_numbers(history),
+        models=history.models,
+        titles=SCORE_TITLES,
+        charts={panel.title: curves_chart(panel) for panel in panels},
+        dialects=_dialects(history, best or {}),
+        evaluations=found,
+        pages={
+            each.predictions: relpath(report, page.resolve().parent)
+            for each in found
+            if (report := each.predictions.with_name("report.html")).is_file()
+        },
+        utterances=utterances(found[0]) if found else {},
+        changes=changes(run, history.config),
+        tensorboard=run / TENSORBOARD,
     )
 
 
@@ -78,9 +72,8 @@ def _numbers(history: History) -> dict[str, tuple[str, str]]:
         "Seconds per step": (f"{last['Lapse Time'] / steps:.2f}", "mean, in the last report"),
         "Time in training": (str(timedelta(seconds=round(seconds))), "without validations"),
     }
-    if LOSS in last:  # older versions had none
-        note = f"nats per character; chance {last[CHANCE]:.1f}"
-        numbers = {"Training loss": (f"{last[LOSS]:.3f}", note)} | numbers
+    note = f"nats per character; chance {last[CHANCE]:.1f}"
+    numbers = {"Training loss": (f"{last[LOSS]:.3f}", note)} | numbers
     if memory:
         numbers["GPU memory"] = (f"{memory / 2**30:.1f}", "GiB, peak")
     return numbers

@@ -10,7 +10,6 @@ from typing import Any, Final
 import pandas as pd
 from rich.console import Console
 
-from danish_asr import __version__
 from danish_asr.base.config_tree import short_names
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
@@ -257,8 +256,10 @@ def _print(runs: Runs, console: Console) -> None:
 
 def page(runs: Runs, file: Path) -> str:
     """Return the page, which will be at ``file``, as one HTML file without script."""
-    from danish_asr.report.charts import curves_chart  # noqa: PLC0415 - slow: matplotlib
-    from danish_asr.report.page import environment  # noqa: PLC0415
+    from danish_asr.report.components import (  # noqa: PLC0415 - slow: matplotlib
+        curves_chart,
+        render_template,
+    )
 
     headings, cells = runs.table()
     styles = runs.styles()
@@ -267,19 +268,15 @@ def page(runs: Runs, file: Path) -> str:
         for row in runs.rows
         if (found := runs.root / row.name / "report.html").is_file()
     }
-    return (
-        environment()
-        .get_template("run/several.html")
-        .render(
-            name=runs.root.name,
-            runs=runs,
-            headings=headings,
-            keys=short_names(runs.keys).values(),
-            cells=cells,
-            styles=styles,
-            links=links,
-            advice=runs.advice,
-            charts={panel.title: curves_chart(panel, styles) for panel in runs.panels()},
-            version=__version__,
-        )
+    return render_template(
+        "runs_page.html",
+        name=runs.root.name,
+        rows=runs.rows,
+        metric=runs.metric,
+        headings=headings,
+        cells=cells,
+        styles=styles,
+        links=links,
+        advice=runs.advice,
+        charts={panel.title: curves_chart(panel, styles) for panel in runs.panels()},
     )

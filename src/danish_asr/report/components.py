@@ -1,10 +1,16 @@
-"""The charts of the page: the axis of its groups, and the curves of a run as inline SVG.
+"""What all pages are built from: templates, charts as inline SVG, and clips of audio.
 
-matplotlib draws static charts without any JavaScript, so the page needs no network and can be
-printed. It draws in fixed colours: figures use the placeholder colours below, and the SVG gets CSS
-variables in their place, which follow the reader's light or dark mode.
+A page is one HTML file without external links, for screens, phones, paper and dark mode. Jinja
+escapes every text from the data. A ``Content-Security-Policy`` allows the page's own script by its
+hash and no other script or request. The macros in ``components.html`` are tiles, tables, charts and
+players.
+
+matplotlib draws charts in the placeholder colours below; the SVG gets CSS variables in their place,
+which follow the reader's light or dark mode.
 """
 
+import base64
+import hashlib
 import io
 import re
 from collections.abc import Mapping
@@ -13,9 +19,12 @@ from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
+from danish_asr import __version__
+from danish_asr.report import wording
 from danish_asr.report.curves import OF_EMA, Panel
 from danish_asr.scoring.scored_rows import FloatArray
 from danish_asr.scoring.scores import Scores
@@ -42,16 +51,49 @@ _STYLE: Final[Any] = {
     "ytick.color": _MUTED,
     "legend.frameon": False,
 }
-_DASHED: Final[dict[str, Any]] = {"color": _MUTED, "linewidth": 1, "linestyle": (0, (3, 3))}
 _WIDTH: Final = 3.9
 """Inches. About the width of a phone, so that the text stays readable there."""
+
+_DOTTED_BELOW: Final = 40
+"""Curves with fewer points have a dot at each."""
+
+
+def render_template(template: str, /, **values: Any) -> str:
+    """Return the page of a template, which extends ``layout.html``."""
+    environment = Environment(
+        loader=PackageLoader("danish_asr", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for function in (
+        wording.percent,
+        wording.bounds,
+        wording.count,
+        wording.sentence,
+        wording.short,
+        sha256,
+    ):
+        environment.filters[function.__name__] = function
+    return environment.get_template(template).render(version=__version__, **values)
+
+
+def sha256(text: str) -> str:
+    """Return the hash of a script as a ``Content-Security-Policy`` has it."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def audio_url(flac: bytes) -> str:
+    """Return a ``data:`` URL that holds a FLAC file."""
+    return "data:audio/flac;base64," + base64.b64encode(flac).decode()
 
 
 class RateAxis:
     """The axis of WER that all groups of a page share, from 0 to ``ticks[-1]`` per cent.
 
-    It ends behind the highest bound of an interval that is at most four times the overall rate, so
-    that one extreme group does not compress the others; what lies beyond gets an arrow.
+    It ends at the highest bound of an interval that is at most four times the overall rate, so
+    that one extreme group does not compress the others. Rates beyond it get an arrow.
     """
 
     def __init__(self, scores: Scores) -> None:
@@ -72,36 +114,25 @@ class RateAxis:
 
 
 def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = None) -> str:
-    """Curves in one pair of axes, with dashed lines where another job started.
+    """Return curves in one pair of axes, as SVG.
 
     With ``styles``, the colour and the line of each curve, there is no legend.
     """
-    along = panel.along
+    chosen = styles or _usual_styles(panel)
     description = []
     with mpl.rc_context(_STYLE | {"svg.hashsalt": panel.title}):
         figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
         axes = figure.add_subplot()
-        names = dict.fromkeys(label.removesuffix(OF_EMA) for label in panel.curves)
-        colours = dict(zip(names, (_ACCENT, _SECOND, _MUTED), strict=False))
         for label, curve in panel.curves.items():
-            if styles:
-                colour, line = styles[label]
-            else:
-                colour, line = colours[label.removesuffix(OF_EMA)], "-:"[label.endswith(OF_EMA)]
-            marker = "o" if len(curve) < 40 else ""
+            colour, line = chosen[label]
+            marker = "o" if len(curve) < _DOTTED_BELOW else ""
             axes.plot(
                 curve.index, curve, linestyle=line, color=colour, label=label, marker=marker, ms=3
             )
             description.append(
-                f"{label}: {curve.iloc[0]:.4g} at {along} {curve.index[0]:.4g}, lowest "
-                f"{curve.min():.4g}, highest {curve.max():.4g}, {curve.iloc[-1]:.4g} at {along} "
-                f"{curve.index[-1]:.4g}"
+                f"{label}: {curve.iloc[0]:.4g} at step {curve.index[0]}, lowest {curve.min():.4g}, "
+                f"highest {curve.max():.4g}, {curve.iloc[-1]:.4g} at step {curve.index[-1]}"
             )
-        for mark in panel.marks:
-            axes.axvline(mark, **_DASHED)
-        if panel.marks:
-            marks = ", ".join(f"{mark:.3g}" for mark in panel.marks)
-            description.append(f"another job at {along} {marks}")
         if panel.logarithmic:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -109,7 +140,7 @@ def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = No
             axes.yaxis.set_minor_formatter("")
         else:
             axes.set_ylim(bottom=0)
-        axes.set_xlabel(f"{along} (dashed: another job)" if panel.marks else along)
+        axes.set_xlabel("step")
         axes.set_ylabel(panel.unit)
         axes.grid(visible=True, axis="y")
         if not styles:  # above the axes, because a curve may be anywhere inside
@@ -117,23 +148,19 @@ def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = No
         return _to_svg(figure, panel.title, "; ".join(description))
 
 
-def _to_svg(figure: Figure, title: str, description: str) -> str:
-    stream = io.StringIO()
-    figure.savefig(stream, format="svg", transparent=True)
-    head, _, body = stream.getvalue().partition("</metadata>")
-    # Groups have numbered ids, which would repeat when several figures are on one page.
-    body = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", body)
-    body = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", "system-ui, sans-serif", body)
-    for colour, variable in _COLOURS.items():
-        body = body.replace(colour, variable)
-    (box,) = re.findall(r'viewBox="[^"]+"', head)
-    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    label = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-    return f'<svg {box} role="img" {spaces}>{label}{body.rstrip()}'
+def _usual_styles(panel: Panel) -> dict[str, tuple[str, str]]:
+    """Return a colour and a line of each curve; an average has its weights' colour, dotted."""
+    names = dict.fromkeys(label.removesuffix(OF_EMA) for label in panel.curves)
+    colours = dict(zip(names, (_ACCENT, _SECOND, _MUTED), strict=False))
+    styles = {}
+    for label in panel.curves:
+        line = ":" if label.endswith(OF_EMA) else "-"
+        styles[label] = (colours[label.removesuffix(OF_EMA)], line)
+    return styles
 
 
 def histogram_chart(title: str, values: FloatArray, weights: FloatArray, unit: str) -> str:
-    """Shares of rows over a measure; the outer bars hold the lowest and highest 0.5 % too."""
+    """Return shares of rows over a measure; the outer bars hold the extreme 0.5 % too."""
     low, middle, high = np.quantile(values, [0.005, 0.5, 0.995])
     edges = np.linspace(low, high if high > low else low + 1, 41)
     shares, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
@@ -152,3 +179,18 @@ def histogram_chart(title: str, values: FloatArray, weights: FloatArray, unit: s
             f"{values.max():.4g} {unit}"
         )
         return _to_svg(figure, title, description)
+
+
+def _to_svg(figure: Figure, title: str, description: str) -> str:
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True)
+    head, _, body = stream.getvalue().partition("</metadata>")
+    # Groups have numbered ids, which would repeat when several figures are on one page.
+    body = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", body)
+    body = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", "system-ui, sans-serif", body)
+    for colour, variable in _COLOURS.items():
+        body = body.replace(colour, variable)
+    (box,) = re.findall(r'viewBox="[^"]+"', head)
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    label = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    return f'<svg {box} role="img" {spaces}>{label}{body.rstrip()}'
