@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from danish_asr.base.errors import PredictionsError
 from danish_asr.base.files import AnyPath, publish
-from danish_asr.report import hub
+from danish_asr.scoring import hub
 from danish_asr.scoring.error_analysis import ErrorAnalysis
 from danish_asr.scoring.exports import error_rows, trn_lines, utterance_rows
 from danish_asr.scoring.predictions import Prediction

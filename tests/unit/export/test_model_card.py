@@ -65,14 +65,6 @@ def test_the_card_has_the_scores_of_this_checkpoint_and_the_terms_of_base_and_da
         assert text in card.text
 
 
-def test_a_base_loses_only_the_ending_that_the_import_gave_it(run: Path, model: Path) -> None:
-    loaded = load_model(model, device="cpu")
-    for place, name in (("/mine/cards", "mine-hf"), ("/cache/hugging-face/1f", "mine")):
-        config = {"model": {"name": "mine-hf"}, "common": {"assets": {"extra_paths": [place]}}}
-        (run / "config.yaml").write_text(to_yaml(config))
-        assert f"fine-tuned from {name}:" in model_card(loaded, str(run), "onnx", "me/danish")
-
-
 def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model: Path) -> None:
     average = run / "averages" / "best_2"
     (average / "checkpoints" / "step_4").mkdir(parents=True)
@@ -80,7 +72,7 @@ def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model
     loaded = load_model(model, device="cpu")
     card = model_card(loaded, str(average), "onnx")
     assert "\n# run\n" in card
-    assert "an average of weights up to it: run/averages/best_2" in card
+    assert "an average of weights up to it: averages/best_2" in card
     assert "model-index" not in card
     file = run / "eval" / "step_4" / "test" / "evaluation.json"
     about = json.loads(file.read_text()) | {"run": "/elsewhere/x/averages/best_2/checkpoints"}

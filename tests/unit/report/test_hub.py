@@ -14,7 +14,7 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.base.files import from_yaml
 from danish_asr.report import Exports, score_file
-from danish_asr.report.hub import LEADERBOARD_CORPORA
+from danish_asr.scoring.hub import LEADERBOARD_CORPORA
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import prediction

@@ -10,17 +10,15 @@ from danish_asr.base.config_tree import Tree, read_yaml
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.inference.model import Model
-from danish_asr.recipe.models.imported import CACHE
 from danish_asr.recipe.run.run_directory import (
     AVERAGES,
     CONFIG_FILE,
     average_name,
     meant_checkpoint,
 )
-from danish_asr.report.hub import BY_CORPUS, model_index
-from danish_asr.report.tables import to_markdown
+from danish_asr.scoring.hub import BY_CORPUS, model_index
 from danish_asr.scoring.predictions import read_predictions
-from danish_asr.scoring.scores import Scores, score_predictions
+from danish_asr.scoring.scores import GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY
 
 _LIBRARIES: Final = {"hf": "transformers", "onnx": "onnx", "sherpa-onnx": "sherpa-onnx"}
@@ -35,24 +33,27 @@ _TRAINING: Final = (
     "trainer.freeze_encoder_for_n_steps",
     "common.seed",
 )
+_EVALUATION: Final = "evaluation.json"
 _OMNI: Final = "omniASR"
 _CORAL: Final = (
     "The training data is from CoRal, whose licence OpenRAIL-D forbids, among other things, speech "
     "synthesis and biometric identification. Read it on CoRal's page on Hugging Face."
 )
-
 _SYNTHETIC: Final = (
     "The training data is synthetic speech (eSpeak NG): this model shows that the pipeline works, "
     "and nothing else."
 )
+_OTHER_DATA: Final = (
+    "The licences of the training data apply too; add them before you publish this model."
+)
 
 
 class _Origin(NamedTuple):
-    """The run that a model is from, if it is from one."""
+    """The run that a model is from; all fields are empty if it is not from a run."""
 
     run: Path | None
     average: str | None
-    """Which of the run's averages it is, if it is one."""
+    """Name of the run's average that the model is, None if it is a checkpoint."""
     step: int | None
     config: Tree
 
@@ -70,34 +71,40 @@ def model_card(
 
     ``repo`` is the repository of the hub, if there is one; ``compared`` are the lines of `verify`.
     """
-    origin = _origin(Path(source).expanduser())
-    name = repo or (origin.run or Path(source).expanduser().resolve()).name
-    base, dataset = _base(origin, source), _get(origin.config, "dataset.name")
+    path = Path(source).expanduser()
+    origin = _origin(path)
+    name = repo or (origin.run or path.resolve()).name
+    base = _base(origin, source)
+    scores = _scores(origin)
     about: dict[str, Any] = {
         "language": ["da"],
         "library_name": _LIBRARIES[to],
         "pipeline_tag": "automatic-speech-recognition",
         "tags": ["wav2vec2", "ctc", "danish-asr"],
     }
-    corpora: list[str] = []
-    parts, scores = [_what(model, origin, base, source), usage(to, repo)], None
+    corpora = [str(_get(origin.config, "dataset.name"))]
+    parts = [_description(model, origin, base, path), usage(to, repo)]
     if with_lm:
         parts.append(LANGUAGE_MODEL)
     if origin.run:
         parts.append(_training(origin, base))
-        if scores := _scores(origin):
-            corpora = [str(group.group["corpus"]) for group in scores.groupings[BY_CORPUS].groups]
-            if not scores.rows.partial:
-                about |= from_yaml(model_index(scores, name))
-            parts.append(to_markdown(scores.only(DEFAULT_BY)))
-    synthetic = dataset == "danish_asr_demo"
-    of_coral = not synthetic and any("coral" in name for name in [*corpora, str(dataset)])
-    if of_coral:
-        about |= {"license": "openrail"}
-    elif base.startswith(_OMNI):
-        about |= {"license": "apache-2.0"}
-    licence = _SYNTHETIC if synthetic else _licence(base, of_coral=of_coral)
-    parts += [f"## Licence\n\n{licence}", _limits(model, table=scores is not None)]
+    if scores:
+        corpora += [str(group.group["corpus"]) for group in scores.groupings[BY_CORPUS].groups]
+        parts.append(_evaluation(scores))
+        if not scores.rows.partial:
+            about |= from_yaml(model_index(scores, name))
+    if "danish_asr_demo" in corpora:
+        data = _SYNTHETIC
+    elif any("coral" in corpus for corpus in corpora):
+        about["license"] = "openrail"
+        data = _CORAL
+    else:
+        data = _OTHER_DATA
+    licence = data
+    if base.startswith(_OMNI):
+        about.setdefault("license", "apache-2.0")
+        licence = f"{base} is licensed under Apache 2.0 by Meta. {data}"
+    parts += [f"## Licence\n\n{licence}", _limits(model)]
     if compared:
         parts.append("\n".join(["## Comparison", "", *(f"- {line}" for line in compared)]))
     title = f"---\n{to_yaml(about)}---\n\n# {name}\n"
@@ -105,9 +112,8 @@ def model_card(
 
 
 def _origin(path: Path) -> _Origin:
-    """Find the run of a model as `select_model` does."""
-    found, step = meant_checkpoint(path) or (path, None)
-    folder = found.resolve()
+    folder, step = meant_checkpoint(path) or (path, None)
+    folder = folder.resolve()
     if not (folder / CONFIG_FILE).is_file():
         return _Origin(None, None, None, {})
     average = average_name(folder)
@@ -116,25 +122,24 @@ def _origin(path: Path) -> _Origin:
 
 
 def _base(origin: _Origin, source: str) -> str:
-    """What the training started from."""
-    places = _get(origin.config, "common.assets.extra_paths") or ()
-    added = "-hf" if any(Path(place).parent.name == CACHE for place in places) else ""
+    """Return the name of the model that the training started from, '' for none."""
+    if not origin.run:
+        return source
     for key in ("model.name", "model.path", "pretrained_encoder.name"):
         if name := _get(origin.config, key):
-            return Path(str(name)).name.removesuffix(added)  # by `import_model`
-    return "" if origin.run else source
+            return Path(str(name)).name
+    return ""
 
 
-def _what(model: Model, origin: _Origin, base: str, source: str) -> str:
+def _description(model: Model, origin: _Origin, base: str, path: Path) -> str:
     encoder = model.settings.encoder_config
-    size = sum(p.numel() for p in model.module.parameters())
-    shown = f"{size / 1e6:,.1f} million" if size >= 1e6 else f"{size:,}"
-    start = "trained from scratch" if not base else f"fine-tuned from {base}"
-    if not origin.run:
-        place = Path(source).expanduser()
-        start = f"of the directory {place.resolve().name}" if place.is_dir() else "as released"
+    size = sum(parameter.numel() for parameter in model.module.parameters())
+    if origin.run:
+        start = f"fine-tuned from {base}" if base else "trained from scratch"
+    else:
+        start = f"of the directory {path.resolve().name}" if path.is_dir() else "as released"
     return (
-        f"A wav2vec 2.0 model with a CTC head for Danish speech recognition, {start}: {shown} "
+        f"A wav2vec 2.0 model with a CTC head for Danish speech recognition, {start}: {size:,} "
         f"parameters, {encoder.num_encoder_layers} layers, "
         f"{model.settings.target_vocab_size} symbols (characters). It takes 16 kHz mono audio and "
         "gives a text without times; each frame of its output is 20 ms. Exported by danish-asr "
@@ -145,55 +150,82 @@ def _what(model: Model, origin: _Origin, base: str, source: str) -> str:
 def _training(origin: _Origin, base: str) -> str:
     dataset = _get(origin.config, "dataset.name") or _get(origin.config, "dataset.family")
     lines = [f"- start: {base or _get(origin.config, 'model.arch')}", f"- dataset: {dataset}"]
-    if origin.run and origin.step is not None:
-        average = f"{origin.run.name}/{AVERAGES}/{origin.average}"
-        of = f", an average of weights up to it: {average}" if origin.average else ""
-        lines.append(f"- checkpoint: step {origin.step}{of}")
-    values = ((key, _get(origin.config, key)) for key in _TRAINING)
-    lines += [f"- `{key}`: {value}" for key, value in values if value is not None]
+    if origin.step is not None:
+        checkpoint = f"- checkpoint: step {origin.step}"
+        if origin.average:
+            checkpoint += f", an average of weights up to it: {AVERAGES}/{origin.average}"
+        lines.append(checkpoint)
+    for key in _TRAINING:
+        value = _get(origin.config, key)
+        if value is not None:
+            lines.append(f"- `{key}`: {value}")
     return "\n".join(["## Training", "", *lines])
 
 
 def _scores(origin: _Origin) -> Scores | None:
     """Score the greedy predictions of this checkpoint: of the split test, if it was evaluated."""
-    found = dict(_evaluations(origin))
-    split = "test" if "test" in found else next(iter(found), None)
+    if origin.run is None:
+        return None
+    evaluations = dict(_evaluations(origin.run, origin))
+    split = "test" if "test" in evaluations else next(iter(evaluations), None)
     if split is None:
         return None
-    path, rows = found[split]
-    predictions = list(read_predictions(path))
+    predictions, rows_in_split = evaluations[split]
     by = [*DEFAULT_BY, BY_CORPUS]
-    return score_predictions(predictions, by=by, rows_in_split=rows)
+    return score_predictions(read_predictions(predictions), by=by, rows_in_split=rows_in_split)
 
 
-def _evaluations(origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
-    assert origin.run is not None
+def _evaluations(run: Path, origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
+    """Yield split, predictions and rows of the split of each evaluation of this checkpoint."""
     # An average can also have been evaluated as a run of its own.
-    places = (origin.run / "eval", origin.run / AVERAGES)
-    for file in (file for place in places for file in sorted(place.rglob("evaluation.json"))):
-        about, predictions = json.loads(file.read_text("utf-8")), file.parent / "predictions.jsonl"
+    files = [*(run / "eval").rglob(_EVALUATION), *(run / AVERAGES).rglob(_EVALUATION)]
+    for file in sorted(files):
+        about, predictions = (
+            json.loads(file.read_text("utf-8")),
+            file.with_name("predictions.jsonl"),
+        )
         # The run may have been moved or renamed since.
-        scored = average_name(Path(about.get("run", "")).parent), about.get("step")
-        whole = not {"decoder", "where"} & {*about}
-        if scored == (origin.average, origin.step) and whole and predictions.is_file():
+        evaluated = average_name(Path(about.get("run", "")).parent), about.get("step")
+        if evaluated != (origin.average, origin.step) or "decoder" in about or "where" in about:
+            continue
+        if predictions.is_file():
             rows = about["rows_in_split"]
             yield ",".join(rows), (predictions, sum(rows.values()))
 
 
-def _licence(base: str, *, of_coral: bool) -> str:
-    own = f"{base} is licensed under Apache 2.0 by Meta. " if base.startswith(_OMNI) else ""
-    other = "The licences of the training data apply too; add them before you publish this model."
-    return own + (_CORAL if of_coral else other)
+def _evaluation(scores: Scores) -> str:
+    rows = scores.rows
+    lines = ["## Evaluation", "", f"{rows.scored:,} rows{rows.of_split()}.", ""]
+    if rows.partial:
+        lines += [f"**Warning:** {rows.partial_warning()}.", ""]
+    lines += ["| grouping | group | WER % | 95 % interval | CER % | rows | speakers |"]
+    lines += ["|---|---|---:|---:|---:|---:|---:|", _table_row("all", scores.overall)]
+    for name in DEFAULT_BY:
+        lines += [_table_row(name, group) for group in scores.groupings[name].groups]
+    settings = ", ".join(f"{name} {value}" for name, value in scores.settings.to_dict().items())
+    lines += ["", f"Rates are micro-averages, intervals are over speakers. Settings: {settings}."]
+    return "\n".join(lines)
 
 
-def _limits(model: Model, *, table: bool) -> str:
+def _table_row(grouping: str, group: GroupScore) -> str:
+    interval = "not resolvable"
+    if group.wer.interval:
+        low, high = group.wer.interval
+        interval = f"{100 * low:.2f}-{100 * high:.2f}"
+    label = group.label.replace("|", "\\|")
+    return (
+        f"| {grouping} | {label} | {100 * group.wer.value:.2f} | {interval} | "
+        f"{100 * group.cer.value:.2f} | {group.rows:,} | {group.speakers:,} |"
+    )
+
+
+def _limits(model: Model) -> str:
     shortest = model.frames.shortest_input() / 16
     longest = model.cutting.longest + 2 * model.cutting.overlap
-    shown = ", as far as the table above shows them" if table else ""
     return f"""\
 ## Limits
 
-- Error rates differ between dialects, ages and genders{shown}.
+- Error rates differ between dialects, ages and genders.
   They are higher for noise, music, distant microphones and several people at once.
 - The text has the symbols that the model was trained on, which may exclude capitals, digits and
   punctuation. It can be wrong with great confidence; have it read before decisions rest on it.
