@@ -1,56 +1,105 @@
-"""Report the progress of long work: a live display, or a line per minute without a terminal."""
+"""Progress on standard error: a bar in a terminal, a line per minute elsewhere."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import Progress
 
 from danish_asr.base.schema import SAMPLE_RATE
 
-Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 _INTERVAL: Final = 60.0  # seconds between two plain lines
 
 
+class Progress:
+    """The progress of one long task, in any unit; ``with`` shows it.
+
+    ``total`` is None as long as nobody knows it; ``done`` was reached before this start.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        total: float | None = None,
+        *,
+        done: float = 0,
+        console: Console | None = None,
+    ) -> None:
+        self.console = console or Console(
+            stderr=True, highlight=False, markup=False, soft_wrap=True
+        )
+        self._bar = rich_progress.Progress(
+            rich_progress.TextColumn("{task.description}", markup=False),
+            rich_progress.BarColumn(),
+            rich_progress.TaskProgressColumn(),
+            rich_progress.TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task(text, total=total, completed=done)
+        self._printed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:  # elsewhere rich prints an empty line
+            self._bar.stop()
+
+    def update(
+        self, done: float | None = None, *, text: str | None = None, total: float | None = None
+    ) -> None:
+        """Change what is shown; None leaves it as it is."""
+        self._bar.update(self._task, completed=done, description=text, total=total)
+        if not self.console.is_terminal and time.monotonic() - self._printed >= _INTERVAL:
+            self._printed = time.monotonic()
+            task = self._bar.tasks[0]
+            share = f"  {task.percentage:.0f} %" if task.total else ""
+            self.console.print(f"{task.description}{share}", markup=False)
+
+    def advance(self, text: str | None = None) -> None:
+        """One more is done."""
+        self.update(self._bar.tasks[0].completed + 1, text=text)
+
+
+def track(items: Iterable[Item], text: str, total: int) -> Iterator[Item]:
+    """Pass ``total`` items on and count them."""
+    with Progress(text, total) as progress:
+        for item in items:
+            yield item
+            progress.advance()
+
+
 def watch(
     verb: str,
-    results: Iterable[Result],
-    measure: Callable[[Result], tuple[int, int]],
+    results: Iterable[Item],
+    measure: Callable[[Item], tuple[int, int]],
     total: int,
     *,
     done: int = 0,
-) -> Iterator[Result]:
-    """Pass results on, and report rows and audio on standard error as they arrive.
+) -> Iterator[Item]:
+    """Pass results on, and show rows and audio as they arrive, with a last line at the end.
 
     ``measure`` gives rows and samples of a result. The rates leave out the ``done`` rows of an
     earlier run.
     """
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    begin = printed = time.monotonic()
+    begin = time.monotonic()
     rows = samples = 0
-
-    def status() -> str:
-        elapsed = max(time.monotonic() - begin, 1e-3)
-        finished = f"{verb} {done + rows:,}/{total:,} rows"
-        if not rows:
-            return finished
-        return (
-            f"{finished}  {rows / elapsed:,.0f} rows/s  "
-            f"{samples / SAMPLE_RATE / 3600 / elapsed:.2f} audio-hours/s  "
-            f"ETA {elapsed * (total - done - rows) / rows:,.0f} s"
-        )
-
-    with Progress(console=console, disable=not console.is_terminal) as display:
-        bar = display.add_task(status(), total=total, completed=done)
+    status = f"{verb} {done:,}/{total:,} rows"
+    with Progress(status, total, done=done) as progress:
         for result in results:
             more_rows, more_samples = measure(result)
             rows, samples = rows + more_rows, samples + more_samples
-            display.update(bar, completed=done + rows, description=status())
-            if not console.is_terminal and time.monotonic() - printed >= _INTERVAL:
-                printed = time.monotonic()
-                console.print(status())
+            elapsed = max(time.monotonic() - begin, 1e-3)
+            status = (
+                f"{verb} {done + rows:,}/{total:,} rows  {rows / elapsed:,.0f} rows/s  "
+                f"{samples / SAMPLE_RATE / 3600 / elapsed:.2f} audio-hours/s"
+            )
+            progress.update(done + rows, text=status)
             yield result
-        if not console.is_terminal:
-            console.print(status())
+    progress.console.print(status)

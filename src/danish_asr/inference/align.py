@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
-from rich.progress import Progress as RichProgress
 
 from danish_asr.base.errors import AlignmentError
 from danish_asr.base.files import publish_text
+from danish_asr.base.progress import Progress as ProgressBar
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.display import counted
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats
@@ -77,13 +77,9 @@ def align_file(
 
     loaded = load_model(model, device=device)
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    with RichProgress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(audio.name, total=None)
+    with ProgressBar(audio.name, console=console) as bar:
         transcript = align(
-            loaded,
-            audio,
-            lines,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            loaded, audio, lines, progress=lambda done, total: bar.update(done, total=total)
         )
     for name, path in outputs.items():
         publish_text(path, FORMATS[name](transcript))

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from danish_asr.base.progress import Progress
 
-_INTERVAL: Final = 60.0  # seconds between two plain lines
 _LISTED: Final = 10  # most skipped files that are named
 
 
@@ -25,28 +23,18 @@ class Display:
 
     def __init__(self) -> None:
         self.failed: list[str] = []
-        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         self._skipped: list[Path] = []
         self._files = self._finished = 0
         self._bytes = self._done = 0
         self._audio = 0.0
-        self._begin = self._printed = time.monotonic()
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=None)
+        self._begin = time.monotonic()
+        self._bar = Progress("")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:  # elsewhere it would print an empty line
-            self._bar.stop()
+        self._bar.__exit__()
         if self._skipped:
             names = ", ".join(map(str, self._skipped[:_LISTED]))
             more = len(self._skipped) - _LISTED
@@ -64,7 +52,7 @@ class Display:
 
     def say(self, message: str) -> None:
         """Print a line."""
-        self._console.print(message)
+        self._bar.console.print(message)
 
     def skip(self, path: Path) -> None:
         """Count a file that is finished already."""
@@ -73,10 +61,8 @@ class Display:
     def start(self, sizes: Sequence[int]) -> None:
         """Begin with files of so many bytes; the clock starts."""
         self._files, self._bytes = len(sizes), max(sum(sizes), 1)
-        self._begin = self._printed = time.monotonic()
-        self._bar.update(self._task, total=self._bytes)
-        if self._console.is_terminal:
-            self._bar.start()
+        self._begin = time.monotonic()
+        self._bar.__enter__()
         self._show()
 
     def part_of(self, size: int) -> Callable[[float, float | None], None]:
@@ -104,12 +90,7 @@ class Display:
         status = f"{self._finished:,}/{self._files:,} files"
         if audio:
             status += f"  real-time factor {self._elapsed / audio:.3f}"
-        if done:
-            status += f"  ETA {clock(self._elapsed * (self._bytes - done) / done)}"
-        self._bar.update(self._task, completed=done, description=status)
-        if not self._console.is_terminal and time.monotonic() - self._printed >= _INTERVAL:
-            self._printed = time.monotonic()
-            self.say(status)
+        self._bar.update(done, text=status, total=self._bytes)
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,7 +1,7 @@
 """Get the weights and the tokenizer of a configuration into fairseq2's cache, before a run."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlparse
@@ -9,19 +9,12 @@ from urllib.parse import urlparse
 from fairseq2.assets import AssetDownloadError
 from fairseq2.utils.uri import Uri
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 from danish_asr.base.download import download
 from danish_asr.base.errors import ConfigError, DownloadError, UnreachableError
 from danish_asr.base.fairseq2_private import download_folder
 from danish_asr.base.lease import take
+from danish_asr.base.progress import Progress
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.entry import Request, read_configuration
@@ -125,21 +118,18 @@ def _fetch(assets: Assets, wanted: Download, console: Console) -> Path:
         return assets.download(wanted.kind, wanted.uri, wanted.name)
     folder = download_folder(wanted.url, assets.cache)
     work = folder.with_suffix(".fetch")
-    columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    bar = Progress(TextColumn("{task.description}"), *columns, console=console)
     console.print(f"downloading {wanted.url}")
-
-    def show(done: int, total: int | None) -> None:
-        if bar.tasks:
-            bar.update(bar.task_ids[0], completed=done, total=total)
-        else:  # the speed is that of this call
-            bar.add_task(wanted.name, completed=done, total=total)
-
     advice = "Wait for it, or end it; what has arrived is kept"
     lease = take(work, error=DownloadError, advice=advice, work="download")
     try:
-        with bar if console.is_terminal else nullcontext():
-            download(wanted.url, work / "part", show)
+        with Progress(wanted.name, console=console) as bar:
+            download(
+                wanted.url,
+                work / "part",
+                lambda done, total: bar.update(
+                    done, text=f"{wanted.name} {done / 1e6:,.1f} MB", total=total
+                ),
+            )
         (work / "part").rename(folder.with_suffix(".download"))
     except KeyboardInterrupt:
         console.print("What has arrived is kept; the same command continues.")

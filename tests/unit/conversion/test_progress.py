@@ -13,7 +13,7 @@ def test_a_log_gets_plain_lines_whose_rates_leave_out_earlier_runs(
 ) -> None:
     monkeypatch.setattr(progress, "_INTERVAL", 0)
     assert list(watch("converted", [40, 50], measure, 100, done=5)) == [40, 50]
-    first, _, last = capsys.readouterr().err.strip().splitlines()
+    first, *_, last = capsys.readouterr().err.strip().splitlines()
     assert "converted 45/100 rows" in first
     assert "converted 95/100 rows" in last
     assert list(watch("converted", [], measure, 100, done=100)) == []

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
 from danish_asr.base.files import publish, publish_text
+from danish_asr.base.progress import Progress
 from danish_asr.corpus.shards import find_shards
 from danish_asr.decoding.beam import ALPHA, BEAM, BETA
 from danish_asr.decoding.language_model.estimate import (
@@ -81,14 +81,12 @@ def build_language_model(
     sentences = Sentences(profile, held_out)
     numbers: dict[str, int] = {word: number for number, word in enumerate(SPECIAL)}
     tokens = array("q")
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-        bar = progress.add_task("reading", total=None)
+    with Progress("reading", console=console) as progress:
         sources = [(str(dataset), splits.get("train", []))] if dataset else []
         for name, lines in [*sources, *((str(file), read_lines(file, column)) for file in texts)]:
-            progress.update(bar, description=f"reading {Path(name).name}")
+            progress.update(text=f"reading {Path(name).name}")
             running = name != str(dataset)  # transcripts are in no order
-            for words in sentences.of(lines, lambda: progress.advance(bar), running=running):
+            for words in sentences.of(lines, progress.advance, running=running):
                 tokens.append(BEGIN)
                 tokens.extend(numbers.setdefault(word, len(numbers)) for word in words)
                 tokens.append(END)
@@ -99,14 +97,9 @@ def build_language_model(
                 f"{counts.held_out:,} are in dev or test, {counts.empty:,} have no letter that the "
                 f"text profile '{profile}' keeps"
             )
-        bar = progress.add_task("estimating", total=3 * order - 1)
-
-        def step(what: str) -> None:
-            progress.update(bar, description=what)
-            progress.advance(bar)
-
+        progress.update(0, total=3 * order - 1)
         counted = np.frombuffer(tokens, np.int64)
-        orders = estimate(counted, len(numbers), order, prune, step)
+        orders = estimate(counted, len(numbers), order, prune, progress.advance)
         settings = {
             "order": order,
             "text_profile": profile,
@@ -120,7 +113,7 @@ def build_language_model(
             "held_out_sentences": len(held_out),
             "sources": [str(dataset), *map(str, texts)] if dataset else [*map(str, texts)],
         }
-        _write(out, orders, list(numbers), settings, step)
+        _write(out, orders, list(numbers), settings, progress.advance)
     _report(console, out, settings, splits.get("dev", []))
     return settings
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from danish_asr.base.errors import DanishAsrError, LanguageModelError
 from danish_asr.base.files import publish_text
 from danish_asr.base.lease import take
+from danish_asr.base.progress import Progress
 from danish_asr.base.workers import WorkerPool
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.language_model.dev_log_probs import DevLogProbs, find_dev_log_probs
@@ -94,10 +94,9 @@ def tune_language_model(
         )
         if trials.found:
             console.print(f"{len(trials.found)} points were tried before ({json_path})")
-        with _progress(console) as progress:
-            bar = progress.add_task("", total=None, values="")
+        with Progress("searching", console=console) as progress:
             trials.progress = lambda what, done, total: progress.update(
-                bar, description=what, completed=done, total=total, values=_best(trials)
+                done, text=f"{what}  {_best(trials)}", total=total
             )
             chosen = search_weights(trials)
         pool.close()
@@ -173,12 +172,6 @@ def _keep(file: Path, settings: Mapping[str, Any], tuning: Tuning, run: Path) ->
     tuned |= {"wer": tuning.chosen.errors.wer(), "cer": tuning.chosen.errors.cer()}
     found = {**settings, **tuning.chosen.point._asdict(), "tuned": tuned}
     publish_text(file, json.dumps(found, ensure_ascii=False, indent=2) + "\n")
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn())
-    columns += (TimeRemainingColumn(), TextColumn("{task.fields[values]}"))  # type: ignore[assignment]
-    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def _best(trials: Trials) -> str:

@@ -9,12 +9,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import track
 from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr.base.audio.decode import AudioError, to_mono
 from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.progress import track
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.inference.export.to_onnx import INT8, MODEL
@@ -127,10 +126,7 @@ def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance])
         run_other = _hugging_face(folder, exact=False)
     elif (folder / INT8).is_file():
         run_other = _runner(model, folder, to, INT8)
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    title = "comparing with fairseq2"
-    for utterance in track(utterances, title, console=console, transient=True, disable=hidden):
+    for utterance in track(utterances, "comparing with fairseq2", len(utterances)):
         missing = max(0, shortest - len(utterance.waveform))
         waveform = np.pad(utterance.waveform, (0, missing))
         row = model.log_probs([waveform])[0]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_text
+from danish_asr.base.progress import track
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.data.targets import count_unknown
 from danish_asr.recipe.models.assets import open_tokenizer
@@ -37,13 +37,11 @@ def explore(
         raise ConfigError([f"--out: expected a file; found the directory {out}"], where="explore")
     opened = open_tokenizer(tokenizer, [root / CARDS_DIR]) if tokenizer else None
     generator = np.random.default_rng(seed)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-        progress.add_task("reading columns, drawing", total=None)
-        rows = read_rows(root)
-        chosen, weights = stratified(rows.table["dialect"], sample, generator)
-        measures = progress.track(measure_rows(rows, chosen), len(chosen), description="audio")
-        measured = Sample(chosen, weights, list(measures))
-        unknown = {index.split: count_unknown(index, opened) for index in rows.indexes if opened}
-        text = render(root, rows, measured, generator, tokenizer=tokenizer, unknown=unknown)
+    rows = read_rows(root)
+    chosen, weights = stratified(rows.table["dialect"], sample, generator)
+    measures = track(measure_rows(rows, chosen), "measuring audio", len(chosen))
+    measured = Sample(chosen, weights, list(measures))
+    unknown = {index.split: count_unknown(index, opened) for index in rows.indexes if opened}
+    text = render(root, rows, measured, generator, tokenizer=tokenizer, unknown=unknown)
     publish_text(out, text)
     say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)
