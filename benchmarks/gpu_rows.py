@@ -17,7 +17,7 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, step_memory
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.part_sections import LeanAdamWConfig
+from danish_asr.recipe.config.sections import LeanAdamWConfig
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.optimizers import use_fused

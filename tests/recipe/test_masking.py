@@ -7,7 +7,7 @@ import torch
 from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
 from fairseq2.nn import BatchLayout
 
-from danish_asr.recipe.config.part_sections import MaskingSection
+from danish_asr.recipe.config.sections import MaskingSection
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.masking import install_masker, span_mask
 from tests.recipe.running import changed, copy_until, evaluate, same_weights, train, weights

@@ -25,14 +25,14 @@ def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.removeprefix("  - ") for line in lines[1:]]
 
 
-def test_keys_and_types_are_refused_first(
+def test_unknown_keys_are_refused_first(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = ["trainer.max_grad_nrm=1", "regime.num_steps=many", "dataset.train_split=trian"]
+    wrong = ["trainer.max_grad_nrm=1", "regime.num_stpes=3", "dataset.train_split=trian"]
     assert train(tmp_path / "run", dataset, *wrong) == 2
     assert [fault.split()[0] for fault in faults(capsys)] == [
         "trainer.max_grad_nrm",
-        "regime.num_steps",
+        "regime.num_stpes",
     ]
 
 

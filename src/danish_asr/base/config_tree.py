@@ -17,7 +17,7 @@ from danish_asr.base.files import from_yaml
 Tree = dict[str, Any]
 """A configuration as YAML has it: nested mappings of plain values."""
 
-_SHIPPED: Final = Path(__file__).parent / "configs"
+_SHIPPED: Final = Path(__file__).parents[1] / "recipe" / "configs"
 
 _QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adafactor}'"
 
@@ -50,9 +50,9 @@ def read_yaml(file: Path) -> Tree:
 
 def _with_directory(value: Any, directory: str) -> Any:
     if isinstance(value, dict):
-        return {key: _with_directory(each, directory) for key, each in value.items()}
+        return {key: _with_directory(below, directory) for key, below in value.items()}
     if isinstance(value, list):
-        return [_with_directory(each, directory) for each in value]
+        return [_with_directory(item, directory) for item in value]
     return value.replace("${dir}", directory) if isinstance(value, str) else value
 
 
@@ -108,15 +108,27 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
     """Return the last part of each dotted key, with parts before it where two would be equal."""
-    parts = {key: key.split(".") for key in keys}
-    ends = [{key: ".".join(part[-n:]) for key, part in parts.items()} for n in range(1, 9)]
-    return {key: next(n[key] for n in ends if [*n.values()].count(n[key]) == 1) for key in parts}
+    names: dict[str, str] = {}
+    every = list(keys)
+    for key in every:
+        parts = key.split(".")
+        length = 1
+        name = parts[-1]
+        while [*_with_end(every, name)] != [key] and length < len(parts):
+            length += 1
+            name = ".".join(parts[-length:])
+        names[key] = name
+    return names
 
 
-def unknown_key(path: str, key: object, known: Iterable[str]) -> str:
-    """Return the fault of a key that a section does not have."""
-    close = get_close_matches(str(key), known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}"
+def _with_end(keys: Iterable[str], end: str) -> Iterator[str]:
+    return (key for key in keys if f".{key}".endswith(f".{end}"))
+
+
+def unknown_key(path: str, key: object, keys: Iterable[str]) -> str:
+    """Return the fault of a key that a section, with these ``keys``, does not have."""
+    close = get_close_matches(str(key), keys, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(keys))}"
     return f"{path} is not a key of this configuration; {hint}"
 
 

@@ -17,7 +17,7 @@ from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.memory import Model
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.part_sections import FULL
+from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader

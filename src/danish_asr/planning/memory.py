@@ -16,7 +16,7 @@ from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.part_sections import ADAMW_OFFLOAD_OPTIMIZER
+from danish_asr.recipe.config.sections import ADAMW_OFFLOAD_OPTIMIZER
 from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.recipe.train.freezing import Freezing
 from danish_asr.recipe.train.optimizers import state_bytes

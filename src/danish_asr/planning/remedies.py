@@ -12,7 +12,7 @@ from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.part_sections import (
+from danish_asr.recipe.config.sections import (
     ADAMW_8BIT_OPTIMIZER,
     ADAMW_OFFLOAD_OPTIMIZER,
     FULL,

@@ -1,13 +1,13 @@
 """The command line of both recipes, up to the import of torch and fairseq2.
 
-That takes seconds, so arguments, files, keys and types are checked before.
+That takes seconds, so arguments, files and keys are checked before.
 """
 
 import os
 import signal
 import sys
 from argparse import OPTIONAL, ZERO_OR_MORE, ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -63,7 +63,7 @@ def evaluate(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(recipe: str, request: Request) -> None:
-    """Check the configuration's keys and types, then run the module ``recipe`` with it."""
+    """Check the configuration's keys, then run the module ``recipe`` with it."""
     stop_with_launcher()
     try:
         tree = read_configuration(request)
@@ -74,19 +74,9 @@ def run(recipe: str, request: Request) -> None:
     if signal.getsignal(signal.SIGINT) in {signal.SIG_DFL, signal.default_int_handler}:
         signal.signal(signal.SIGINT, interrupted)  # an exception in an import of C code aborts
     module = import_module(f"danish_asr.{recipe}")
-    if not dict(flatten(tree)).get("common.metric_recorders.wandb.enabled"):
-        _leave_out_wandb()
     if signal.getsignal(signal.SIGINT) is interrupted:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     module.run(request, tree)
-
-
-def _leave_out_wandb() -> None:
-    """Load fairseq2's recorders without W&B, whose import takes 2 s and is not needed."""
-    if "wandb" not in sys.modules:
-        sys.modules["wandb"] = None  # type: ignore[assignment]
-        import_module("fairseq2.recipe.internal.metric_recorders")
-        del sys.modules["wandb"]
 
 
 def interrupted(*_: object) -> None:
@@ -133,7 +123,7 @@ def read_configuration(request: Request) -> Tree:
     """Merge the files and overrides; name, once, the keys whose values have no effect here.
 
     Raises:
-        ConfigError: A file cannot be read, a key is unknown, or a value has a wrong type.
+        ConfigError: A file cannot be read, or a key is unknown.
     """
     files = [read_yaml(file) for file in request.config_files]
     try:
@@ -143,21 +133,23 @@ def read_configuration(request: Request) -> Tree:
     tree = merge(*files, *overrides)
     if faults := key_faults(tree):
         raise ConfigError(faults, where=request.where)
-    section = tree.get("dataset")
-    values = flatten(section) if isinstance(section, Mapping) else ()
-    given = {key: value for key, value in values if key.startswith(NO_EFFECT)}
-    usual = {key.removeprefix("dataset."): default for key, default in defaults().items()}
-    ineffective = [f"dataset.{key}" for key, value in given.items() if value != usual.get(key)]
-    # A run's own config.yaml has every key.
-    complete = {k for k, v in usual.items() if k.startswith(NO_EFFECT) and v != {}} <= given.keys()
-    flat = dict(flatten(tree))
-    if rank_info(str(flat.get("common.cluster", "auto"))).rank == 0:
-        if ineffective and not complete:
-            note(f"no effect here: {', '.join(ineffective)}")
-        given_now = not complete or any(_BATCHES in text for text in request.overrides)
-        if _BATCHES in flat and flat.get(_MINUTES) and given_now:
-            note(f"{_MINUTES}={flat[_MINUTES]} sets {_BATCHES}, whose value has no effect")
+    values = dict(flatten(tree))
+    if rank_info(str(values.get("common.cluster", "auto"))).rank == 0:
+        _note_ineffective(values, request.overrides)
     return tree
+
+
+def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:
+    usual = defaults()
+    given = [key for key in values if key.startswith(NO_EFFECT)]
+    ineffective = [key for key in given if values[key] != usual.get(key)]
+    # A run's own config.yaml has every key.
+    complete = {key for key in usual if key.startswith(NO_EFFECT)} <= {*given}
+    if ineffective and not complete:
+        note(f"no effect here: {', '.join(ineffective)}")
+    chosen_now = not complete or any(_BATCHES in text for text in overrides)
+    if _BATCHES in values and values.get(_MINUTES) and chosen_now:
+        note(f"{_MINUTES}={values[_MINUTES]} sets {_BATCHES}, whose value has no effect")
 
 
 def note(text: str) -> None:

@@ -4,6 +4,7 @@ The keys are upstream's (omnilingual-asr's recipe of the same name), so its YAML
 unchanged. Defaults are defined here; a YAML file holds only what differs.
 """
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,16 +13,72 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 
-from danish_asr.recipe.config.evaluation_sections import AsrEvaluatorSection, DecoderSection
-from danish_asr.recipe.config.part_sections import AsrModelSection, MaskingSection
+from danish_asr.base.errors import ConfigError, LanguageModelError
+from danish_asr.decoding import GREEDY, find_decoder
 from danish_asr.recipe.config.sections import (
     AsrDatasetSection,
+    AsrModelSection,
     AsrOptimizerSection,
     AsrRegimeSection,
     AsrTokenizerSection,
     AsrTrainerSection,
+    MaskingSection,
     with_broken,
 )
+
+
+@dataclass(kw_only=True)
+class DecoderSection:
+    """How logits become text, in validation and in evaluation (docs/extending.md)."""
+
+    name: str = GREEDY
+    """``greedy``, or ``package.module:name`` of another decoder."""
+
+    config: dict[str, object] = field(default_factory=dict)
+    """Its keyword arguments."""
+
+    def validate(self) -> ValidationResult:
+        """Check that the decoder can be imported and takes its configuration."""
+        try:
+            find_decoder(self.name, self.config)
+        except ConfigError as error:
+            return with_broken(dict.fromkeys(error.faults, False), ValidationResult())
+        except LanguageModelError as error:
+            return with_broken({f"decoder.config.lm: {error}": False}, ValidationResult())
+        return ValidationResult()
+
+
+@dataclass(kw_only=True)
+class AsrEvaluatorSection(base.EvaluatorSection):
+    """What the evaluation recipe scores."""
+
+    checkpoint: str | None = None
+    """``best``, ``last`` or ``step_<n>`` of the run in OUTDIR, or ``none`` for ``model.name``
+    itself. Null: ``none`` if a model is named and there is no training section, else ``best``."""
+
+    split: str | None = None
+    """The splits to score, separated by commas. Null: ``test`` with a training configuration,
+    otherwise ``dataset.valid_split``."""
+
+    where: str | None = None
+    """Score the rows that fulfil this SQL condition, in the directory of ``label``. Null: all."""
+
+    label: str | None = None
+    """The directory of the results, beside those of greedy. Null: the decoder's name; needed for
+    the second of two configurations of a decoder, and for a part of the rows."""
+
+    keep_log_probs: bool = False
+    """Keep the log-probabilities of the symbols, with the results of greedy: evaluations with other
+    decoders then read them and do not run the model."""
+
+    def validate(self) -> ValidationResult:
+        """Check that the label names a directory."""
+        label = self.label is None or re.fullmatch(r"\w[\w.+-]*", self.label)
+        rules = {"`label` must be letters, digits, `_`, `-`, `+` and `.`": bool(label)}
+        rules["`label` must name a directory for the rows of evaluator.where"] = bool(
+            self.label or not self.where
+        )
+        return with_broken(rules, ValidationResult())
 
 
 @dataclass(kw_only=True)
@@ -79,7 +136,7 @@ class AsrConfig:
             validate_every_n_steps=1_000,
             checkpoint_every_n_steps=1_000,
             publish_metrics_every_n_steps=100,
-            # Keeping all checkpoints fills a quota, and a full quota ends a run without a message.
+            # Keeping all checkpoints fills a quota, and a full quota kills the run silently.
             keep_best_n_checkpoints=1,
             keep_last_n_checkpoints=2,
         )
@@ -119,7 +176,7 @@ class AsrConfig:
             ),
             "`model.compile` must be false": not self.model.compile,
             "`model.dtype` must be float32": self.model.dtype is not torch.float16,
-            "`lr_scheduler.config.num_warmup_steps` must be below regime.num_steps": (
+            "`lr_scheduler.config.num_warmup_steps` must be below `regime.num_steps`": (
                 not warmup or not steps or endless or warmup < steps
             ),
             # At 0 fairseq2 takes its log, when the last stage of the schedule begins.
@@ -132,7 +189,7 @@ class AsrConfig:
             "`gang.timeout` must be at most 1440 (minutes)": self.gang.timeout <= 24 * 60,
             "`regime.num_steps` must be given for this schedule": endless or steps is not None,
             "`regime.early_stopping_patience` must be null without validation "
-            "(dataset.valid_split and regime.validate_every_n_steps)": (
+            "(`dataset.valid_split` and `regime.validate_every_n_steps`)": (
                 self.regime.early_stopping_patience is None
                 or bool(self.dataset.valid_split and validates)
             ),

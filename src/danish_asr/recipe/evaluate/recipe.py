@@ -19,8 +19,7 @@ from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.decoding import GREEDY, make_decoder
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.config.config import AsrEvalConfig
-from danish_asr.recipe.config.evaluation_sections import DecoderSection
+from danish_asr.recipe.config.config import AsrEvalConfig, DecoderSection
 from danish_asr.recipe.evaluate.evaluator import PREDICTIONS, PredictionUnit, StoppableEvaluation
 from danish_asr.recipe.evaluate.kept import LOG_PROBS, LogProbsKeeper, kept_log_probs
 from danish_asr.recipe.evaluate.kept_decoding import decode_kept, split_fingerprints

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from typing_extensions import override
 
-from danish_asr.recipe.config.part_sections import MaskingSection
+from danish_asr.recipe.config.sections import MaskingSection
 from danish_asr.recipe.train.console import log
 
 

@@ -28,7 +28,7 @@ from torch.optim.adamw import adamw
 from typing_extensions import override
 
 from danish_asr.base.errors import MissingExtraError
-from danish_asr.recipe.config.part_sections import (
+from danish_asr.recipe.config.sections import (
     ADAMW_8BIT_OPTIMIZER,
     ADAMW_OFFLOAD_OPTIMIZER,
     LeanAdamWConfig,

@@ -14,7 +14,7 @@ from fairseq2.recipe.base import RecipeContext
 
 from danish_asr.base.files import publish
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.part_sections import FULL
+from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.models.assets import Assets, configured_dataset
 from danish_asr.recipe.models.head import keep_rows, sliced_tokenizer

@@ -26,8 +26,7 @@ from danish_asr.base.schema import STATISTICS_FILE
 from danish_asr.corpus.shards import chosen_shards, find_shards, splitting_hint
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import unstructure
-from danish_asr.recipe.config.part_sections import AsrModelSection
-from danish_asr.recipe.config.sections import names_of_splits
+from danish_asr.recipe.config.sections import AsrModelSection, names_of_splits
 from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
 from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY

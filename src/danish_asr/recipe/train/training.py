@@ -31,8 +31,7 @@ from danish_asr.planning.probe import Probe, probed
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect, unstructure
-from danish_asr.recipe.config.part_sections import FULL
-from danish_asr.recipe.config.sections import ALL_LAYERS
+from danish_asr.recipe.config.sections import ALL_LAYERS, FULL
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.models.assets import register_datasets
 from danish_asr.recipe.run import advice, run_directory

@@ -44,14 +44,12 @@ def changes(run: Path, config: Mapping[str, Any]) -> list[Change]:
 
 
 def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults, those of the chosen optimizer and schedule in the place of the usual."""
+    """Return the defaults; another optimizer or schedule than the usual one has none."""
     usual = defaults()
     for section in _COMPONENTS:
-        own, place = f"{section}.config<{config.get(f'{section}.name')}>.", f"{section}.config."
-        named = {key.replace(own, place): value for key, value in usual.items() if own in key}
-        if named:
-            usual = {key: value for key, value in usual.items() if not key.startswith(place)}
-            usual |= named
+        if config.get(f"{section}.name") != usual[f"{section}.name"]:
+            settings = f"{section}.config."
+            usual = {key: value for key, value in usual.items() if not key.startswith(settings)}
     return usual
 
 
