@@ -97,7 +97,6 @@ def test_convert_has_the_defaults_of_its_options_and_an_old_name_of_part(
         ("score", "coral"),
         ("compare", "standard"),
         ("convert", "600.0"),
-        ("doctor", "lsf"),
     ],
 )
 def test_help_shows_the_defaults_of_typed_code(name: str, default: str) -> None:

@@ -1,4 +1,4 @@
-"""The command that says what a run needs: plan."""
+"""The commands around runs: plan, sweep, runs, advise."""
 
 # ruff: noqa: PLC0415
 
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
-from danish_asr.base.errors import EXIT_FAILED
+from danish_asr.base.errors import EXIT_FAILED, ConfigError, RunError
 from danish_asr.cli.app import Files, Values, app
 
 
@@ -69,3 +69,64 @@ def plan(
         fits = show_plan(request, gpu, gpus, write=write, as_json=as_json)
     if not fits:
         raise typer.Exit(EXIT_FAILED)
+
+
+@app.command(
+    examples=[
+        "sweep outputs/lr -c my.yaml --over optimizer.config.lr=1e-5,5e-5",
+        "sweep outputs/lr",
+    ]
+)
+def sweep(
+    out: Annotated[
+        Path, Argument(metavar="OUT", help="Directory of the runs, new or to continue.")
+    ],
+    values: Values = None,
+    *,
+    config: Files = None,
+    over: Annotated[
+        list[str] | None,
+        Option(metavar="KEY=V1,V2", help="Values of a key. Repeatable: all combinations."),
+    ] = None,
+    only: Annotated[
+        int | None, Option(metavar="N", help="Only the Nth run, for an array of jobs.")
+    ] = None,
+) -> None:
+    """Train a run for each combination of values, or continue that (docs/sweeps.md).
+
+    Ends with a table, OUT/runs.html and advice. Exits with status 1 if each run has failed.
+    """
+    from danish_asr.planning.sweep import run_sweep
+    from danish_asr.recipe.entry import refuse
+    from danish_asr.report.run.several import report_runs
+
+    try:
+        succeeded = run_sweep(out, config or (), values or (), over or (), only=only)
+    except (ConfigError, RunError) as error:
+        refuse(error)
+    report_runs(out, html=out / "runs.html")
+    if not succeeded:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command(examples=["runs outputs", "runs outputs/lr --csv runs.csv --html runs.html"])
+def runs(
+    root: Annotated[Path, Argument(metavar="DIR", help="All runs in it and below it.")],
+    *,
+    csv: Annotated[Path | None, Option(help="Write a table for programs.")] = None,
+    html: Annotated[Path | None, Option(help="Write a page with the curves on dev.")] = None,
+) -> None:
+    """List runs: state, step, best dev score, test score, and the keys in which they differ."""
+    from danish_asr.report.run.several import report_runs
+
+    report_runs(root, csv=csv, html=html)
+
+
+@app.command(examples=["advise outputs/300m", "advise outputs/lr"])
+def advise(
+    root: Annotated[Path, Argument(metavar="OUTDIR", help="A run, or the directory of a sweep.")],
+) -> None:
+    """Say what to try next, with the evidence, by a run's metrics and evaluations."""
+    from danish_asr.report.run.several import report_advice
+
+    report_advice(root)

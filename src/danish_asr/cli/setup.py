@@ -32,11 +32,10 @@ def doctor(
     *,
     config: Files = None,
     run: Annotated[Path | None, Option(help="OUTDIR; default: $ASR_RUN, or here.")] = None,
-    scripts: Annotated[Path, Option(help="Directory of the job scripts.")] = Path("lsf"),
     as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,
 ) -> None:
     """Check the setup before queueing a run; exit with status 1 if something would fail."""
     from danish_asr.planning.doctor import doctor as examine
 
-    if not examine(config or [], run=run, scripts_dir=scripts, as_json=as_json):
+    if not examine(config or [], run=run, as_json=as_json):
         raise typer.Exit(EXIT_FAILED)

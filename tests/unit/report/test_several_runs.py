@@ -12,7 +12,7 @@ from rich.console import Console
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, MOST, advise
-from danish_asr.recipe.run.outcome import FAILED, PRUNED
+from danish_asr.recipe.run.outcome import FAILED
 from danish_asr.report.run.advice import advise_run
 from danish_asr.report.run.history import History
 from danish_asr.report.run.several import report_advice, report_runs
@@ -43,7 +43,7 @@ def sweep(tmp_path: Path) -> Path:
     (tmp_path / "sweep.json").touch()
     make_run(tmp_path / "a", 1e-3, [90, 80, 50, 49])
     make_run(tmp_path / "b", 2e-3, [90, 70, 50, 48])
-    (make_run(tmp_path / "c", 0.5, [100, 100], loss=3.0) / PRUNED).write_text("stopped at step 2")
+    (make_run(tmp_path / "c", 0.5, [100, 100], loss=3.0) / FAILED).write_text("the disk is full")
     (make_run(tmp_path / "d", 100, []) / FAILED).write_text("the loss is NaN")
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / FAILED).write_text("lr must be above 0")
@@ -67,7 +67,7 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert cells == [
         ["b", "finished", "4/4", "48.00", "4", "0.002"],
         ["a", "finished", "4/4", "49.00", "4", "50.00", "0.001"],
-        ["c", "pruned", "2/4", "100.00", "2", "0.5"],
+        ["c", "failed", "2/4", "100.00", "2", "0.5"],
         ["d", "failed", "0/4", "100"],
         ["e", "failed"],
     ]
@@ -83,7 +83,7 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert "e: failed: lr must be above 0" in lines
     with (sweep / "runs.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "stopped at step 2")
+    assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
     contrast, _, needed = in_browser(page, CONTRAST_AND_WIDTH, width=380, dark=True)
     assert (contrast >= 4.5, needed <= 380) == (True, True)
 

@@ -9,15 +9,13 @@ from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish_text
 
 FAILED: Final = "failed.txt"
-PRUNED: Final = "pruned.txt"
-"""Written by a sweep, which stopped the run; a run that starts again deletes both."""
+"""A run that starts again deletes it."""
 
 
 @contextmanager
 def noted(output_dir: Path) -> Iterator[None]:
     """Keep the message of an error that ends a run."""
-    for name in (FAILED, PRUNED):
-        (output_dir / name).unlink(missing_ok=True)
+    (output_dir / FAILED).unlink(missing_ok=True)
     try:
         yield
     except DanishAsrError as error:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from danish_asr.base.files import publish_text
 from danish_asr.recipe.run.run_directory import CONFIG_FILE, ENVIRONMENT
-from danish_asr.report.run.history import COMPLETE, ENDED, History
+from danish_asr.report.run.history import History
 from danish_asr.report.run.page import render
 from danish_asr.report.tables import say
 
@@ -41,11 +41,11 @@ def report_run(
         while not all(file.is_file() for file in begun):
             time.sleep(1)
     history = History(run)
-    if follow and history.state not in {COMPLETE, *ENDED}:
+    if follow and not history.ended:
         text = f"writing {page} every {seconds} s, without further lines, until the run ends"
         say(f"{text}; Ctrl-C stops it", console)
     try:
-        while follow and history.state not in {COMPLETE, *ENDED}:
+        while follow and not history.ended:
             publish_text(page, render(history, page, reload=seconds))
             time.sleep(seconds)
             history = History(run)

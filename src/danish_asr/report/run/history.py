@@ -10,7 +10,7 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.lease import LOCK_FILE, SECONDS
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.advice import Rows, best_validation
-from danish_asr.recipe.run.outcome import FAILED, PRUNED
+from danish_asr.recipe.run.outcome import FAILED
 from danish_asr.recipe.run.run_directory import (
     AVERAGES,
     CONFIG_FILE,
@@ -25,8 +25,7 @@ from danish_asr.recipe.run.run_directory import (
 COMPLETE: Final = "complete"
 TRAINING: Final = "in training"
 STOPPED: Final = "not running; the command that started it continues it"
-ENDED: Final = {"failed": FAILED, "pruned": PRUNED}
-"""States of a run that no command continues by itself, and the file with the reason."""
+FAILED_STATE: Final = "failed"
 
 
 class BestModel(NamedTuple):
@@ -94,7 +93,7 @@ class History:
 
     @cached_property
     def state(self) -> str:
-        """Whether the run is complete, in training, failed, pruned or stopped.
+        """Whether the run is complete, in training, failed or stopped.
 
         A process that trains refreshes its lock; a complete run has a card for its best model.
         """
@@ -105,12 +104,16 @@ class History:
         ended = self.step >= (self.steps or 0) or any(self.config.get(key) for key in early)
         if ended and [*self.run.glob(f"{CARDS_DIR}/*.yaml")]:
             return COMPLETE
-        return next(
-            (state for state, file in ENDED.items() if (self.run / file).is_file()), STOPPED
-        )
+        return FAILED_STATE if (self.run / FAILED).is_file() else STOPPED
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has nothing left to do, or failed."""
+        return self.state in {COMPLETE, FAILED_STATE}
 
     @property
     def reason(self) -> str:
-        """Why the run failed or was pruned; empty if it was not."""
-        file = self.run / ENDED.get(self.state, "")
-        return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+        """Why the run failed; empty if it did not."""
+        if self.state != FAILED_STATE:
+            return ""
+        return (self.run / FAILED).read_text(encoding="utf-8").strip()

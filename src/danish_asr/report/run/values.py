@@ -5,9 +5,8 @@ from textwrap import shorten
 from typing import Final
 
 from danish_asr.recipe.run.advice import LOSS, MOST, SATURATED, Advice, best_until
-from danish_asr.recipe.run.outcome import FAILED
 from danish_asr.report.run.configuration import shown
-from danish_asr.report.run.history import ENDED, History
+from danish_asr.report.run.history import FAILED_STATE, History
 
 _WORSE: Final = 1.2
 """A score of so many times the best run's is a bad one."""
@@ -91,7 +90,7 @@ def _by_value(runs: Iterable[History], key: str) -> dict[str, list[History]]:
 
 
 def _failure(run: History) -> str | None:
-    if ENDED.get(run.state) != FAILED:
+    if run.state != FAILED_STATE:
         return None
     return f"the run {run.run.name} failed: {shorten(run.reason, 60, placeholder=' ...')}"
 

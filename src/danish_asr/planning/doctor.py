@@ -1,0 +1,229 @@
+"""Find what would break a run before its job waits in the queue.
+
+It imports the libraries, and does what preflight, ``fetch``, ``plan`` and ``verify`` do.
+"""
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rich.console import Console
+
+from danish_asr.base.cluster.cpus import lsf_slots, usable_cpus
+from danish_asr.base.config_tree import flatten
+from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.base.schema import STATISTICS_FILE
+from danish_asr.planning.gpus import here
+from danish_asr.recipe.entry import Request, read_configuration
+
+if TYPE_CHECKING:
+    from danish_asr.recipe.config.config import AsrConfig
+
+COLOURS: Final = {"error": "red", "warning": "yellow", "ok": "green"}
+"""Of each level; in this order they are printed."""
+
+NATIVE: Final = (
+    *("torch", "numpy", "pandas", "pyarrow.parquet", "fairseq2n"),
+    *("torchaudio", "soxr", "sentencepiece"),
+)
+"""Modules that load native code, each built for one version of numpy or torch."""
+
+_SAMPLE: Final = 50
+"""Rows of the dataset that are decoded."""
+
+_GIB: Final = 2**30
+
+
+class Finding(NamedTuple):
+    """What a check says, and how to fix it; ``fix`` is empty if nothing is wrong.
+
+    ``level`` is ``ok``, ``warning`` (it may slow the run down or break it later) or ``error`` (the
+    run would fail).
+    """
+
+    level: str
+    check: str
+    found: str
+    fix: str = ""
+
+
+ok = partial(Finding, "ok")
+warning = partial(Finding, "warning")
+error = partial(Finding, "error")
+
+
+def doctor(
+    files: Sequence[Path],
+    *,
+    run: Path | None = None,
+    as_json: bool = False,
+    console: Console | None = None,
+) -> bool:
+    """Check, print the findings, errors first, and return whether the run would work.
+
+    Without a configuration in ``files`` only the machine is checked. ``run`` is by default
+    ``$ASR_RUN`` or the working directory.
+    """
+    console = console or Console()
+    findings = [*check_libraries(), check_cpus()]
+    if not any(finding.level == "error" for finding in findings):
+        findings.append(check_gpu())
+        if files:
+            findings += check_run(files, run or Path(os.environ.get("ASR_RUN") or "."))
+    findings.sort(key=lambda finding: [*COLOURS].index(finding.level))
+    counts = Counter(finding.level for finding in findings)
+    if as_json:
+        rows = [finding._asdict() for finding in findings]
+        console.out(json.dumps(rows, indent=1, ensure_ascii=False), highlight=False)
+        return not counts["error"]
+    for finding in findings:
+        line = f"{finding.level:8}{finding.check}: {finding.found}"
+        line += f"\n        fix: {finding.fix}" if finding.fix else ""
+        style = COLOURS[finding.level]
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    summary = ", ".join(f"{counts[level]} {level}" for level in COLOURS if counts[level])
+    console.print(f"{len(findings)} findings: {summary}", highlight=False)
+    return not counts["error"]
+
+
+def check_libraries() -> Iterator[Finding]:
+    """Check that libraries with native code load."""
+    broken = []
+    for module in NATIVE:
+        try:
+            import_module(module)
+        except Exception as problem:  # noqa: BLE001 - whatever the linker reports is the finding
+            broken.append(f"{module} does not load: {problem}")
+    for text in broken:
+        yield error("libraries", text, "run `make setup` in a fresh checkout")
+    if not broken:
+        yield ok("libraries", "all load")
+
+
+def check_cpus() -> Finding:
+    """Check that there are enough CPUs to decode audio beside the training."""
+    usable, slots = usable_cpus(), lsf_slots()
+    text = f"{usable} of the machine's {os.cpu_count()}"
+    text += f", LSF granted {slots} here" if slots else ""
+    if usable > 1:
+        return ok("cpus", text)
+    return warning("cpus", text, "one core decodes audio while another trains; LSF: bsub -n 4")
+
+
+def check_gpu() -> Finding:
+    """Check that torch can use the GPU, if there is one."""
+    import torch  # noqa: PLC0415 - slow
+
+    if os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu"):
+        return ok("gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
+    if torch.cuda.is_available():
+        return ok("gpu", f"{torch.cuda.get_device_name()}; CUDA {torch.version.cuda}")
+    text = f"torch {torch.__version__} finds none"
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):
+        fix = "request a GPU (bsub -gpu), or choose a node whose driver has CUDA 12.8 or later"
+        return error("gpu", text, fix)
+    fix = (
+        "a CPU is enough for the demo only; `danish-asr plan --gpu NAME` plans for another machine"
+    )
+    return warning("gpu", text, fix)
+
+
+def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
+    """Check a configuration, its downloads, memory and disk, and its dataset."""
+    from danish_asr.recipe.config.config import AsrConfig  # noqa: PLC0415 - imports fairseq2
+    from danish_asr.recipe.config.loading import inspect  # noqa: PLC0415 - as above
+    from danish_asr.recipe.train.preflight import resolve  # noqa: PLC0415 - as above
+
+    request = Request(output_dir=run, config_files=files, overrides=_dataset_of_jobs())
+    try:
+        tree = read_configuration(request)
+        config, faults = inspect(AsrConfig, tree)
+        yield from _guarded("weights", _check_downloads(config))
+        resolved = resolve(config, where=request.where, faults=faults)
+    except ConfigError as problem:
+        for fault in problem.faults:
+            yield error("configuration", f"{request.where}: {fault}", "correct the configuration")
+        return
+    names = f"model {resolved.model.name or resolved.model.arch}, dataset {resolved.dataset.name}"
+    yield ok("configuration", f"{request.where}: {names}, tokenizer {resolved.tokenizer.name}")
+    yield from _guarded("plan", _check_plan(tree, request.where, run))
+    yield from _guarded("dataset", _check_dataset(resolved))
+
+
+def _guarded(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the findings of a check; one that fails itself is not a fault of the run."""
+    try:
+        yield from findings
+    except DanishAsrError as problem:
+        yield error(check, str(problem), "correct the configuration, or convert the dataset again")
+    except Exception as problem:  # noqa: BLE001
+        text = f"this check failed: {type(problem).__name__}: {problem}"
+        yield warning(check, text, "fix what the message says, or report it")
+
+
+def _dataset_of_jobs() -> list[str]:
+    """Return the overrides with which lsf/train.sh names ``ASR_DATASET`` in ``ASR_DATA``."""
+    name, data = os.environ.get("ASR_DATASET"), os.environ.get("ASR_DATA")
+    if not (name and data):
+        return []
+    key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
+    return [f"dataset.name={name}", f"{key}={Path(data, STATISTICS_FILE)}"]
+
+
+def _check_downloads(config: "AsrConfig") -> Iterator[Finding]:
+    from danish_asr.planning.fetch import missing  # noqa: PLC0415 - imports fairseq2
+
+    if names := missing(config):
+        fix = "download them where there is internet access: danish-asr fetch --config ..."
+        yield warning("weights", f"not in fairseq2's cache: {', '.join(names)}", fix)
+
+
+def _check_plan(tree: dict[str, Any], where: str, run: Path) -> Iterator[Finding]:
+    """Compare the memory and the disk that a run needs with what is here."""
+    import torch  # noqa: PLC0415 - slow
+
+    from danish_asr.planning.plan import make_plan  # noqa: PLC0415 - imports fairseq2
+
+    card = here()
+    plan = make_plan(tree, where=where, card=card, run=run)
+    if card:
+        text = f"{plan.total / _GIB:.1f} of {card.free / _GIB:.1f} GiB of {card.name}, calculated"
+        changes = " ".join(f"{key}={value}" for key, value in flatten(plan.overlay))
+        fix = f"{changes or 'a larger GPU, or a smaller model'}; see danish-asr plan"
+        yield ok("memory", text) if plan.fits else error("memory", text, fix)
+        if plan.bfloat16 and torch.cuda.get_device_capability()[0] < 8:
+            fix = "trainer.mixed_precision.dtype=torch.float16 evaluator.amp_dtype=torch.float16"
+            yield error("bf16", f"{card.name} does not compute in bfloat16", fix)
+    for note in plan.notes:
+        yield warning("plan", note, "see danish-asr plan")
+    run = run.expanduser().resolve()
+    folder = next(folder for folder in [run, *run.parents] if folder.is_dir())
+    free = shutil.disk_usage(folder).free
+    text = f"checkpoints need {plan.disk.total / _GIB:.2f} GiB, {free / _GIB:.1f} free in {folder}"
+    if os.access(folder, os.W_OK) and free >= plan.disk.total:
+        yield ok("disk", f"{text}; a quota may be less")
+    else:
+        fix = "choose another OUTDIR (ASR_RUN), or regime.keep_last_n_checkpoints=1"
+        yield error("disk", text, fix)
+
+
+def _check_dataset(config: "AsrConfig") -> Iterator[Finding]:
+    """Verify a built dataset, with the audio of a few rows."""
+    from danish_asr.corpus.verify import verify  # noqa: PLC0415 - slow: pyarrow
+    from danish_asr.recipe.models.assets import configured_dataset  # noqa: PLC0415
+
+    if config.dataset.storage_mode != "MIXTURE_PARQUET":
+        return
+    version = configured_dataset(config).path
+    root = version.parent if version.name.startswith("version=") else version
+    verification = verify(root, sample=_SAMPLE)
+    for fault in verification.damage:
+        yield error("dataset", f"{root}: {fault}", "`danish-asr verify` decodes all of its rows")
+    if not verification.damage:
+        yield ok("dataset", f"{root}: {sum(verification.hours.values()):.1f} h")
