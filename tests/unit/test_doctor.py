@@ -106,7 +106,7 @@ def test_a_gpu_that_is_too_small_is_an_error_with_the_keys_that_help(
     found = findings(config, model={"arch": "300m"}, trainer=half)
     levels = {finding["check"]: finding for finding in found}
     assert (levels["memory"]["level"], levels["bf16"]["level"]) == ("error", "error")
-    assert "trainer.freeze_encoder_layers=" in levels["memory"]["fix"]
+    assert "optimizer.name=adamw_8bit" in levels["memory"]["fix"]
 
 
 def test_too_little_disk_for_the_checkpoints_is_an_error(
