@@ -100,9 +100,7 @@ def open_sweep(
     for override in overrides:
         key = override.partition("=")[0]
         if key in grid:
-            faults.append(
-                f"{override} has no effect beside --over {key}; leave one out"
-            )
+            faults.append(f"{override} has no effect beside --over {key}; leave one out")
     if not (files or recorded or overrides):
         faults.append(f"{out} holds no sweep yet; name its configuration: --config FILE")
     files = files or ([out / BASE] if recorded else [])
@@ -146,15 +144,10 @@ def _read_grid(over: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
 
 
 def _key_faults(base: Tree, grid: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the faults of keys in the configurations of all runs, each once."""
-    faults = dict.fromkeys(key_faults(base))
-    if _LIMIT in grid:
-        faults[f"{_LIMIT} is set by the sweep itself"] = None
-    for key, values in grid.items():
-        for value in values:
-            tree = merge(base, parse_override(f"{key}={json.dumps(value)}"))
-            faults |= dict.fromkeys(key_faults(tree))
-    return list(faults)
+    """Return the faults of keys, those of the values to try too."""
+    tried = [parse_override(f"{key}={json.dumps(values)}") for key, values in grid.items()]
+    faults = key_faults(merge(base, *tried))
+    return [*faults, f"{_LIMIT} is set by the sweep itself"] if _LIMIT in grid else faults
 
 
 def _check_same(
