@@ -19,7 +19,6 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
     planning,
     recipes,
     scores,
-    serving,
     setup,
     transcription,
 )

@@ -1,4 +1,4 @@
-"""The commands on audio: transcribe, align."""
+"""The commands on audio: transcribe, align, serve."""
 
 # ruff: noqa: PLC0415
 
@@ -42,22 +42,18 @@ def transcribe(
         float | None, Option(min=1.0, help="Audio per forward pass; less needs less memory.")
     ] = None,
     overwrite: Annotated[
-        bool, Option("--overwrite", help="Also finished and edited ones.")
+        bool, Option("--overwrite", help="Replace transcripts, even edited ones.")
     ] = False,
 ) -> None:
     """Transcribe audio of any length to text or subtitles; continue an interrupted command.
 
     The text of a single file is printed, unless --format or --out is given.
     """
-    from danish_asr.inference.files import Output, transcribe_files
-    from danish_asr.inference.settings import Settings
+    from danish_asr.inference.transcribe import Settings, transcribe_files
 
+    settings = Settings(decoder, lm, hotwords, channels, batch_seconds)
     finished = transcribe_files(
-        model,
-        audio,
-        settings=Settings(decoder, lm, hotwords, channels, batch_seconds),
-        output=Output(formats=format_, folder=out, overwrite=overwrite),
-        device=device,
+        model, audio, settings, formats=format_, out=out, overwrite=overwrite, device=device
     )
     if not finished:
         raise typer.Exit(EXIT_FAILED)
@@ -88,3 +84,21 @@ def align(
     from danish_asr.inference.align import align_file
 
     align_file(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
+
+
+@app.command(examples=["serve outputs/300m", "serve outputs/300m --port 0 --lm lm"])
+def serve(
+    model: Annotated[
+        str, Argument(help="A run, a checkpoint, a Hugging Face directory or a name.")
+    ],
+    *,
+    host: Annotated[str, Option(help="Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="0 takes a free one.")] = 8000,
+    max_mb: Annotated[int, Option(help="Size limit of a file, in megabytes.", min=1)] = 100,
+    lm: Annotated[Path | None, Option(help="Language model; adds beam search.")] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Serve a local web page that transcribes files and recordings."""
+    from danish_asr.inference.serve.server import serve as serve_page
+
+    serve_page(model, host=host, port=port, max_mb=max_mb, lm=lm, device=device)

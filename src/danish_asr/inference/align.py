@@ -16,9 +16,8 @@ from rich.console import Console
 
 from danish_asr.base.errors import AlignmentError
 from danish_asr.base.files import publish_text
-from danish_asr.base.progress import Progress as ProgressBar
+from danish_asr.base.progress import Progress
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.display import counted
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats
 from danish_asr.inference.sound import open_sound
 from danish_asr.recipe.run.run_directory import check_model
@@ -27,7 +26,7 @@ from danish_asr.text.profiles import normalize
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
-    from danish_asr.inference.streaming import Progress
+    from danish_asr.inference.streaming import ShowProgress
 
 _DOUBTFUL: Final = 0.1
 """Words with a lower confidence are reported."""
@@ -77,7 +76,7 @@ def align_file(
 
     loaded = load_model(model, device=device)
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    with ProgressBar(audio.name, console=console) as bar:
+    with Progress(audio.name, console=console) as bar:
         transcript = align(
             loaded, audio, lines, progress=lambda done, total: bar.update(done, total=total)
         )
@@ -94,29 +93,22 @@ def read_text(text: str) -> list[str]:
         AlignmentError: There is no text, or the file is missing or not UTF-8.
     """
     path = Path(text)
-    is_file = False
     with suppress(OSError):  # a text may be too long for the name of a file
-        is_file = path.is_file()
-    if is_file:
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise AlignmentError(
-                f"{path} is not UTF-8: byte {error.object[error.start]:#x} at {error.start}; save "
-                "it as UTF-8"
-            ) from None
-        except OSError as error:
-            raise AlignmentError(f"{path}: {error.strerror}") from None
-    elif path.suffix and len(text.split()) == 1 and not text.endswith("."):
-        raise AlignmentError(f"the text file {path} does not exist")
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
+        if path.is_file():
+            try:
+                text = path.read_text(encoding="utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise AlignmentError(f"{path}: {error}; save it as UTF-8") from None
+        elif path.suffix and len(text.split()) == 1 and not text.endswith("."):
+            raise AlignmentError(f"the text file {path} does not exist")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise AlignmentError("the text is empty; expected a file or the text, a segment per line")
     return lines
 
 
 def align(
-    model: Model, audio: Path, lines: Sequence[str], *, progress: Progress | None = None
+    model: Model, audio: Path, lines: Sequence[str], *, progress: ShowProgress | None = None
 ) -> Transcript:
     """Return the times of each word of ``lines``, a segment each, as they are written.
 
@@ -140,19 +132,20 @@ def align(
     text = " ".join(word.spoken for words in segments for word in words)
     symbols, spoken = SpokenText.of(text, model.tokenizer).compact()
     with open_sound(audio) as sound:
-        found = read_regions(model, sound, progress)
-        regions = [(start, log_probs[:, symbols]) for start, log_probs in found]
+        regions = [
+            (round(start / FRAME_SECONDS), log_probs[:, symbols])
+            for start, log_probs in read_regions(model, sound, progress)
+        ]
         duration, file = sound.seconds, sound.file
     if not regions:
         raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
     # On a common time axis. Where nobody speaks, words may end, and nothing else is there.
-    size = max(round(start / FRAME_SECONDS) + len(part) for start, part in regions)
-    whole = torch.full((size, len(symbols)), _NEVER)
-    whole[:, [0, spoken.separator]] = 0
-    for start, part in regions:
-        first = round(start / FRAME_SECONDS)
-        whole[first : first + len(part)] = part
-    timed = iter(spoken.align(whole))
+    frames = max(start + len(log_probs) for start, log_probs in regions)
+    of_file = torch.full((frames, len(symbols)), _NEVER)
+    of_file[:, [0, spoken.separator]] = 0
+    for start, log_probs in regions:
+        of_file[start : start + len(log_probs)] = log_probs
+    timed = iter(spoken.align(of_file))
     result = []
     for words in segments:
         aligned = [_joined(word, islice(timed, len(word.spoken.split()))) for word in words]
@@ -224,16 +217,13 @@ def _joined(written: _Written, timed: Iterable[Word]) -> Word:
 
 
 def _report(transcript: Transcript, lines: int, console: Console) -> None:
-    words = transcript.words
+    words, segments = transcript.words, len(transcript.segments)
     doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
-    console.print(
-        f"aligned {counted(len(words), 'word')} in {counted(len(transcript.segments), 'segment')}"
-    )
-    if missing := lines - len(transcript.segments):
-        console.print(f"left out {counted(missing, 'line')} without a word that the model writes")
+    console.print(f"aligned {len(words):,} words in {segments:,} segments")
+    if lines > segments:
+        console.print(f"left out {lines - segments:,} lines without a word that the model writes")
     if doubtful:
-        first = doubtful[0]
         console.print(
-            f"{counted(len(doubtful), 'word')} with a confidence below {_DOUBTFUL}, the first is "
-            f"'{first.text}' at {first.start:.1f} s: the text may differ from the audio there"
+            f"words with a confidence below {_DOUBTFUL}: {len(doubtful):,}, the first is "
+            f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s: the text may differ from the audio"
         )

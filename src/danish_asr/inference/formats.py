@@ -4,20 +4,27 @@ import csv
 import html
 import io
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.decoding.transcript import Segment, Transcript
-from danish_asr.inference.cues import make_cues, speaker
+from danish_asr.decoding.transcript import Segment, Transcript, Word
 
-_Interval = tuple[float, float, str]
+MAX_LINE: Final = 42
+"""Characters of a line; with two lines and 7 seconds the usual limits of broadcasters."""
+
+MAX_SECONDS: Final = 7.0
+
+MIN_SECONDS: Final = 1.0
+"""A shorter cue stays until then, or until the next cue of its channel."""
 
 
 def to_txt(transcript: Transcript) -> str:
     """Return a line per segment, after its speaker's name if channels were kept apart."""
-    lines = (_name(segment) + segment.text for segment in transcript.segments)
+    lines = [_label(segment.channel) + segment.text for segment in transcript.segments]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -38,8 +45,9 @@ def to_vtt(transcript: Transcript) -> str:
     blocks = ["WEBVTT\n"]
     for cue in make_cues(transcript):
         times = f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}"
-        voice = "" if cue.channel is None else f"<v {speaker(cue.channel)}>"
-        blocks.append(f"{times}\n{voice}{html.escape(chr(10).join(cue.lines), quote=False)}\n")
+        voice = "" if cue.channel is None else f"<v {_speaker(cue.channel)}>"
+        text = html.escape("\n".join(cue.lines), quote=False)
+        blocks.append(f"{times}\n{voice}{text}\n")
     return "\n".join(blocks)
 
 
@@ -51,8 +59,8 @@ def to_json(transcript: Transcript) -> str:
 def rounded(tree: dict[str, Any]) -> dict[str, Any]:
     """Return what JSON makes of it, numbers with at most 6 decimals."""
     exact = json.dumps(tree)
-    found: dict[str, Any] = json.loads(exact, parse_float=lambda number: round(float(number), 6))
-    return found
+    plain: dict[str, Any] = json.loads(exact, parse_float=lambda number: round(float(number), 6))
+    return plain
 
 
 def to_csv(transcript: Transcript) -> str:
@@ -67,25 +75,32 @@ def to_csv(transcript: Transcript) -> str:
     for number, segment in enumerate(transcript.segments):
         for word in segment.words:
             times = f"{word.start:.3f}", f"{word.end:.3f}"
-            sure = None if word.confidence is None else f"{word.confidence:.4f}"
-            rows.writerow([transcript.file, number, segment.channel, *times, word.text, sure])
+            confidence = None if word.confidence is None else f"{word.confidence:.4f}"
+            rows.writerow([transcript.file, number, segment.channel, *times, word.text, confidence])
     return out.getvalue()
+
+
+class _Interval(NamedTuple):
+    """An interval of a TextGrid."""
+
+    start: float
+    end: float
+    text: str
 
 
 def to_textgrid(transcript: Transcript) -> str:
     """Return a Praat TextGrid in the long format: tiers of segments and words, per channel."""
-    channels: dict[int | None, list[Segment]] = {}
+    channels: dict[int | None, list[Segment]] = defaultdict(list)
     for segment in transcript.segments:
-        channels.setdefault(segment.channel, []).append(segment)
-    tiers: list[tuple[str, list[_Interval]]] = []
-    for channel, segments in sorted(
-        (channels or {None: []}).items(), key=lambda item: item[0] or 0
-    ):
-        name = "" if channel is None else f"{speaker(channel)} "
+        channels[segment.channel].append(segment)
+    tiers: dict[str, list[_Interval]] = {}
+    for channel, segments in sorted(channels.items(), key=lambda item: item[0] or 0):
+        name = "" if channel is None else f"{_speaker(channel)} "
         words = [word for segment in segments for word in segment.words]
-        tiers.append((f"{name}segments", [(s.start, s.end, s.text) for s in segments]))
-        tiers.append((f"{name}words", [(w.start, w.end, w.text) for w in words]))
-    ends = [end for _, intervals in tiers for _, end, _ in intervals]
+        tiers[f"{name}segments"] = [_Interval(s.start, s.end, s.text) for s in segments]
+        tiers[f"{name}words"] = [_Interval(w.start, w.end, w.text) for w in words]
+    tiers = tiers or {"segments": [], "words": []}
+    ends = [interval.end for intervals in tiers.values() for interval in intervals]
     duration = round(max([transcript.duration, *ends, 0.001]), 3)  # Praat refuses an empty one
     lines = [
         'File type = "ooTextFile"',
@@ -97,7 +112,7 @@ def to_textgrid(transcript: Transcript) -> str:
         f"size = {len(tiers)}",
         "item []:",
     ]
-    for number, (name, intervals) in enumerate(tiers, start=1):
+    for number, (name, intervals) in enumerate(tiers.items(), start=1):
         filled = _without_gaps(intervals, duration)
         lines += [
             f"    item [{number}]:",
@@ -107,12 +122,12 @@ def to_textgrid(transcript: Transcript) -> str:
             f"        xmax = {duration:.3f}",
             f"        intervals: size = {len(filled)}",
         ]
-        for index, (start, end, text) in enumerate(filled, start=1):
+        for index, interval in enumerate(filled, start=1):
             lines += [
                 f"        intervals [{index}]:",
-                f"            xmin = {start:.3f}",
-                f"            xmax = {end:.3f}",
-                f"            text = {_quoted(text)}",
+                f"            xmin = {interval.start:.3f}",
+                f"            xmax = {interval.end:.3f}",
+                f"            text = {_quoted(interval.text)}",
             ]
     return "\n".join(lines) + "\n"
 
@@ -130,17 +145,21 @@ SUFFIXES: Final = {name: f".{name}" for name in FORMATS} | {"textgrid": ".TextGr
 
 def parse_formats(names: str) -> list[str]:
     """Return the formats of a list with commas; raises DanishAsrError for an unknown one."""
-    found = [name.strip().lower() for name in names.split(",") if name.strip()]
-    for name in found or [names]:
+    formats = [name.strip().lower() for name in names.split(",") if name.strip()]
+    for name in formats or [names]:
         if name not in FORMATS:
             near = get_close_matches(name, FORMATS, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise DanishAsrError(f"unknown format '{name}'{hint}; available: {', '.join(FORMATS)}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(formats))
 
 
-def _name(segment: Segment) -> str:
-    return "" if segment.channel is None else f"{speaker(segment.channel)}: "
+def _speaker(channel: int) -> str:
+    return f"Speaker {channel + 1}"  # channels count from 0
+
+
+def _label(channel: int | None) -> str:
+    return "" if channel is None else f"{_speaker(channel)}: "
 
 
 def _clock(seconds: float, point: str) -> str:
@@ -158,11 +177,92 @@ def _without_gaps(intervals: Sequence[_Interval], duration: float) -> list[_Inte
     """Return intervals that cover all of the time, as Praat wants them: silence is ''."""
     filled: list[_Interval] = []
     last = 0.0
-    for begin, end, text in ((round(a, 3), round(b, 3), text) for a, b, text in intervals):
-        if begin > last:
-            filled.append((last, begin, ""))
-        filled.append((max(begin, last), end, text))
+    for interval in intervals:
+        start, end = round(interval.start, 3), round(interval.end, 3)
+        if start > last:
+            filled.append(_Interval(last, start, ""))
+        filled.append(_Interval(max(start, last), end, interval.text))
         last = end
     if last < duration or not filled:
-        filled.append((last, duration, ""))
+        filled.append(_Interval(last, duration, ""))
     return filled
+
+
+class Cue(NamedTuple):
+    """One or two lines of a subtitle and when they are shown, in seconds."""
+
+    start: float
+    end: float
+    lines: Sequence[str]
+    channel: int | None = None
+
+
+def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
+    """Return the cues in the order of their starts; ``named`` begins each with its speaker.
+
+    A cue has at most two lines of 42 characters and lasts at most 7 s, unless one word exceeds
+    that. It ends preferably at a pause or a punctuation mark, and cues are about equally full.
+    Cues of one channel do not overlap; speakers of different channels may talk at the same time.
+    """
+    parts: dict[int | None, list[Sequence[Word]]] = defaultdict(list)
+    for segment in transcript.segments:
+        label = _label(segment.channel) if named else ""
+        parts[segment.channel] += _divide(segment.words, label)
+    cues = []
+    for channel, of_channel in parts.items():
+        label = _label(channel) if named else ""
+        limits = [*(words[0].start for words in of_channel[1:]), float("inf")]
+        for words, limit in zip(of_channel, limits, strict=True):
+            start = words[0].start
+            end = min(max(words[-1].end, start + MIN_SECONDS), limit)
+            cues.append(Cue(start, end, _wrap(label, words), channel))
+    return sorted(cues, key=lambda cue: cue.start)
+
+
+def _divide(words: Sequence[Word], label: str) -> list[Sequence[Word]]:
+    # The cheapest division, by dynamic programming: costs[n] is that of the first n words, and
+    # begins[n] is where their last cue begins.
+    costs, begins = [0.0], [0]
+    for end in range(1, len(words) + 1):
+        options = []
+        for begin in range(end - 1, -1, -1):
+            cue = words[begin:end]
+            if len(cue) > 1 and not _fits(label, cue):
+                break  # with one word more it does not fit either
+            options.append((costs[begin] + _cost(label, cue) + _break_cost(words, begin), begin))
+        cost, begin = min(options)
+        costs.append(cost)
+        begins.append(begin)
+    ends = [len(words)]
+    while ends[-1]:
+        ends.append(begins[ends[-1]])
+    ends.reverse()
+    return [words[begin:end] for begin, end in pairwise(ends)]
+
+
+def _fits(label: str, words: Sequence[Word]) -> bool:
+    longest = max(map(len, _wrap(label, words)))
+    return words[-1].end - words[0].start <= MAX_SECONDS and longest <= MAX_LINE
+
+
+def _cost(label: str, words: Sequence[Word]) -> float:
+    return (1 - sum(map(len, _wrap(label, words))) / (2 * MAX_LINE)) ** 2
+
+
+def _break_cost(words: Sequence[Word], begin: int) -> float:
+    if not begin:
+        return 0.0
+    last = words[begin - 1]
+    pause = words[begin].start - last.end
+    return 1 - 2 * min(max(pause, 0), 1) - (0.5 if last.text[-1:] in ".,:;?!" else 0)
+
+
+def _wrap(label: str, words: Sequence[Word]) -> Sequence[str]:
+    """Return one line, or the two whose lengths differ least."""
+    texts = [word.text for word in words]
+    texts[0] = label + texts[0]
+    line = " ".join(texts)
+    if len(line) <= MAX_LINE or len(texts) == 1:
+        return (line,)
+    splits = [(" ".join(texts[:i]), " ".join(texts[i:])) for i in range(1, len(texts))]
+    return min(splits, key=lambda lines: max(map(len, lines)))

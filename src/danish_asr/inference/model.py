@@ -17,7 +17,7 @@ from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.acoustic_model import AcousticModel, Decoders
 from danish_asr.inference.selection import select_model
 from danish_asr.inference.sound import Audio, Channels, Sound, is_array, open_sound
-from danish_asr.inference.streaming import Progress, Recogniser
+from danish_asr.inference.streaming import Recogniser, ShowProgress
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.train.diagnostics import explained
 
@@ -91,7 +91,7 @@ class Options(TypedDict, total=False):
     batch_seconds: float | None
     """Speech in a forward pass, about; more needs more memory and may be faster."""
 
-    progress: Progress | None
+    progress: ShowProgress | None
     """Called with the seconds that are done, and all of them, None if the file does not say."""
 
 

@@ -19,7 +19,7 @@ from danish_asr.inference.sound import Sound
 from danish_asr.inference.voice_activity import VoiceActivity
 from danish_asr.inference.windows import Cutter, Cutting, Window
 
-Progress = Callable[[float, float | None], None]
+ShowProgress = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if unknown."""
 
 
@@ -49,7 +49,7 @@ class _Channel:
 
 
 def read_regions(
-    model: AcousticModel, sound: Sound, progress: Progress | None = None
+    model: AcousticModel, sound: Sound, progress: ShowProgress | None = None
 ) -> Iterator[tuple[float, Tensor]]:
     """Yield the speech of a sound's first channel: its start in seconds, its log-probabilities."""
     channel = _Channel(0, None, Cutter(model.cutting, VoiceActivity()))
@@ -74,7 +74,7 @@ class Recogniser:
     cutting: Cutting
 
     def __call__(
-        self, sounds: Iterable[Sound], progress: Progress | None = None
+        self, sounds: Iterable[Sound], progress: ShowProgress | None = None
     ) -> Iterator[tuple[int, Segment]]:
         """Yield the number of a sound and a segment, of each sound in the order of their starts.
 

@@ -1,27 +1,32 @@
-"""The web server: a page, and one request that sends audio and gets segments as they are ready.
-
-It holds the audio in memory and writes no file and no log.
-"""
+"""``danish-asr serve``: a page, and one request that sends audio and gets segments as they come."""
 
 import ipaddress
 import json
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from jinja2 import Template
+from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.inference.formats import rounded
+from danish_asr.decoding.transcript import Segment, Transcript
+from danish_asr.inference.formats import FORMATS, rounded
+from danish_asr.inference.transcribe import Settings
+from danish_asr.recipe.run.run_directory import check_model
 
 Send = Callable[[dict[str, Any]], None]
 """Sends a message to the page (`page.js`); raises ConnectionError if nobody is there any more."""
+
+DOWNLOADS: Final = ("txt", "srt", "vtt", "json")
 
 MAX_WAITING: Final = 8
 """Recordings in memory, with the one at work."""
@@ -36,6 +41,60 @@ _HEADERS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
 }
+
+
+def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, device: str) -> None:
+    """Load a model and serve its page until Ctrl-C.
+
+    Args:
+        model: As for `load_model`.
+        host: Address to listen on.
+        port: 0 for a free one.
+        max_mb: Size limit of a file, in 10^6 bytes.
+        lm: Directory of a language model, for beam search; None for greedy decoding.
+        device: As for `load_model`.
+
+    Raises:
+        DanishAsrError: The address cannot be used, or a model cannot be loaded.
+    """
+    check_model(model)
+    settings = Settings(lm=lm)
+    options = settings.options()
+    title = Path(model).resolve().name
+    language_model = lm and lm.resolve().name
+    about = {"model": title, "decoder": options["decoder"], "lm": language_model}
+
+    def transcribe(audio: bytes, send: Send) -> None:
+        duration = 0.0
+
+        def progress(seconds: float, total: float | None) -> None:
+            nonlocal duration
+            duration = seconds
+            send({"done": seconds, "duration": total})
+
+        segments: list[Segment] = []
+        for segment in loaded.stream(audio, progress=progress, **options):
+            segments.append(segment)
+            send({"segment": asdict(segment)})
+        transcript = Transcript(duration, segments, about=about)
+        files = {name: FORMATS[name](transcript) for name in DOWNLOADS}
+        send({"files": files, "duration": duration})
+
+    server = Server(transcribe, model=title, host=host, port=port, max_mb=max_mb)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"loading {model} ...", markup=False)
+    loaded = settings.load(model, device)
+    if not server.is_local:
+        console.print(
+            f"[yellow]warning:[/yellow] --host {host}: everybody who reaches port "
+            f"{server.server_port} of this machine can use the page. Browsers record only on "
+            "localhost or over HTTPS; for one user an SSH tunnel is better"
+        )
+    console.print(f"{model} on {loaded.device}: {server.url} (Ctrl-C ends it)", markup=False)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.close()
 
 
 class Server(ThreadingHTTPServer):
@@ -113,11 +172,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN, f"Only the page at {server.url} can send audio.")
         elif self.path != "/transcribe":
             self._refuse(HTTPStatus.NOT_FOUND, "There is no such page.")
-        elif self.headers.get_content_maintype() == "multipart":
-            self._refuse(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "The request is a form. Send the file itself, as curl --data-binary @FILE does.",
-            )
         elif not (size.isascii() and size.isdigit()):
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "The request does not state its length.")
         elif int(size) > server.max_mb * 1_000_000:
