@@ -70,7 +70,7 @@ def align_file(
         )
     check_model(model)
     with open_sound(audio):
-        pass  # what is no audio is refused before PyTorch is imported
+        pass  # what is no audio is refused before fairseq2 is imported
 
     from danish_asr.inference.model import load_model  # noqa: PLC0415
 

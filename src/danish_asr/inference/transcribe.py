@@ -3,7 +3,7 @@
 A recording whose transcripts exist is skipped, so that an interrupted command continues.
 """
 
-# ruff: noqa: PLC0415 # PyTorch is imported when paths and formats were checked
+# ruff: noqa: PLC0415 # fairseq2 is imported when paths and formats were checked
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def transcribe_files(
 
 def _print_text(model: str, path: Path, settings: Settings, device: str) -> None:
     with open_sound(path):
-        pass  # what is no audio is refused before PyTorch is imported
+        pass  # what is no audio is refused before fairseq2 is imported
     spoken = False
     for segment in settings.load(model, device).stream(path, **settings.options()):
         spoken = True

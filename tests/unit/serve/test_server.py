@@ -135,14 +135,6 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     assert says in json.loads(response.read())["error"]
 
 
-def test_a_form_is_refused_with_what_to_send(server: Server) -> None:
-    status, (message,) = _post(
-        server, b"hej", **{"Content-Type": "multipart/form-data; boundary=x"}
-    )
-    assert status == 415
-    assert "--data-binary" in message["error"]
-
-
 def test_what_is_no_audio_is_named_and_the_next_is_transcribed(
     server: Server, speech: _Speech
 ) -> None:

@@ -101,5 +101,5 @@ def test_missing_files_are_named(model_directory: Path, speech: Path, tmp_path: 
 def test_a_text_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes("rødgrød".encode("latin-1"))
-    with pytest.raises(AlignmentError, match=r"text\.txt is not UTF-8: byte 0xf8 at 1"):
+    with pytest.raises(AlignmentError, match=r"text\.txt: .*0xf8 in position 1"):
         read_text(str(path))

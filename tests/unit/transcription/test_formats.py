@@ -14,8 +14,7 @@ import pytest
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.cues import make_cues
-from danish_asr.inference.formats import FORMATS, parse_formats
+from danish_asr.inference.formats import FORMATS, make_cues, parse_formats
 
 TEXT = "på jorden bor der mange mennesker, som taler forskelligt fra den ene egn til den anden"
 
