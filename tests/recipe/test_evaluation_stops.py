@@ -11,7 +11,7 @@ import pytest
 from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
 from danish_asr.base.lease import LOCK_FILE
 from danish_asr.recipe.evaluate.evaluator import PREDICTIONS
-from danish_asr.recipe.run.run_lock import locked
+from danish_asr.recipe.run.continuing import locked
 from tests.recipe.running import after_each_batch, evaluate, metrics
 
 FILE = Path("eval", "best", "dev,test", PREDICTIONS)

@@ -17,7 +17,7 @@ from danish_asr.base.errors import (
     RunFailedError,
 )
 from danish_asr.planning.remedies import REMEDIES
-from danish_asr.recipe.run.outcome import FAILED
+from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.recipe.train.diagnostics import explained
 from tests.recipe.running import evaluate, train
 

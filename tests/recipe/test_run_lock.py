@@ -15,8 +15,8 @@ from filelock import SoftFileLease
 from danish_asr.base import lease
 from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, RunError
 from danish_asr.base.lease import LOCK_FILE
+from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import checkpoint_steps
-from danish_asr.recipe.run.run_lock import locked
 from tests.recipe.running import RECIPE, arguments, start, train, wait_for
 
 LONG = [f"regime.{key}=4000" for key in ("num_steps", "validate_every_n_steps")]
@@ -60,7 +60,7 @@ def test_a_process_that_ended_does_not_hold_its_lock_while_its_parent_does_not_l
     code = f"""
 import os, sys
 from pathlib import Path
-from danish_asr import errors, lease
+from danish_asr.base import errors, lease
 lease.SECONDS = {lease.SECONDS}
 held = lease.take(Path({str(tmp_path)!r}), error=errors.RunError, advice="", work="run")
 os._exit(9)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.recipe.run.outcome import FAILED
+from danish_asr.recipe.run.run_directory import FAILED
 from tests.recipe.running import CONFIG, arguments, same_weights
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, MOST, advise
-from danish_asr.recipe.run.outcome import FAILED
+from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.run.advice import advise_run
 from danish_asr.report.run.history import History
 from danish_asr.report.run.several import report_advice, report_runs

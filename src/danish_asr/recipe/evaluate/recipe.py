@@ -25,8 +25,8 @@ from danish_asr.recipe.evaluate.kept import LOG_PROBS, LogProbsKeeper, kept_log_
 from danish_asr.recipe.evaluate.kept_decoding import decode_kept, split_fingerprints
 from danish_asr.recipe.evaluate.scored_batches import ScoredBatches
 from danish_asr.recipe.evaluate.selection import Selection, select
+from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import AVERAGES, CONFIG_FILE, checkpoint_steps
-from danish_asr.recipe.run.run_lock import locked
 from danish_asr.recipe.train.console import hide_progress_bar
 from danish_asr.recipe.train.diagnostics import exit_on_error, explained
 from danish_asr.recipe.train.preflight import dump, resolve

@@ -42,7 +42,6 @@ from danish_asr.recipe.data.dataset import (
 )
 from danish_asr.recipe.models.card_directories import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.run.trust import card_fault
 
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
@@ -100,7 +99,7 @@ class Assets:
         """Return the card that ``key`` names; if there is none, add a fault that lists them."""
         what, kind, families = _KINDS[key]
         if card := self._find(name, kind, families if kind != "tokenizer" else ()):
-            if kind == "model" and (fault := card_fault(key, card)):
+            if kind == "model" and (fault := _card_fault(key, card)):
                 faults.append(fault)
             return card
         places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
@@ -249,3 +248,16 @@ def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
     if faults:
         raise ConfigError(faults)
     return result
+
+
+def _card_fault(key: str, card: AssetCard) -> str | None:
+    """What is wrong with a model's card that lets fairseq2 unpickle its checkpoint."""
+    field = card.maybe_get_field("restrict")
+    if field is None or field.value is True:
+        return None
+    source, checkpoint = card.metadata["__source__"], card.maybe_get_field("checkpoint")
+    return (
+        f"{key}: the card of '{card.name}', in {source}, has restrict: {field.value}, which would "
+        f"run any code in {checkpoint.value if checkpoint else 'its checkpoint'}. Remove the line; "
+        "a checkpoint of tensors loads without it"
+    )

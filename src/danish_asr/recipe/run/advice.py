@@ -70,7 +70,7 @@ def advise(
     little advice, and none more than five: first what spoils a run, then what lowers its score,
     then what saves time.
     """
-    found = [
+    advice = [
         unstable(reports),
         still_improving(validations, score) if complete else None,
         overfitting(reports, validations, score, config),
@@ -78,7 +78,7 @@ def advise(
         waiting_for_data(reports),
         memory_left(reports, config),
     ]
-    return [each for each in found if each][:MOST]
+    return [item for item in advice if item][:MOST]
 
 
 def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice | None:
@@ -100,17 +100,16 @@ def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice |
 
 def unstable(reports: Rows) -> Advice | None:
     """Return the last warning of `loss_warning`, with its step; a run may have recovered."""
-    found, best, last = None, math.inf, math.inf
+    warning, best, last = None, math.inf, math.inf
     for row in reports:
-        if LOSS in row and CHANCE in row:  # older versions had none
-            last = row[LOSS]
-            if judged := loss_warning(last, row[CHANCE], best):
-                found = Advice(f"at step {row['Step']:,} {judged.evidence}", judged.text)
-            best = min(best, last)
-    if found and last <= 1.1 * best and len(reports) > 1:
+        last = row[LOSS]
+        if judged := loss_warning(last, row[CHANCE], best):
+            warning = Advice(f"at step {row['Step']:,} {judged.evidence}", judged.text)
+        best = min(best, last)
+    if warning and last <= 1.1 * best and len(reports) > 1:
         text = "it has recovered; a lower trainer.max_grad_norm or a longer warm-up avoids that"
-        return Advice(found.evidence, text)
-    return found
+        return Advice(warning.evidence, text)
+    return warning
 
 
 def overfitting(

@@ -30,7 +30,6 @@ from danish_asr.planning import remedies
 from danish_asr.recipe.entry import interrupted
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.run.advice import DATA_BOUND
-from danish_asr.recipe.run.trust import refused_content
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.stopping import StoppedAtStep
 
@@ -228,3 +227,11 @@ def exit_on_error() -> Iterator[None]:
     except Exception:  # noqa: BLE001 - the end of the program
         log.exception("The run failed with an unexpected error.")
         sys.exit(EXIT_FAILED)
+
+
+def refused_content(error: UnpicklingError) -> str:
+    """What torch did not load, without its advice to load it anyway."""
+    found = re.search(r"GLOBAL (\S+)|function (.+)", str(error))
+    if found is None:
+        return "the file is damaged, or is not a checkpoint"
+    return f"the file holds code, {found[1] or found[2]}"

@@ -34,10 +34,7 @@ from danish_asr.recipe.config.loading import inspect, unstructure
 from danish_asr.recipe.config.sections import ALL_LAYERS, FULL
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.models.assets import register_datasets
-from danish_asr.recipe.run import advice, run_directory
-from danish_asr.recipe.run.outcome import noted
-from danish_asr.recipe.run.run_lock import locked
-from danish_asr.recipe.run.trust import check_owner
+from danish_asr.recipe.run import advice, continuing, run_directory
 from danish_asr.recipe.train import diagnostics
 from danish_asr.recipe.train.averaging import finish
 from danish_asr.recipe.train.console import configure_console, hide_progress_bar, log
@@ -79,24 +76,27 @@ def run(request: cli.Request, tree: Tree) -> None:
             _probe(output_dir, config, rank, processes)
             return
         if rank == 0:
-            run_directory.check_output_dir(output_dir, dataset=config.dataset.name)
+            continuing.check_output_dir(output_dir, dataset=config.dataset.name)
             if not request.trust:
-                check_owner(output_dir)
-            now, usual = unstructure(config), unstructure(AsrConfig())
-            run_directory.check_continuation(output_dir, now, usual)
+                continuing.check_owner(output_dir)
+            continuing.check_continuation(output_dir, unstructure(config))
             batches = config.trainer.grad_accumulation.num_batches
-            if note := run_directory.check_processes(output_dir, processes, batches):
+            if note := continuing.check_processes(output_dir, processes, batches):
                 cli.note(note)
-        with locked(output_dir, rank), noted(output_dir), diagnostics.explained(request.where):
+        with (
+            continuing.locked(output_dir, rank),
+            continuing.noted(output_dir),
+            diagnostics.explained(request.where),
+        ):
             if rank == 0:
-                run_directory.tidy(output_dir)
-                run_directory.fit_to_processes(output_dir, processes)
+                continuing.tidy(output_dir)
+                continuing.fit_to_processes(output_dir, processes)
                 write_environment(output_dir)
                 write_own_tokenizer(output_dir, config)
                 keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
-                keep = run_directory.configuration_of_steps if rank == 0 else nullcontext
+                keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
                     run_recipe(AsrRecipe(), config, output_dir)
             if rank == 0:
@@ -107,10 +107,10 @@ def run(request: cli.Request, tree: Tree) -> None:
 def _probe(output_dir: Path, config: AsrConfig, rank: int, processes: int) -> None:
     """Take some steps in a directory of their own, which is deleted, and write a report."""
     if rank == 0:
-        run_directory.check_output_dir(output_dir)
+        continuing.check_output_dir(output_dir)
     folder, probe = output_dir / f".{run_directory.PROBE}", Probe(config, processes)
     try:
-        with locked(folder, rank), diagnostics.explained():
+        with continuing.locked(folder, rank), diagnostics.explained():
             if rank == 0:
                 write_own_tokenizer(folder, config)
             try:

@@ -10,12 +10,12 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.lease import LOCK_FILE, SECONDS
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.advice import Rows, best_validation
-from danish_asr.recipe.run.outcome import FAILED
 from danish_asr.recipe.run.run_directory import (
     AVERAGES,
     CONFIG_FILE,
     EMA,
     ENVIRONMENT,
+    FAILED,
     METRICS,
     SCORE_TITLES,
     checkpoint_scores,

@@ -14,8 +14,13 @@ from danish_asr.base.config_tree import short_names
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
 from danish_asr.recipe.run.advice import LOSS, Advice
-from danish_asr.recipe.run.outcome import FAILED
-from danish_asr.recipe.run.run_directory import CONFIG_FILE, ENVIRONMENT, SWEEP, resumable_steps
+from danish_asr.recipe.run.run_directory import (
+    CONFIG_FILE,
+    ENVIRONMENT,
+    FAILED,
+    SWEEP,
+    resumable_steps,
+)
 from danish_asr.report import wording
 from danish_asr.report.curves import Curve, Panel
 from danish_asr.report.run.advice import advise_run

@@ -1,0 +1,243 @@
+"""Guards the start of a run: one run in a directory, and nothing of another one is overwritten.
+
+Each check raises RunError before anything is written; ``tidy`` and ``fit_to_processes`` then
+prepare a run that continues.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from danish_asr.base.cluster import wait_for_first_rank
+from danish_asr.base.config_tree import flatten, read_yaml
+from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.files import publish_text
+from danish_asr.base.lease import take
+from danish_asr.recipe.run.run_directory import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    ENVIRONMENT,
+    FAILED,
+    METRICS,
+    TENSORBOARD,
+    recorded,
+    resumable_steps,
+)
+
+_DATA: Final = {".flac", ".mp3", ".ogg", ".opus", ".parquet", ".wav"}
+
+_BATCHES: Final = "trainer.grad_accumulation.num_batches"
+
+_ADVICE: Final = (
+    "Wait for its end, or stop it there with kill and wait until it has saved; the same command "
+    "then continues the run. Or name another OUTDIR."
+)
+
+MAY_CHANGE: Final = (
+    *("regime.", "gang.", "evaluator.", "common."),
+    *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
+    *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
+    # The shares that follow from it must stay: they are in the data reader's state.
+    "dataset.mixture_parquet_storage_config.dataset_summary_path",
+    # A step of two processes takes what one takes in two batches.
+    *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
+    *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),
+    *("trainer.anomaly_detection", "trainer.grad_check"),
+)
+"""Keys and sections that a run may change when it continues. All others shape the weights, the
+data or the saved state."""
+
+MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile")
+"""Exceptions to :data:`MAY_CHANGE`."""
+
+
+@contextmanager
+def locked(directory: Path, rank: int = 0) -> Iterator[None]:
+    """Be the only run that writes in ``directory``, on any host; create it if it does not exist.
+
+    The first rank takes the lock (`base.lease.take`); the other ranks continue when it has it.
+
+    Raises:
+        RunError: Another process is writing in the directory; nothing is changed.
+    """
+    if rank == 0:
+        lease = take(directory, error=RunError, advice=_ADVICE, work="run")
+    try:
+        wait_for_first_rank(rank)
+        yield
+    finally:
+        if rank == 0:
+            lease.release()
+
+
+@contextmanager
+def noted(output_dir: Path) -> Iterator[None]:
+    """Keep the message of an error that ends a run; delete that of an earlier start."""
+    (output_dir / FAILED).unlink(missing_ok=True)
+    try:
+        yield
+    except DanishAsrError as error:
+        with suppress(DanishAsrError):  # the disk may be full
+            publish_text(output_dir / FAILED, f"{error}\n")
+        raise
+
+
+def check_output_dir(output_dir: Path, *, dataset: str | None = None) -> None:
+    """Refuse, with RunError, a file, a place within another run, and what cannot be written.
+
+    A new run may not begin among audio or tables of data, which a job or an earlier start does not
+    leave there. It may not have the name of its dataset either: two cards would have one name.
+    """
+    path = output_dir.resolve()
+    if path.name == dataset and not (path / CONFIG_FILE).is_file():
+        raise RunError(
+            f"OUTDIR {output_dir}: the dataset is '{dataset}', and the model would get the same "
+            "name; name another directory"
+        )
+    files = [] if (path / CONFIG_FILE).is_file() else chain(path.glob("*"), path.glob("*/*"))
+    if data := next((file for file in files if file.suffix.lower() in _DATA), None):
+        held = data.relative_to(path)
+        raise RunError(f"OUTDIR {output_dir}: it is no run and holds data ({held}); name another")
+    there = next(path for path in [path, *path.parents] if path.exists())
+    if not there.is_dir():
+        raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(f"OUTDIR {output_dir}: no permission to write in {there}; name another")
+    for above in path.parents:
+        if (above / ENVIRONMENT).is_file() and (above / CONFIG_FILE).is_file():
+            raise RunError(f"OUTDIR {output_dir}: {above} is a run; name a directory outside it")
+
+
+def check_owner(output_dir: Path, user: int | None = None) -> None:
+    """Refuse, with RunError, to continue a run that another user saved.
+
+    ``user`` is a number; None: the user of this process. Without numbered users nothing is refused.
+    """
+    steps = resumable_steps(output_dir)
+    if not steps or not hasattr(os, "geteuid"):
+        return
+    user = os.geteuid() if user is None else user
+    newest = output_dir / CHECKPOINTS / f"step_{steps[-1]}"
+    for path in (newest.parent, newest, *sorted(newest.rglob("*"))):
+        if (owner := path.stat().st_uid) != user:
+            raise RunError(
+                f"{path} belongs to user {owner}, but this is user {user}. To continue a run, the "
+                "states of its trainer, optimizer and data reader are unpickled, and a pickle can "
+                "run any code. If you trust whoever can write there, add --trust. Otherwise start "
+                f"a new run in another OUTDIR with model.path={newest}: of a model, only tensors "
+                "are read."
+            )
+
+
+def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
+    """Refuse, with RunError, to continue a run with another configuration.
+
+    Before the first checkpoint anything may change.
+    """
+    file, steps = output_dir / CONFIG_FILE, resumable_steps(output_dir)
+    if not file.is_file() or not steps:
+        return
+    now, before = dict(flatten(config)), dict(flatten(read_yaml(file)))
+    end = now.get("regime.num_steps")
+    if end is not None and int(end) < steps[-1]:
+        raise RunError(
+            f"{output_dir} holds a run at step {steps[-1]}, but regime.num_steps is {end}; raise "
+            "it, or evaluate the run"
+        )
+    changed = [
+        f"  - {key} was {before.get(key)!r} and is now {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key) and (key in MUST_STAY or not key.startswith(MAY_CHANGE))
+    ]
+    if changed:
+        raise RunError(
+            f"{output_dir} holds a run at step {steps[-1]} with another configuration:\n"
+            + "\n".join(changed)
+            + "\nStart the new run in another OUTDIR, or restore these values to continue."
+        )
+
+
+def check_processes(output_dir: Path, processes: int, num_batches: int) -> str | None:
+    """Compare the number of processes, and of batches in a step, with the run's so far.
+
+    ``num_batches`` is what each process accumulates. Returns a note on what changes; raises
+    RunError if the model was sharded over another number of processes.
+    """
+    folder, saved = _saved_ranks(output_dir)
+    if not saved:
+        return None
+    notes = []
+    if saved != processes:
+        shards = len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
+        if shards > 1:
+            raise RunError(
+                f"{output_dir} was saved by {saved} processes with the model sharded over {shards};"
+                f" it cannot continue with {processes}. Continue with {saved}, or start a new run."
+            )
+        notes.append(f"the run was saved by {saved} processes and continues with {processes}")
+    configured = dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
+    before, now = saved * configured[_BATCHES], processes * num_batches
+    if before != now:
+        keep, rest = divmod(before, processes)
+        advice = f"no {_BATCHES} keeps it" if rest else f"{_BATCHES}={keep} keeps it"
+        notes.append(f"WARNING: a step took {before} batches and now takes {now}; {advice}")
+    return ". ".join(notes) or None
+
+
+@contextmanager
+def configuration_of_steps(output_dir: Path) -> Iterator[None]:
+    """Keep the ``config.yaml`` of the steps so far if no other is taken and saved.
+
+    fairseq2 writes it at each start, also of a run that is complete.
+    """
+    file, steps = output_dir / CONFIG_FILE, resumable_steps(output_dir)
+    before = file.read_text(encoding="utf-8") if steps and file.is_file() else None
+    try:
+        yield
+    finally:
+        if before is not None and resumable_steps(output_dir)[-1:] == steps[-1:]:
+            publish_text(file, before)
+
+
+def tidy(output_dir: Path) -> None:
+    """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
+
+    Its metrics files then hold each step once, in complete lines.
+    """
+    for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    last = max(resumable_steps(output_dir), default=0)
+    for file in (output_dir / METRICS).rglob("*.jsonl"):
+        kept = "".join(line for line, values in recorded(file) if values["Step"] <= last)
+        if kept != file.read_text(encoding="utf-8", errors="replace"):
+            publish_text(file, kept)
+    for folder in (output_dir / TENSORBOARD).glob("*/"):
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
+
+        # TensorBoard then ignores what earlier files hold from this step on.
+        SummaryWriter(folder, purge_step=last + 1).close()  # type: ignore[no-untyped-call]
+
+
+def fit_to_processes(output_dir: Path, processes: int) -> None:
+    """Let a run continue with more processes than it was saved with.
+
+    fairseq2 saves and loads the state of the trainer and of the data reader once per process. The
+    reader's position counts the batches of all processes, and only the random state of the trainer
+    differs between them: new processes take the first one's.
+    """
+    folder, saved = _saved_ranks(output_dir)
+    for rank in range(saved, processes if saved else 0):
+        for kind, name in (("trainer", "rank"), ("data_reader", "dp")):
+            first = folder / kind / f"{name}_00.pt"
+            shutil.copyfile(first, folder / kind / f"{name}_{rank:02d}.pt")
+
+
+def _saved_ranks(output_dir: Path) -> tuple[Path, int]:
+    """Return the checkpoint that a run continues from and the processes that saved it, 0: none."""
+    step = max(resumable_steps(output_dir), default=0)
+    folder = output_dir / CHECKPOINTS / f"step_{step}"
+    return folder, len(list((folder / "trainer").glob("rank_*.pt")))
