@@ -28,7 +28,8 @@ from danish_asr.base.files import from_yaml, publish_text, to_yaml
 from danish_asr.base.lease import take
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.keys import key_faults
-from danish_asr.recipe.run.run_directory import FAILED, SWEEP, check_output_dir
+from danish_asr.recipe.run.continuing import check_output_dir
+from danish_asr.recipe.run.run_directory import FAILED, SWEEP
 
 BASE: Final = "base.yaml"
 
