@@ -152,6 +152,6 @@ def explore(
 ) -> None:
     """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
     _check_root(dataset)
-    from danish_asr.report.explore import explore as write_page
+    from danish_asr.report.dataset_page import explore as write_page
 
     write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)

@@ -98,7 +98,7 @@ def sweep(
     """
     from danish_asr.planning.sweep import run_sweep
     from danish_asr.recipe.entry import refuse
-    from danish_asr.report.run.several import report_runs
+    from danish_asr.report.run_table import report_runs
 
     try:
         succeeded = run_sweep(out, config or (), values or (), over or (), only=only)
@@ -117,7 +117,7 @@ def runs(
     html: Annotated[Path | None, Option(help="Write a page with the curves on dev.")] = None,
 ) -> None:
     """List runs: state, step, best dev score, test score, and the keys in which they differ."""
-    from danish_asr.report.run.several import report_runs
+    from danish_asr.report.run_table import report_runs
 
     report_runs(root, csv=csv, html=html)
 
@@ -127,6 +127,6 @@ def advise(
     root: Annotated[Path, Argument(metavar="OUTDIR", help="A run, or the directory of a sweep.")],
 ) -> None:
     """Say what to try next, with the evidence, by a run's metrics and evaluations."""
-    from danish_asr.report.run.several import report_advice
+    from danish_asr.report.run_table import report_advice
 
     report_advice(root)

@@ -173,6 +173,6 @@ def report(
     ] = False,
 ) -> None:
     """Write one page about a run: configuration, curves, dialects, scores, utterances, advice."""
-    from danish_asr.report.run import report_run
+    from danish_asr.report.run_page import report_run
 
     report_run(run, html, follow=follow)

@@ -1,7 +1,7 @@
 """From predictions to reports: a table, a page, JSON, CSV and Markdown."""
 
+from danish_asr.report.comparison_tables import parse_runs
 from danish_asr.report.exports import Exports
 from danish_asr.report.files import compare_files, score_file
-from danish_asr.report.runs import parse_runs
 
 __all__ = ["Exports", "compare_files", "parse_runs", "score_file"]

@@ -16,8 +16,8 @@ from danish_asr.base.files import AnyPath, publish_text
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.base.tables import Row, read_valid_rows
 from danish_asr.recipe.run.run_directory import evaluated_model
+from danish_asr.report.comparison_tables import print_comparison, runs_markdown, runs_page
 from danish_asr.report.exports import Exports
-from danish_asr.report.runs import print_comparison, runs_markdown, runs_page
 from danish_asr.report.tables import (
     print_scores,
     say,

@@ -14,7 +14,7 @@ from rich.console import Console
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, advise
-from danish_asr.report.run import report_run
+from danish_asr.report.run_page import report_run
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
 from tests.score_rows import prediction

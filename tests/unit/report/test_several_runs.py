@@ -13,9 +13,9 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, MOST, advise
 from danish_asr.recipe.run.run_directory import FAILED
-from danish_asr.report.run.advice import advise_run
-from danish_asr.report.run.history import History
-from danish_asr.report.run.several import report_advice, report_runs
+from danish_asr.report.run_advice import advise_run
+from danish_asr.report.run_history import History
+from danish_asr.report.run_table import report_advice, report_runs
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
 from tests.score_rows import prediction
@@ -98,7 +98,7 @@ def test_equal_values_are_no_difference_and_a_narrow_terminal_names_what_it_leav
     assert " lr" not in output.getvalue()
     make_run(tmp_path / "c", 2, [70])
     report_runs(tmp_path, console=Console(file=output, force_terminal=True, width=40))
-    assert "narrow: lr;" in output.getvalue()
+    assert "narrow: lr left out" in output.getvalue()
 
 
 def test_a_directory_without_runs_is_refused_and_a_good_run_gets_no_advice(tmp_path: Path) -> None:

@@ -31,12 +31,16 @@ class Evaluation(NamedTuple):
 
 def evaluations(run: Path) -> list[Evaluation]:
     """Return the evaluations of a run, those of the whole test split first."""
-    found = [
+    finished = [
         _evaluation(file, file.stat().st_mtime_ns)
         for file in sorted(run.glob("eval/**/predictions.jsonl"))
         if file.with_name("evaluation.json").is_file()
     ]
-    return sorted(found, key=lambda each: ("test" not in each.split, "where" in each.about))
+
+    def order(evaluation: Evaluation) -> tuple[bool, bool]:
+        return "test" not in evaluation.split, "where" in evaluation.about
+
+    return sorted(finished, key=order)
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus.sources.metadata import DIALECTS
-from danish_asr.report.explore.rows import UNKNOWN, Rows, order
+from danish_asr.report.dataset_rows import UNKNOWN, Rows, order
 from danish_asr.scoring.intervals import MIN_SPEAKERS
 
 FEW_HOURS: Final = 1.0

@@ -1,4 +1,4 @@
-"""The page about a dataset: one file without external links, like the page of scores."""
+"""``danish-asr explore``: one offline page about a built dataset."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,21 +8,29 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.console import Console
 
-from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, SUSPECTS_FILE
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import publish_text
+from danish_asr.base.schema import CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, SUSPECTS_FILE
 from danish_asr.corpus.readme import unit_of
-from danish_asr.recipe.data.targets import UnknownSymbols
+from danish_asr.recipe.data.targets import UnknownSymbols, count_unknown
+from danish_asr.recipe.models.assets import open_tokenizer
+from danish_asr.report import dataset_numbers as numbers
 from danish_asr.report.components import histogram_chart, render_template
-from danish_asr.report.explore import numbers
-from danish_asr.report.explore.audio import (
+from danish_asr.report.dataset_rows import (
     MAX_PAGE_BYTES,
     SILENCE,
+    UNKNOWN,
     Clips,
     FloatArray,
+    Rows,
     Sample,
+    measure_rows,
+    read_rows,
     stratified,
 )
-from danish_asr.report.explore.rows import UNKNOWN, Rows
+from danish_asr.report.tables import say
 from danish_asr.scoring.intervals import MIN_SPEAKERS
 
 _TITLES: Final = {
@@ -36,6 +44,36 @@ _SPEAKER: Final = ("dialect", "age_group", "gender")
 _OUTLIERS: Final = 5
 _PER_DIALECT: Final = 3
 _RARE: Final = 100
+
+
+def explore(
+    root: Path,
+    out: Path,
+    *,
+    tokenizer: str | None = None,
+    sample: int = 2_000,
+    seed: int = 0,
+    console: Console | None = None,
+) -> None:
+    """Write the page about the dataset at ``root``; the audio of ``sample`` rows is measured.
+
+    Raises:
+        ConfigError: ``out`` is a directory, or the tokenizer cannot be opened.
+        DatasetError: There is no built dataset, it has no rows, or a file is damaged.
+    """
+    console = console or Console(stderr=True)
+    if out.is_dir():
+        raise ConfigError([f"--out: expected a file; found the directory {out}"], where="explore")
+    opened = open_tokenizer(tokenizer, [root / CARDS_DIR]) if tokenizer else None
+    generator = np.random.default_rng(seed)
+    with console.status("reading columns, measuring audio, drawing"):
+        rows = read_rows(root)
+        chosen, weights = stratified(rows.table["dialect"], sample, generator)
+        measured = Sample(chosen, weights, list(measure_rows(rows, chosen)))
+        unknown = {index.split: count_unknown(index, opened) for index in rows.indexes if opened}
+        text = render(root, rows, measured, generator, tokenizer=tokenizer, unknown=unknown)
+    publish_text(out, text)
+    say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)
 
 
 def render(

@@ -1,4 +1,4 @@
-"""``danish-asr runs``: all runs below a directory, as a table, CSV and a page, and advice."""
+"""``danish-asr runs`` and ``advise``: all runs below a directory, as a table, CSV and a page."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -23,19 +23,32 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.report import wording
 from danish_asr.report.curves import Curve, Panel
-from danish_asr.report.run.advice import advise_run
-from danish_asr.report.run.configuration import shown
-from danish_asr.report.run.evaluations import Evaluation, evaluations
-from danish_asr.report.run.history import COMPLETE, STOPPED, TRAINING, History
-from danish_asr.report.run.values import advise_values, place
+from danish_asr.report.run_advice import advise_run, advise_values, standing_of
+from danish_asr.report.run_evaluations import Evaluation, evaluations
+from danish_asr.report.run_history import (
+    COMPLETE,
+    FAILED_STATE,
+    STOPPED,
+    TRAINING,
+    BestModel,
+    History,
+    as_text,
+)
 from danish_asr.report.tables import fitting, light_table, print_table, say, to_csv
 
-_STATES: Final = {COMPLETE: "finished", TRAINING: "running", STOPPED: "stopped"}
+_STATES: Final = {
+    COMPLETE: "finished",
+    TRAINING: "running",
+    STOPPED: "stopped",
+    FAILED_STATE: "failed",
+}
 _LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.assets.")
 """Keys, or their beginnings, that say nothing about what a run learns."""
 
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07c00", "#3f9fd6", "#7f7f7f")
 """Of Okabe and Ito, the yellow ones darker: colour-blind readers can distinguish them too."""
+
+_LINES: Final = ("-", "--", ":", "-.")
 
 
 class Row:
@@ -45,11 +58,10 @@ class Row:
         self.name = name
         self.history = History(folder) if (folder / CONFIG_FILE).is_file() else None
         if self.history:
-            self.state, self.reason = self.history.state, self.history.reason
+            self.state, self.reason = _STATES[self.history.state], self.history.reason
         else:
             self.state = "failed"
             self.reason = (folder / FAILED).read_text(encoding="utf-8").strip()
-        self.state = _STATES.get(self.state, self.state)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -64,21 +76,22 @@ class Row:
         return self.history.step if self.history else None
 
     @property
-    def step(self) -> str:
-        """The last step, as above, and that of the end."""
-        return f"{self.reached}/{self.history.steps or '?'}" if self.history else ""
-
-    @property
-    def best(self) -> tuple[float, str, int] | None:
-        """The best score in validation, of which weights, and the step."""
+    def best(self) -> BestModel | None:
+        """The best score in validation."""
         return self.history.models[0] if self.history and self.history.models else None
 
     @cached_property
     def test(self) -> Evaluation | None:
         """The first evaluation of the whole test split."""
-        found = evaluations(self.history.run) if self.history else []
-        whole = (each for each in found if "where" not in each.about)
-        return next((each for each in whole if "test" in each.split), None)
+        for evaluation in evaluations(self.history.run) if self.history else []:
+            if "where" not in evaluation.about and "test" in evaluation.split:
+                return evaluation
+        return None
+
+    @property
+    def test_wer(self) -> str:
+        """The WER of the test split in per cent; empty without an evaluation."""
+        return wording.percent(self.test.scores.overall.wer.value) if self.test else ""
 
     def curve(self, title: str) -> Curve:
         """A metric of the validations over steps."""
@@ -95,8 +108,10 @@ class Runs:
         Raises:
             RunError: There is none, or a metrics file is damaged.
         """
-        named = {folder: folder.relative_to(root).as_posix() for folder in find_runs(root)}
-        rows = [Row(f, name if name != "." else f.resolve().name) for f, name in named.items()]
+        rows = []
+        for folder in find_runs(root):
+            name = folder.relative_to(root).as_posix()
+            rows.append(Row(folder, folder.resolve().name if name == "." else name))
         if not rows:
             raise RunError(
                 f"{root}: no run in it or below it; expected the OUTDIR of `danish-asr train` or "
@@ -104,17 +119,15 @@ class Runs:
             )
         self.root = root.resolve()
         self.rows = sorted(
-            rows, key=lambda row: place(row.history) if row.history else (True, (1.0, 0.0))
+            rows, key=lambda row: standing_of(row.history) if row.history else (True, (1.0, 0.0))
         )
         self.histories = [row.history for row in self.rows if row.history]
-        keys = dict.fromkeys(key for history in self.histories for key in history.config)
-        values = {key: [history.config.get(key) for history in self.histories] for key in keys}
-        self.keys = [
-            key
-            for key, (first, *others) in values.items()
-            if any(value != first for value in others) and not key.startswith(_LEFT_OUT)
-        ]
+        self.keys: list[str] = []
         """Those in which the runs differ."""
+        for key in dict.fromkeys(key for history in self.histories for key in history.config):
+            first, *others = [history.config.get(key) for history in self.histories]
+            if any(value != first for value in others) and not key.startswith(_LEFT_OUT):
+                self.keys.append(key)
 
     @property
     def is_sweep(self) -> bool:
@@ -124,29 +137,30 @@ class Runs:
     @property
     def metric(self) -> str:
         """The names of the dev scores in the table."""
-        return " or ".join({history.score: None for history in self.histories} or ["none"])
+        return " or ".join(dict.fromkeys(history.score for history in self.histories)) or "none"
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells; the keys in which the runs differ come last."""
         tested = any(row.test for row in self.rows)
-        headings = ["run", "state", "step", "best dev", "at step", *["test WER %"] * tested]
-        headings += short_names(self.keys).values()
-        return headings, [
-            [
-                *(row.name, row.state, row.step),
-                *((f"{row.best[0]:.2f}", str(row.best[2])) if row.best else ("", "")),
-                *[wording.percent(row.test.scores.overall.wer.value) if row.test else ""] * tested,
-                *(shown(row.config[key]) if key in row.config else "" for key in self.keys),
-            ]
-            for row in self.rows
-        ]
+        headings = ["run", "state", "step", "best dev", "at step"]
+        headings += [*["test WER %"] * tested, *short_names(self.keys).values()]
+        table = []
+        for row in self.rows:
+            step = f"{row.reached}/{row.history.steps or '?'}" if row.history else ""
+            cells = [row.name, row.state, step]
+            cells += [f"{row.best.score:.2f}", str(row.best.step)] if row.best else ["", ""]
+            cells += [row.test_wer] * tested
+            cells += [as_text(row.config[key]) if key in row.config else "" for key in self.keys]
+            table.append(cells)
+        return headings, table
 
     def frame(self) -> pd.DataFrame:
         """Return a line per run, for programs."""
-        return pd.DataFrame([{**_line(row), **self._values(row)} for row in self.rows])
-
-    def _values(self, row: Row) -> dict[str, Any]:
-        return {key: shown(row.config[key]) for key in self.keys if key in row.config}
+        lines = []
+        for row in self.rows:
+            values = {key: as_text(row.config[key]) for key in self.keys if key in row.config}
+            lines.append(_line(row) | values)
+        return pd.DataFrame(lines)
 
     @cached_property
     def advice(self) -> list[Advice]:
@@ -157,25 +171,23 @@ class Runs:
 
     def styles(self) -> dict[str, tuple[str, str]]:
         """Return the colour and the line of each run."""
-        lines = ("-", "--", ":", "-.")
-        looks = cycle((colour, line) for line in lines for colour in _COLOURS)
-        return dict(zip((row.name for row in self.rows), looks, strict=False))
+        styles = cycle((colour, line) for line in _LINES for colour in _COLOURS)
+        return dict(zip((row.name for row in self.rows), styles, strict=False))
 
     def panels(self) -> Iterator[Panel]:
         """Yield the curves of all runs, laid over one another."""
         titles = {history.score: "%" for history in self.histories if history.score != LOSS}
         for title, unit in {**titles, LOSS: "nats per character"}.items():
             curves = {row.name: row.curve(title) for row in self.rows}
-            known = {name: curve for name, curve in curves.items() if len(curve)}
-            if known:
-                yield Panel(f"{title}, dev", unit, known, logarithmic=title == LOSS)
+            curves = {name: curve for name, curve in curves.items() if len(curve)}
+            if curves:
+                yield Panel(f"{title}, dev", unit, curves, logarithmic=title == LOSS)
 
 
 def _line(row: Row) -> dict[str, Any]:
-    history, test = row.history, row.test
-    score, weights, step = row.best or (None, None, None)
-    wer = test.scores.overall.wer if test else None
-    low, high = (wer.interval if wer else None) or (None, None)
+    history, best = row.history, row.best
+    wer = row.test.scores.overall.wer if row.test else None
+    interval = wer.interval if wer else None
     return {
         "run": row.name,
         "state": row.state,
@@ -183,12 +195,12 @@ def _line(row: Row) -> dict[str, Any]:
         "step": row.reached,
         "num_steps": history.steps if history else None,
         "metric": history.score if history else None,
-        "dev": score,
-        "dev_step": step,
-        "dev_of": weights,
+        "dev": best.score if best else None,
+        "dev_step": best.step if best else None,
+        "dev_of": best.name if best else None,
         "test_wer": wer.value if wer else None,
-        "test_wer_low": low,
-        "test_wer_high": high,
+        "test_wer_low": interval.low if interval else None,
+        "test_wer_high": interval.high if interval else None,
     }
 
 
@@ -218,20 +230,18 @@ def report_runs(
     headings, rows = runs.table()
     say(f"runs in {root}: {len(rows)}. Best dev: {runs.metric}, lower is better", console)
     columns = [*zip(headings, *rows, strict=True)]
-    kept = fitting(columns, len(columns) - len(runs.keys), console)
-    headings, *rows = map(list, zip(*kept, strict=True))
+    shown = fitting(columns, len(columns) - len(runs.keys), console)
+    headings, *rows = map(list, zip(*shown, strict=True))
     print_table(light_table(headings), {"": rows}, [""], console)
-    if left_out := [column[0] for column in columns if column not in kept]:
+    if left_out := [column[0] for column in columns if column not in shown]:
         names = ", ".join(left_out)
-        say(
-            f"left out, because the terminal is narrow: {names}; --csv and --html have all", console
-        )
+        say(f"the terminal is too narrow: {names} left out; --csv and --html have all", console)
     _print(runs, console)
     if csv:
         publish_text(csv, to_csv(runs.frame()))
         say(f"wrote {csv}", console)
     if html:
-        publish_text(html, page(runs, html))
+        publish_text(html, render_runs(runs, html))
         say(f"wrote {html}", console)
 
 
@@ -255,12 +265,12 @@ def _print(runs: Runs, console: Console) -> None:
     for row in runs.rows:
         if row.reason:
             say(f"{row.name}: {row.state}: {row.reason}", console)
-    for each in runs.advice:
-        say(f"advice: {each}", console)
+    for advice in runs.advice:
+        say(f"advice: {advice}", console)
 
 
-def page(runs: Runs, file: Path) -> str:
-    """Return the page, which will be at ``file``, as one HTML file without script."""
+def render_runs(runs: Runs, file: Path) -> str:
+    """Return the page, which will be at ``file``."""
     from danish_asr.report.components import (  # noqa: PLC0415 - slow: matplotlib
         curves_chart,
         render_template,
@@ -268,11 +278,11 @@ def page(runs: Runs, file: Path) -> str:
 
     headings, cells = runs.table()
     styles = runs.styles()
-    links = {
-        row.name: os.path.relpath(found, file.resolve().parent)
-        for row in runs.rows
-        if (found := runs.root / row.name / "report.html").is_file()
-    }
+    links = {}
+    for row in runs.rows:
+        page = runs.root / row.name / "report.html"
+        if page.is_file():
+            links[row.name] = os.path.relpath(page, file.resolve().parent)
     return render_template(
         "runs_page.html",
         name=runs.root.name,

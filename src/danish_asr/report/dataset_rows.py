@@ -1,8 +1,9 @@
-"""Measures of the audio of a sample of rows, and clips for the page."""
+"""All rows of a built dataset as one table, and the audio of a sample of them."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 
 from danish_asr.base.audio.decode import AudioError, decode, to_flac
 from danish_asr.base.cluster.cpus import usable_cpus
-from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, SPLITS
+from danish_asr.corpus.shards import find_shards
+from danish_asr.recipe.data.index import Index, read_index
 from danish_asr.report.components import audio_url
-from danish_asr.report.explore.rows import Rows
 
 FloatArray = NDArray[np.float64]
+
+UNKNOWN: Final = "unknown"
 
 MAX_CLIP_SECONDS: Final = 20.0
 MAX_PAGE_BYTES: Final = 20_000_000
@@ -28,6 +33,77 @@ SILENCE: Final = 40.0
 _WINDOW: Final = SAMPLE_RATE // 50
 _FULL_SCALE: Final = 0.999  # as in the conversion's suspects
 _FLOOR: Final = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of all splits, numbered from 0."""
+
+    indexes: tuple[Index, ...]  # one per split
+    table: pa.Table
+    """id, text, speaker_id (may be null), dialect, age_group, gender, split, corpus, seconds, and
+    ``plain``: the letters and digits of the text in lower case, with single spaces."""
+
+    @property
+    def splits(self) -> list[str]:
+        """The names of the splits: train, dev, test, then others."""
+        return [index.split for index in self.indexes]
+
+    def numbers(self, name: str) -> FloatArray:
+        """A numeric column."""
+        values: FloatArray = self.table[name].to_numpy()
+        return values
+
+    def audio(self, row: int) -> bytes:
+        """The FLAC file of a row; thread-safe."""
+        for index in self.indexes:
+            if row < len(index):
+                break
+            row -= len(index)
+        return index.audio.read(row)
+
+
+def read_rows(root: Path) -> Rows:
+    """Read the index of every split, which the first run also writes to a file.
+
+    Raises:
+        DatasetError: There is no built dataset, it has no rows, or a shard is damaged.
+    """
+    shards = find_shards(root)
+    names = sorted({shard.keys["split"] for shard in shards}, key=lambda name: (order(name), name))
+    indexes = []
+    for name in names:
+        own = [shard for shard in shards if shard.keys["split"] == name]
+        try:
+            indexes.append(read_index(own, name, root=root))
+        except DatasetError as error:
+            hint = f"`danish-asr verify {root}` lists all faults of a dataset"
+            raise DatasetError(f"{error}; {hint}") from None
+    return Rows(tuple(indexes), pa.concat_tables(map(_columns, indexes)))
+
+
+def order(split: str) -> int:
+    """The place of a split in tables."""
+    return SPLITS.index(split) if split in SPLITS else len(SPLITS)
+
+
+def _columns(index: Index) -> pa.Table:
+    table = index.table
+    for name in set(METADATA_COLUMNS) - {"speaker_id"}:
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))
+    corpora = pa.array([partition.corpus for partition in index.partitions])
+    lower = pc.utf8_lower(table["text"])
+    spaced = pc.replace_substring_regex(lower, r"[^\p{L}\p{M}\p{N}]+", " ")
+    columns = {
+        "split": pa.repeat(pa.scalar(index.split), len(index)),
+        "corpus": corpora.take(pa.array(index.partition_of)),
+        "seconds": pa.array(index.lengths / SAMPLE_RATE),
+        "plain": pc.utf8_trim_whitespace(spaced),
+    }
+    for name, values in columns.items():
+        table = table.append_column(name, values)
+    return table
 
 
 class Measures(NamedTuple):
@@ -48,8 +124,8 @@ def measure(audio: bytes) -> Measures:
     """
     mono, _ = decode(audio)
     wave = mono.astype(np.float64)
-    whole = len(wave) // _WINDOW * _WINDOW
-    windows = wave[:whole].reshape(-1, _WINDOW) if whole else wave[None]
+    size = len(wave) // _WINDOW * _WINDOW
+    windows = wave[:size].reshape(-1, _WINDOW) if size else wave[None]
     levels = _decibels(np.square(windows).mean(axis=1))
     loud = np.flatnonzero(levels > levels.max() - SILENCE)
     low, high = np.percentile(levels, [15, 95])
@@ -68,7 +144,7 @@ def _decibels(power: Any) -> Any:
 def stratified(
     strata: pa.ChunkedArray, size: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Rows, as many of each stratum as possible, and how many rows each of them stands for."""
+    """Return rows, as many of each stratum as possible, and how many rows each stands for."""
     codes = pc.index_in(strata, strata.unique()).to_numpy()
     counts, left = np.bincount(codes), min(size, len(codes))
     rows, weights = [np.empty(0, np.int64)], [np.empty(0)]
@@ -84,14 +160,14 @@ def stratified(
 def measure_rows(rows: Rows, chosen: NDArray[np.int64]) -> Iterator[Measures | None]:
     """Measure rows in their order; None stands for undecodable audio."""
 
-    def one(row: int) -> Measures | None:
+    def measure_row(row: int) -> Measures | None:
         try:
             return measure(rows.audio(row))
         except AudioError:
             return None
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
-        yield from pool.map(one, chosen.tolist())
+        yield from pool.map(measure_row, chosen.tolist())
 
 
 class Sample:
@@ -100,31 +176,24 @@ class Sample:
     def __init__(
         self, rows: NDArray[np.int64], weights: FloatArray, measures: Sequence[Measures | None]
     ) -> None:
-        good = np.array([each is not None for each in measures], bool)
+        good = np.array([values is not None for values in measures], bool)
         self.rows, self.weights, self.undecodable = rows[good], weights[good], int((~good).sum())
-        values = np.array([each for each in measures if each], float).reshape(-1, 4)
+        values = np.array([values for values in measures if values], float).reshape(-1, 4)
         self.loudness, self.clipped, self.silence, self.snr = values.T
 
 
-@dataclass
 class Clips:
     """Audio as ``data:`` URLs, until the page is full."""
 
-    rows: Rows
-    size: int = 0
-    left_out: int = 0
-    _made: dict[int, tuple[str, str]] = field(default_factory=dict)
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.size = self.left_out = 0
 
     def of(self, row: int) -> tuple[str, str]:
         """The URL of a row's audio, or an empty text, and a note."""
-        if row not in self._made:
-            self._made[row] = self._make(row)
-        return self._made[row]
-
-    def _make(self, row: int) -> tuple[str, str]:
-        audio, note = self.rows.audio(row), ""
+        audio, note = self._rows.audio(row), ""
         try:
-            if self.rows.table["seconds"][row].as_py() > MAX_CLIP_SECONDS:
+            if self._rows.table["seconds"][row].as_py() > MAX_CLIP_SECONDS:
                 audio, _ = to_flac(audio, seconds=MAX_CLIP_SECONDS)
                 note = f"its first {MAX_CLIP_SECONDS:g} s"
         except AudioError as error:
