@@ -20,11 +20,13 @@ READ_ELSEWHERE = """
 import sys
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from danish_asr.corpus.sources.base import COLUMNS
+from danish_asr.corpus.sources.base import COLUMNS, SourceOptions
+from danish_asr.corpus.sources.columns import FileListing
 from danish_asr.corpus.sources.location import Location
-from danish_asr.corpus.sources.parquet import open_parquet_files
+from danish_asr.corpus.sources.parquet import FileKind, open_parquet_files
 location = Location(fs=DirFileSystem(sys.argv[1], LocalFileSystem()), root="")
-source = open_parquet_files("there", location, {"a": COLUMNS}, lambda *_: "a")
+listing = FileListing("there", SourceOptions(), "files")
+source = open_parquet_files(listing, location, lambda *_: FileKind("a", COLUMNS))
 assert sum(len(row.audio) for row in source.read(source.files[0], 0, 40)) == 40 * 20_000_000
 """
 REPORT = """

@@ -6,6 +6,7 @@ import json
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
@@ -41,41 +42,57 @@ def suffix_of(path: Path) -> str:
 
 
 def read_rows(
-    path: Path, error: type[DanishAsrError], start: int = 0, stop: int | None = None
+    path: Path,
+    error: type[DanishAsrError],
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    columns: list[str] | None = None,
 ) -> Iterator[TableRow]:
     """Yield rows ``start`` to ``stop - 1`` of a table; blank lines do not count.
 
-    A file whose suffix is not that of CSV or TSV has JSON lines, unless it is Parquet.
+    A file whose suffix is not that of CSV or TSV has JSON lines, unless it is Parquet, of which
+    only ``columns`` are read.
 
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
     """
-    try:
-        with path.open("rb") as file:
-            magic = file.peek(4)[:4]
-            if magic == _PARQUET_MAGIC:
-                rows = _parquet_rows(path, file, error)
-            else:
-                packed = magic.startswith(_GZIP_MAGIC)
-                content = gzip.GzipFile(fileobj=file) if packed else file
-                form = CSV_FORMS.get(suffix_of(path))
-                if form is None:
-                    # Lines before the first row are skipped, not parsed.
-                    yield from map(_json_row, islice(_lines_with_text(content), start, stop))
-                    return
-                rows = _csv_rows(path, content, form, error)
-            yield from islice(rows, start, stop)
-    except (OSError, EOFError, zlib.error) as reason:
-        text = getattr(reason, "strerror", None) or reason
-        raise error(f"{path}: cannot be read ({text})") from reason
+    form = CSV_FORMS.get(suffix_of(path))
+    with _opened(path, error) as content:
+        if content.peek(4)[:4] == _PARQUET_MAGIC:
+            yield from islice(_parquet_rows(path, content, columns, error), start, stop)
+        elif form is not None:
+            yield from islice(_csv_rows(path, content, form, error), start, stop)
+        else:  # lines before the first row are skipped, not parsed
+            yield from map(_json_row, islice(_lines_with_text(content), start, stop))
 
 
-def read_valid_rows(path: Path, error: type[DanishAsrError]) -> Iterator[tuple[int, Row]]:
+def read_valid_rows(
+    path: Path, error: type[DanishAsrError], *, columns: list[str] | None = None
+) -> Iterator[tuple[int, Row]]:
     """Yield the line and the values of each row; a malformed row raises ``error``."""
-    for line, values, fault in read_rows(path, error):
+    for line, values, fault in read_rows(path, error, columns=columns):
         if values is None:
             raise error(f"{path}:{line}: {fault}")
         yield line, values
+
+
+def read_lines(path: Path, error: type[DanishAsrError]) -> Iterator[str]:
+    """Yield the lines of a text file, which gzip may have compressed; errors as `read_rows`."""
+    with _opened(path, error) as content:
+        yield from _decoded_lines(path, content, error)
+
+
+@contextmanager
+def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
+    """Open a file for reading bytes, decompressed; whatever reading raises becomes ``error``."""
+    try:
+        with path.open("rb") as file:
+            packed = file.peek(2)[:2] == _GZIP_MAGIC
+            yield gzip.GzipFile(fileobj=file) if packed else file
+    except (OSError, EOFError, zlib.error) as reason:
+        text = getattr(reason, "strerror", None) or reason
+        raise error(f"{path}: cannot be read ({text})") from reason
 
 
 def _lines_with_text(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -130,13 +147,15 @@ def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError
         yield decode_line(line.removeprefix(BOM_UTF8), f"{path}:{number}", error)
 
 
-def _parquet_rows(path: Path, file: IO[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
+def _parquet_rows(
+    path: Path, file: IO[bytes], columns: list[str] | None, error: type[DanishAsrError]
+) -> Iterator[TableRow]:
     import pyarrow as pa  # noqa: PLC0415 - keeps the import of this module light
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     number = 0
     try:
-        for batch in pq.ParquetFile(file).iter_batches():
+        for batch in pq.ParquetFile(file).iter_batches(columns=columns):
             for values in batch.to_pylist():
                 number += 1
                 yield TableRow(number, values)

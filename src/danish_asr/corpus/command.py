@@ -104,7 +104,7 @@ def convert_command(
     kind, where = resolve_source(source or "")
     console = Console(highlight=False, soft_wrap=True)
     if where == source:
-        console.print(f"{where}: read as {kind}: {SOURCES[kind].what}", markup=False)
+        console.print(f"{where}: read as {kind}: {SOURCES[kind].about}", markup=False)
     opened = open_source(f"{kind}:{where}", source_options)
     for note in opened.notes:
         console.print(f"{where}: {note}", markup=False)
@@ -131,7 +131,7 @@ def print_sources() -> None:
     table.add_column("WHERE", overflow="fold")
     table.add_column("what", overflow="fold")
     for kind, source in SOURCES.items():
-        table.add_row(kind, source.where.replace("[", r"\["), source.what)
+        table.add_row(kind, source.location.replace("[", r"\["), source.about)
     table.add_row("package.module.function", "any", "your own reader, see docs/extending.md")
     Console().print(table)
 

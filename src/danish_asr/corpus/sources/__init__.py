@@ -17,10 +17,7 @@ from danish_asr.corpus.sources.base import Source, SourceFile, SourceOptions, Ut
 from danish_asr.corpus.sources.common_voice import open_common_voice
 from danish_asr.corpus.sources.fleurs import is_fleurs, open_fleurs
 from danish_asr.corpus.sources.ft_speech import open_ft_speech
-from danish_asr.corpus.sources.kaldi import open_kaldi
 from danish_asr.corpus.sources.leaderboard import open_leaderboard
-from danish_asr.corpus.sources.lhotse import open_lhotse
-from danish_asr.corpus.sources.librispeech import open_librispeech
 from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES
 from danish_asr.corpus.sources.location import PARQUET_SUFFIXES
 from danish_asr.corpus.sources.manifest import SUFFIXES, open_manifest
@@ -48,95 +45,74 @@ _SPLIT_LISTS: Final = tuple(f"{split}.tsv" for split in SPLITS)
 
 SOURCES: Final[dict[str, SourceKind]] = {
     "coral": SourceKind(
-        where="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
-        what="CoRal v1, v2 or v3: from the hub, from its cache (offline) or from a local copy",
+        location="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
+        about="CoRal v1, v2 or v3: from the hub, from its cache (offline) or from a local copy",
         open=open_coral,
         signs=(("**/*.parquet", "**/*.pq"),),
     ),
     "hf-parquet": SourceKind(
-        where="FOLDER, FILE or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
-        what="any Hugging Face audio Parquet; takes --corpus, --column and --split",
+        location="FOLDER, FILE or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
+        about="any Hugging Face audio Parquet; takes --corpus, --column and --split",
         open=open_hf_parquet,
     ),
     "common-voice": SourceKind(
-        where="FOLDER",
-        what="Mozilla Common Voice: train.tsv, dev.tsv, test.tsv and clips",
+        location="FOLDER",
+        about="Mozilla Common Voice: train.tsv, dev.tsv, test.tsv and clips",
         open=open_common_voice,
         signs=(("clips", "da/clips"), (*_SPLIT_LISTS, "validated.tsv", "da/*.tsv")),
     ),
     "fleurs": SourceKind(
-        where="FOLDER",
-        what="FLEURS's archive of a language: train.tsv, dev.tsv, test.tsv and audio",
+        location="FOLDER",
+        about="FLEURS's archive of a language: train.tsv, dev.tsv, test.tsv and audio",
         open=open_fleurs,
         signs=(_SPLIT_LISTS,),
         check=is_fleurs,
     ),
     "ft-speech": SourceKind(
-        where="FOLDER",
-        what="FT Speech: text/ft-speech_*.tsv and audio",
+        location="FOLDER",
+        about="FT Speech: text/ft-speech_*.tsv and audio",
         open=open_ft_speech,
         signs=(("text/ft-speech_*.tsv", "ft-speech_*.tsv"),),
     ),
-    "lhotse": SourceKind(
-        where="FOLDER",
-        what="Lhotse's recordings and supervisions, or cuts; takes --corpus and --split",
-        open=open_lhotse,
-        signs=(("*supervisions*.jsonl*", "*cuts*.jsonl*"),),
-    ),
-    "kaldi": SourceKind(
-        where="FOLDER",
-        what="Kaldi's wav.scp, text, segments, utt2spk, spk2gender; takes --corpus and --split",
-        open=open_kaldi,
-        signs=(
-            tuple(f"{level}wav.scp" for level in ("", "*/", "*/*/")),
-            tuple(f"{level}text" for level in ("", "*/", "*/*/")),
-        ),
-    ),
     "nst": SourceKind(
-        where="FOLDER",
-        what="NST's Danish database, reorganised: sessions as JSON, and WAV",
+        location="FOLDER",
+        about="NST's Danish database, reorganised: sessions as JSON, and WAV",
         open=open_nst,
         signs=(("**/dk[0-9]*.json",), ("**/dk[0-9]*.wav",)),
     ),
-    "librispeech": SourceKind(
-        where="FOLDER",
-        what="LibriSpeech's layout: SPEAKER/CHAPTER/*.trans.txt and audio; takes --corpus",
-        open=open_librispeech,
-        signs=(tuple(f"{level}*/*.trans.txt" for level in ("", "*/", "*/*/")),),
-    ),
     "manifest": SourceKind(
-        where="FILE or FOLDER",
-        what="JSON lines, CSV or TSV with audio paths (NeMo's keys or other usual names); takes "
+        location="FILE or FOLDER",
+        about="JSON lines, CSV or TSV with audio paths (NeMo's keys or other usual names); takes "
         "--corpus, --column and --split",
         open=open_manifest,
         signs=(tuple(f"*{suffix}" for suffix in SUFFIXES),),
     ),
     "pairs": SourceKind(
-        where="FOLDER",
-        what="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
+        location="FOLDER",
+        about="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
         "--corpus, --split and --column speaker_id=folder",
         open=open_pairs,
         signs=(_AUDIO, ("**/*.txt",)),
     ),
     "leaderboard": SourceKind(
-        where="FOLDER, hf or FOLDER,hf",
-        what="the five test sets of RyeAI's Danish leaderboard, from FOLDER/coral_read_aloud, "
+        location="FOLDER, hf or FOLDER,hf",
+        about="the five test sets of RyeAI's Danish leaderboard, from FOLDER/coral_read_aloud, "
         "coral_conversation, cv17_da, fleurs_da and ftspeech, or from the hub",
-        open=lambda where, options: open_leaderboard(where, options, SOURCES),
+        open=open_leaderboard,
     ),
     "synthetic": SourceKind(
-        where="FOLDER",
-        what="the output of `danish-asr synthesize`; it has CoRal's columns",
+        location="FOLDER",
+        about="the output of `danish-asr synthesize`; it has CoRal's columns",
         open=open_coral,
     ),
 }
 
 
 def resolve_source(spec: str) -> tuple[str, str]:
-    """The kind and the place that a command line names; without a kind, it is recognised."""
-    kind, colon, where = spec.partition(":")
+    """The kind and the location that a command line names; without a kind, it is recognised."""
+    kind, colon, location = spec.partition(":")
     if colon and kind in SOURCES:
-        return kind, where
+        return kind, location
     if kind == "hf":
         return "coral", spec
     if spec.lower().endswith(PARQUET_SUFFIXES) and Path(spec).is_file():
@@ -145,7 +121,7 @@ def resolve_source(spec: str) -> tuple[str, str]:
         return "manifest", spec
     if not colon or Path(spec).exists():
         return recognise(spec, SOURCES), spec
-    return kind, where
+    return kind, location
 
 
 def open_source(spec: str, options: SourceOptions | None = None) -> Source:
@@ -154,7 +130,7 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     ``KIND`` is one of `SOURCES`, or the dotted name of an `OpenSource` function, such as
     ``my_corpora.radio.open_radio``.
     """
-    kind, where = resolve_source(spec)
+    kind, location = resolve_source(spec)
     if kind in SOURCES:
         open_kind = SOURCES[kind].open
     else:
@@ -166,8 +142,8 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
                 f"of {', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is "
                 "installed or on PYTHONPATH"
             ) from error
-    with user_code(open_kind, f"opening {where}"):
-        source = open_kind(where, options or SourceOptions())
+    with user_code(open_kind, f"opening {location}"):
+        source = open_kind(location, options or SourceOptions())
         if not isinstance(source, Source):
             raise TypeError(f"expected a Source, found {source!r}")
         dumps(source)  # workers get a copy

@@ -1,50 +1,30 @@
 """What a corpus gives to conversion: files, and their rows as utterances."""
 
-import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
-from danish_asr.corpus.sources.metadata import Speaker, clean, plain, speaker
 
 Columns = Mapping[str, str]
 """Our names of columns, and the corpus's. That of ``id`` may be several, separated by commas."""
 
-_SPEAKER: Final = ("speaker_id", "dialect", "age", "gender", "country_birth")
-_ALWAYS: Final = ("text", "audio", "id", *_SPEAKER, "validated")
+SPEAKER_COLUMNS: Final = ("speaker_id", "dialect", "age", "gender", "country_birth")
 
-COLUMNS: Final = {name: name for name in _ALWAYS} | {"start": "", "seconds": ""}
+COLUMNS: Final = {name: name for name in ("text", "audio", "id", *SPEAKER_COLUMNS, "validated")} | {
+    "start": "",
+    "seconds": "",
+}
 """The names by default. Only text and audio are required. ``start`` and ``seconds`` cut an
 utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
 
-USUAL_NAMES: Final = {
-    "audio": (
-        "audio",
-        "audio_filepath",
-        "path",
-        "audio_path",
-        "file",
-        "filename",
-        "file_name",
-        "wav",
-        "lydfil",
-    ),
-    "text": ("sentence", "transcript", "transcription", "tekst"),
-    "speaker_id": ("speaker", "client_id", "taler"),
-    "dialect": ("accent", "accents", "dialekt"),
-    "age": ("alder",),
-    "gender": ("sex", "speaker_gender", "køn"),
-    "start": ("start_time",),
-}
-"""Other names that corpora use for our columns, in lower case; the first that is there is taken."""
+_ROWS_TOGETHER: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +47,21 @@ class SourceFile:
     def rows(self) -> int:
         """Rows in the file."""
         return sum(self.row_groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """Metadata of a speaker; None where the corpus has no value."""
+
+    speaker_id: str | None = None
+    dialect: str | None = None
+    sub_dialect: str | None = None
+    age: int | None = None
+    age_group: str | None = None
+    gender: str | None = None
+    country_birth: str | None = None
+    unread_age: str | None = None  # a value that is no number of years
+    country: str | None = None  # what ``country_birth`` was read as; see `metadata.country_of`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +134,8 @@ class SourceOptions:
         for assignment in self.columns:
             ours, _, theirs = assignment.partition("=")
             if ours not in COLUMNS or not theirs:
-                ours = ", ".join(COLUMNS)
                 raise SourceError(
-                    f"--column {assignment}: expected OURS=THEIRS, OURS one of {ours}"
+                    f"--column {assignment}: expected OURS=THEIRS, OURS one of {', '.join(COLUMNS)}"
                 )
             columns[ours] = theirs
         return columns
@@ -152,18 +146,11 @@ class SourceOptions:
         Where they say none, all rows are ``train`` until they are divided by speaker.
         """
         if self.split is not None:
-            split = SPLIT_ALIASES.get(self.split, self.split)
-            if split not in SPLITS:
-                raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
-            if self.by_speaker and split != "train":
-                raise SourceError(
-                    f"--split {split}: expected no --split, or train, with --split-by-speaker, "
-                    "which divides all rows"
-                )
-            return split
+            return self._checked_split(self.split)
         for part in (path.name, *reversed(path.parent.parts)):
-            first = re.split("[-_.]", part.lower())[0]
-            if (split := SPLIT_ALIASES.get(first, first)) in SPLITS:
+            beginning = re.split("[-_.]", part.lower())[0]
+            split = SPLIT_ALIASES.get(beginning, beginning)
+            if split in SPLITS:
                 return split
         if self.by_speaker:
             return "train"
@@ -173,111 +160,25 @@ class SourceOptions:
             "files, or --split-by-speaker 80/10/10"
         )
 
-
-def usual_columns(
-    columns: Columns, found: Collection[str], default: Columns = COLUMNS
-) -> dict[str, str]:
-    """The columns, with usual names for those of which only the default is known and not found.
-
-    Capitals do not matter. A column without a default, such as a time in `COLUMNS`, stays unknown.
-    """
-    usual, lower = dict(columns), {name.lower(): name for name in found}
-    for ours, name in columns.items():
-        if name and name == default[ours] and name not in found:
-            others = (name, ours, *USUAL_NAMES.get(ours, ()))
-            usual[ours] = next((lower[other] for other in others if other in lower), name)
-    return usual
-
-
-def ignored_columns(used: Iterable[str], found: Collection[str]) -> tuple[str, ...]:
-    """A line for people about columns that no file's rows are read from, if there are any."""
-    known = {part for name in used for part in name.split(",")}
-    read = ", ".join(name for name in found if name in known)
-    ignored = ", ".join(name for name in found if name and name not in known)
-    return (f"read {read}; ignored {ignored} (--column OURS=THEIRS takes one)",) if ignored else ()
-
-
-def list_files(
-    where: str,
-    files: Iterable[tuple[SourceFile, Collection[str]]],
-    columns: Mapping[str, Columns],
-    options: SourceOptions,
-    what: str,
-) -> tuple[SourceFile, ...]:
-    """Check the files of a source, which come with the names of their columns."""
-    listed, found = [], dict[str, None]()
-    for file, names in files:
-        listed.append(file)
-        found |= dict.fromkeys(names)
-        usual = usual_columns(columns[file.corpus], names)
-        missing = [ours for ours in ("text", "audio") if usual[ours] not in names]
-        if file.rows and missing:
-            # Of two that are missing nobody knows which column is which.
-            unused = (name for name in names if name not in usual.values() and len(missing) == 1)
-            theirs = next(unused, "COLUMN")
-            example = " ".join(f"--column {ours}={theirs}" for ours in missing)
+    def _checked_split(self, name: str) -> str:
+        split = SPLIT_ALIASES.get(name, name)
+        if split not in SPLITS:
+            raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
+        if self.by_speaker and split != "train":
             raise SourceError(
-                f"{file.name}: no column {' and no column '.join(usual[ours] for ours in missing)};"
-                f" found the columns {', '.join(names)}. Map yours, such as {example}"
+                f"--split {split}: expected train or no --split with --split-by-speaker, which "
+                "divides all rows"
             )
-    if not any(file.rows for file in listed):
-        raise SourceError(f"{where}: {'no rows in the' if listed else 'found no'} {what}")
-    requested = [name for pair in options.columns for name in pair.partition("=")[2].split(",")]
-    if missing := [name for name in requested if name not in found]:
-        raise SourceError(f"--column: no file has {', '.join(missing)}; found {', '.join(found)}")
-    return tuple(listed)
+        return split
 
 
-def utterance(
-    values: Mapping[str, Any] | None,
-    columns: Columns,
-    file: SourceFile,
-    row: int,
-    *,
-    country_codes: bool = False,
-) -> Utterance:
-    """Make an utterance of values, or a refused one (of None, or of an invalid text or time).
-
-    ``country_codes`` is that of `speaker`.
-    """
-    id_, reading = f"{file.name}:{row}", "row"
-
-    def get(ours: str) -> Any:
-        nonlocal reading
-        reading = ours
-        return (values or {}).get(columns[ours])
-
-    if values is not None:
-        with suppress(ValueError, TypeError):
-            "".join(
-                each for each in values.values() if isinstance(each, str)
-            ).encode()  # surrogates
-            reading = "id"
-            parts = [plain(values.get(name)) for name in columns["id"].split(",")]
-            id_ = id_ if {None, ""} & {*parts} else "_".join(map(str, parts))
-            rejected = (clean(get("validated")) or "").lower() == "rejected"
-            text = plain(get("text"))
-            if not isinstance(text, str | int | None):  # a table may hold a whole number
-                raise TypeError
-            return Utterance(
-                row=row,
-                id=id_,
-                text=None if text is None else str(text),
-                audio=get("audio"),
-                speaker=speaker(
-                    **{name: clean(get(name)) for name in _SPEAKER}, country_codes=country_codes
-                ),
-                start=_seconds(get("start")) or 0.0,
-                seconds=_seconds(get("seconds")),
-                refused="rejected" if rejected else None,
-            )
-    return Utterance(row=row, id=id_, text=None, audio=None, refused=f"malformed {reading}")
+def row_groups(rows: int) -> tuple[int, ...]:
+    """Cut a file without row groups into parts of a thousand rows."""
+    starts = range(0, rows, _ROWS_TOGETHER)
+    return tuple(min(_ROWS_TOGETHER, rows - start) for start in starts)
 
 
-def _seconds(value: Any) -> float | None:
-    if value is None or not str(value).strip():
-        return None
-    seconds = float(str(value).replace(",", "."))  # "0,5" in Danish tables
-    if not 0 <= seconds < math.inf:
-        raise ValueError
-    return seconds
+def fingerprint(path: Path) -> str:
+    """Size and time of change of a local file."""
+    status = path.stat()
+    return f"{status.st_size}-{status.st_mtime_ns}"

@@ -3,14 +3,13 @@
 Ages are decades. ``twenties`` covers parts of two age groups, so it is left out.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import SourceOptions
-from danish_asr.corpus.sources.listed import ListedSource, Row, open_lists, read_table
+from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists, read_table
 
 _AGE_GROUPS: Final = {
     "teens": "0-24",
@@ -19,24 +18,26 @@ _AGE_GROUPS: Final = {
 }
 
 
-def open_common_voice(where: str, options: SourceOptions) -> ListedSource:
+def open_common_voice(location: str, options: SourceOptions) -> ListedSource:
     """Open the folder of a language, or one that holds ``da``."""
     options = replace(options, corpus=options.corpus or "common_voice_da")
-    folder = Path(where, "da") if Path(where, "da", "clips").is_dir() else Path(where)
+    folder = Path(location)
+    if (folder / "da" / "clips").is_dir():
+        folder = folder / "da"
     what = "train.tsv, dev.tsv or test.tsv of Common Voice (validated.tsv needs --split)"
     return open_lists(str(folder), options, _lists, read_table, _values, what=what)
 
 
-def _lists(folder: Path) -> Iterator[Path]:
-    names = [name for name in SPLITS if (folder / f"{name}.tsv").is_file()]
-    for name in names or ["validated"]:
-        if (folder / f"{name}.tsv").is_file():
-            yield folder / f"{name}.tsv"
+def _lists(folder: Path) -> list[Path]:
+    splits = [folder / f"{name}.tsv" for name in SPLITS if (folder / f"{name}.tsv").is_file()]
+    return splits or list(folder.glob("validated.tsv"))
 
 
-def _values(root: Path, name: str, row: dict[str, Any] | None) -> Row:
-    if row is None or not row.get("path"):
-        return row and row | {"text": None, "audio": None}
+def _values(root: Path, name: str, row: dict[str, Any] | None) -> Values:
+    if row is None:
+        return None
+    if not row.get("path"):
+        return row | {"text": None, "audio": None}
     return row | {
         "id": Path(row["path"]).stem,
         "text": row.get("sentence"),

@@ -13,7 +13,7 @@ from typing import Final
 
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import SourceOptions
-from danish_asr.corpus.sources.listed import ListedSource, Row, open_lists
+from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists
 
 _FIELDS: Final = (
     *("sentence_id", "file_name", "raw_transcription", "transcription", "symbols", "num_samples"),
@@ -21,11 +21,11 @@ _FIELDS: Final = (
 )
 
 
-def open_fleurs(where: str, options: SourceOptions) -> ListedSource:
+def open_fleurs(location: str, options: SourceOptions) -> ListedSource:
     """Open the folder of a language, such as ``data/da_dk``."""
     options = replace(options, corpus=options.corpus or "fleurs_da")
     what = "train.tsv, dev.tsv or test.tsv of FLEURS"
-    return open_lists(where, options, _lists, _rows, _values, what=what)
+    return open_lists(location, options, _lists, _rows, _values, what=what)
 
 
 def is_fleurs(folder: Path) -> bool:
@@ -37,8 +37,8 @@ def is_fleurs(folder: Path) -> bool:
     return len(fields) >= 6 and fields[5].isdecimal() and fields[1].endswith(".wav")
 
 
-def _lists(folder: Path) -> Iterator[Path]:
-    return (path for name in SPLITS if (path := folder / f"{name}.tsv").is_file())
+def _lists(folder: Path) -> list[Path]:
+    return [folder / f"{name}.tsv" for name in SPLITS if (folder / f"{name}.tsv").is_file()]
 
 
 def _rows(path: Path, start: int) -> Iterator[list[str]]:
@@ -47,16 +47,17 @@ def _rows(path: Path, start: int) -> Iterator[list[str]]:
             yield line.rstrip("\r\n").split("\t")
 
 
-def _values(root: Path, name: str, row: list[str]) -> Row:
+def _values(root: Path, name: str, row: list[str]) -> Values:
     if len(row) < 6:
         return None
     values = dict(zip(_FIELDS, row, strict=False))
-    place = root / name
-    folders = (place.parent / "audio" / place.stem, place.parent / place.stem)
-    audio = [folder / values["file_name"] for folder in folders]
+    table = root / name
+    audio = table.parent / "audio" / table.stem / values["file_name"]
+    if not audio.is_file():
+        audio = table.parent / table.stem / values["file_name"]
     return values | {
         "id": Path(values["file_name"]).stem,
         "text": values["transcription"],
-        "audio": next((path for path in audio if path.is_file()), audio[0]),
+        "audio": audio,
         "gender": values.get("gender", "").lower(),
     }

@@ -12,16 +12,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.corpus.sources.base import SourceOptions
-from danish_asr.corpus.sources.listed import ListedSource, Row, open_lists, read_table
+from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists, read_table
 
 _PREFIX: Final = "ft-speech_"
 
 
-def open_ft_speech(where: str, options: SourceOptions) -> ListedSource:
+def open_ft_speech(location: str, options: SourceOptions) -> ListedSource:
     """Open the folder that holds ``text`` and ``audio``."""
     options = replace(options, corpus=options.corpus or "ftspeech")
     return open_lists(
-        where,
+        location,
         options,
         _lists,
         read_table,
@@ -37,15 +37,16 @@ def _lists(folder: Path) -> Iterator[Path]:
     yield from (folder / "text").glob(f"{_PREFIX}*.tsv")
 
 
-def _values(root: Path, name: str, row: dict[str, Any] | None) -> Row:
+def _values(root: Path, name: str, row: dict[str, Any] | None) -> Values:
     folder = (root / name).parent
     folder = folder.parent if folder.name == "text" else folder
-    try:
-        speaker, year, meeting = row["utterance_id"].split("_")[:3]  # type: ignore[index]
-        start, end = float(row["start_time"]), float(row["end_time"])  # type: ignore[index]
-    except (KeyError, TypeError, ValueError):
+    if row is None:
         return None
-    row = row or {}
+    try:
+        speaker, year, meeting = row["utterance_id"].split("_")[:3]
+        start, end = float(row["start_time"]), float(row["end_time"])
+    except (KeyError, ValueError):
+        return None
     text = row.get("transcript") or row.get("sentence") or row.get("text") or ""
     return row | {
         "id": row["utterance_id"],

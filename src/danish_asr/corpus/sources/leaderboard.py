@@ -8,60 +8,65 @@ Mozilla's own Common Voice 17 has no Parquet on the hub.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import base
+from danish_asr.corpus.sources.columns import FileListing, usual_columns
 from danish_asr.corpus.sources.location import locate
-from danish_asr.corpus.sources.parquet import ParquetSource, open_coral, open_parquet_files
-from danish_asr.corpus.sources.recognition import SourceKind, recognise
+from danish_asr.corpus.sources.parquet import FileKind, open_coral, open_parquet_files
+
+
+class LeaderboardSet(NamedTuple):
+    """A test set's dataset on the hub, and its column of ids: empty if no column is unique."""
+
+    on_hub: str
+    id_column: str = ""
+
 
 SETS: Final = {
-    "coral_read_aloud": ("hf:CoRal-project/coral-v3:read_aloud", None),
-    "coral_conversation": ("hf:CoRal-project/coral-v3:conversation", None),
-    "cv17_da": ("hf:RyeAI/common-voice-25-da-test", ""),
+    "coral_read_aloud": LeaderboardSet("hf:CoRal-project/coral-v3:read_aloud"),
+    "coral_conversation": LeaderboardSet("hf:CoRal-project/coral-v3:conversation"),
+    "cv17_da": LeaderboardSet("hf:RyeAI/common-voice-25-da-test"),
     # Its "id" is that of a sentence, which several speakers read.
-    "fleurs_da": ("hf:google/fleurs:da_dk@refs/convert/parquet", ""),
-    "ftspeech": ("hf:alexandrainst/ftspeech", "utterance_id"),
+    "fleurs_da": LeaderboardSet("hf:google/fleurs:da_dk@refs/convert/parquet"),
+    "ftspeech": LeaderboardSet("hf:alexandrainst/ftspeech", "utterance_id"),
 }
-"""The place on the hub, and the column of ids, empty if there is none; None for CoRal's own."""
 
 _GENDERS: Final = {"0": "male", "1": "female", "2": "other"}
 """FLEURS's class labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredSets(base.Source):
+class LeaderboardSource(base.Source):
     """Several sources as one; a file's name and the ids begin with the name of its corpus."""
 
     parts: Mapping[str, base.Source]
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
-        for row in self.parts[file.corpus].read(_own(file), start, stop):
+        for row in self.parts[file.corpus].read(_in_part(file), start, stop):
             gender = _GENDERS.get(row.speaker.gender or "", row.speaker.gender)
             speaker = replace(row.speaker, gender=gender)
             yield replace(row, id=f"{file.corpus}/{row.id}", speaker=speaker)
 
     def ids(self, file: base.SourceFile) -> pa.Array:
         """See `Source.ids`."""
-        own = self.parts[file.corpus].ids(_own(file)).to_pylist()
-        return pa.array([f"{file.corpus}/{id_}" for id_ in own], pa.string())
+        ids = self.parts[file.corpus].ids(_in_part(file)).to_pylist()
+        return pa.array([f"{file.corpus}/{id_}" for id_ in ids], pa.string())
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`."""
-        return self.parts[file.corpus].local_files(_own(file))
+        return self.parts[file.corpus].local_files(_in_part(file))
 
 
-def _own(file: base.SourceFile) -> base.SourceFile:
-    return replace(file, name=file.name.partition("/")[2])
+def _in_part(file: base.SourceFile) -> base.SourceFile:
+    return replace(file, name=file.name.removeprefix(f"{file.corpus}/"))
 
 
-def open_leaderboard(
-    where: str, options: base.SourceOptions, kinds: Mapping[str, SourceKind]
-) -> ScoredSets:
+def open_leaderboard(location: str, options: base.SourceOptions) -> LeaderboardSource:
     """Open ``FOLDER`` with a folder per set, ``hf`` for the hub, or ``FOLDER,hf`` for both."""
     names = options.corpus.split(",") if options.corpus else list(SETS)
     if options.columns or options.split or not set(names) <= set(SETS):
@@ -69,51 +74,49 @@ def open_leaderboard(
             f"leaderboard: takes --corpus with some of {', '.join(SETS)} and commas between them, "
             "and neither --column nor --split"
         )
-    folder, _, last = where.rpartition(",")
-    on_hub = last == "hf"
-    folder = folder if on_hub else where
-    local = {name for name in names if folder and Path(folder, name).exists()}
-    if not on_hub and (missing := [name for name in names if name not in local]):
-        raise SourceError(
-            f"{where}: no folder {', '.join(missing)}; put a copy of each test set there (Parquet, "
-            "or a layout of `danish-asr convert --list`), read the others from the hub with "
-            f"leaderboard:{where},hf, or name those to convert: --corpus "
-            f"{','.join(sorted(local) or ['NAME'])}"
-        )
     parts: dict[str, base.Source] = {}
     files: list[base.SourceFile] = []
-    for name in names:
-        place = Path(folder, name)
-        hub = SETS[name][0]
-        parts[name] = _open_local(name, place, kinds) if name in local else _open_parquet(name, hub)
+    for name, place in _places(location, names).items():
+        parts[name] = _open_set(name, place)
         tests = [f for f in parts[name].files if f.split == "test" and f.corpus == name]
         if not any(file.rows for file in tests):
-            raise SourceError(f"{place if name in local else hub}: no test split")
+            raise SourceError(f"{place}: no test split")
         files += [replace(file, name=f"{name}/{file.name}") for file in tests]
-    return ScoredSets(name=where, files=tuple(files), parts=parts)
+    return LeaderboardSource(name=location, files=tuple(files), parts=parts)
 
 
-def _open_local(name: str, folder: Path, kinds: Mapping[str, SourceKind]) -> base.Source:
-    kind = recognise(str(folder), kinds)
-    if kind == "coral":
-        return _open_parquet(name, str(folder))
-    return kinds[kind].open(str(folder), base.SourceOptions(corpus=name))
+def _places(location: str, names: list[str]) -> dict[str, str]:
+    """The local folder of each set, or its dataset on the hub if the location allows the hub."""
+    folder, _, ending = location.rpartition(",")
+    on_hub = ending == "hf"
+    if not on_hub:
+        folder = location
+    local = [name for name in names if folder and Path(folder, name).exists()]
+    missing = [name for name in names if name not in local]
+    if missing and not on_hub:
+        raise SourceError(
+            f"{location}: no folder {', '.join(missing)}; put a copy of each test set there "
+            "(Parquet, or a layout of `danish-asr convert --list`), read the others from the hub "
+            f"with leaderboard:{location},hf, or name those to convert: --corpus "
+            f"{','.join(local or ['NAME'])}"
+        )
+    return {name: str(Path(folder, name)) if name in local else SETS[name].on_hub for name in names}
 
 
-def _open_parquet(name: str, where: str) -> ParquetSource:
-    """Open the Parquet files of a set's test split."""
-    id_column = SETS[name][1]
-    if id_column is None:
-        return open_coral(where, base.SourceOptions(), split="test")
-    own = {**base.COLUMNS, "id": id_column}
-    columns: dict[str, base.Columns] = {name: own}
+def _open_set(name: str, place: str) -> base.Source:
+    # The package imports this module for its table.
+    from danish_asr.corpus.sources import open_source, resolve_source  # noqa: PLC0415
 
-    def corpus_of(found: list[str], path: str) -> str | None:
+    if not place.startswith("hf:") and resolve_source(place)[0] != "coral":  # not Parquet
+        return open_source(place, base.SourceOptions(corpus=name))
+    if name.startswith("coral_"):
+        return open_coral(place, base.SourceOptions(), split="test")
+    columns = base.COLUMNS | {"id": SETS[name].id_column}
+
+    def kind_of(names: list[str], path: str) -> FileKind | None:
         if PurePosixPath(path).name.startswith("test_other"):  # FT Speech's second test set
             return None
-        columns[name] = base.usual_columns(own, found)
-        return name
+        return FileKind(name, usual_columns(columns, names))
 
-    options = base.SourceOptions(corpus=name)
-    location = locate(where)
-    return open_parquet_files(where, location, columns, corpus_of, options, split="test")
+    listing = FileListing(place, base.SourceOptions(corpus=name), "Parquet files")
+    return open_parquet_files(listing, locate(place), kind_of, split="test")

@@ -4,11 +4,14 @@ huggingface_hub is imported only where a source needs it: it takes most of a wor
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import requests
+import pyarrow as pa
+import pyarrow.parquet as pq
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
@@ -35,40 +38,72 @@ class Location:
         return isinstance(self.fs, LocalFileSystem)
 
     def parquet_files(self) -> list[str]:
-        """The paths of the Parquet files, sorted; those in hidden folders are left out."""
+        """The names below the root of the Parquet files, sorted; hidden folders are left out."""
         if self.file is not None:
-            return [f"{self.root}/{self.file}"]
-        names = (path.removeprefix(f"{self.root}/") for path in self.fs.find(self.root))
+            return [self.file]
+        with self._explained(self.root):
+            paths = self.fs.find(self.root)
+        names = [path.removeprefix(f"{self.root}/") for path in paths]
         return sorted(
-            f"{self.root}/{name}"
+            name
             for name in names
             if name.lower().endswith(PARQUET_SUFFIXES)
             and not any(part.startswith(".") for part in name.split("/"))
         )
 
+    def fingerprint(self, name: str) -> str:
+        """A text that changes with a file; the hub has a digest of the content."""
+        status = self.fs.info(f"{self.root}/{name}")
+        return status.get("blob_id") or f"{status['size']}-{status.get('mtime')}"
 
-def locate(where: str) -> Location:
+    @contextmanager
+    def open_parquet(self, name: str) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file for streaming; errors of reading it become a `SourceError`."""
+        path = f"{self.root}/{name}"
+        # Arrow's own reader of local files avoids a copy and the GIL, and streams pages. Elsewhere
+        # every read is a request, so it fetches the parts of a row group in a few large ones.
+        with self._explained(path):
+            stream: Any = path if self.local else self.fs.open(path, "rb", cache_type="none")
+            buffer_size = 1 << 20 if self.local else 0
+            pre_buffer = not self.local
+            with pq.ParquetFile(stream, buffer_size=buffer_size, pre_buffer=pre_buffer) as parquet:
+                yield parquet
+
+    @contextmanager
+    def _explained(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (*_network_errors(), pa.ArrowException) as error:
+            if self.local or isinstance(error, pa.ArrowException):
+                reason = " ".join(str(error).split())
+                raise SourceError(
+                    f"{path}: not a complete Parquet file ({reason}); download it again"
+                ) from error
+            raise _hub_error(error, path.removeprefix("datasets/")) from error
+
+
+def locate(location: str) -> Location:
     """Resolve a folder, a file or a revision on the hub, whose cache is read without a network."""
-    if not where.startswith("hf:"):
-        path = Path(where).resolve()
+    if not location.startswith("hf:"):
+        path = Path(location).resolve()
         if path.is_file():
             return Location(fs=LocalFileSystem(), root=str(path.parent), file=path.name)
         if not path.exists():
-            raise SourceError(f"{where}: no such file or folder{hub_hint(where)}")
+            raise SourceError(f"{location}: no such file or folder{hub_hint(location)}")
         return Location(fs=LocalFileSystem(), root=str(path))
     import huggingface_hub as hub  # noqa: PLC0415
     from huggingface_hub import constants, errors  # noqa: PLC0415
 
-    match = re.fullmatch(_HUB, where)
+    match = re.fullmatch(_HUB, location)
     if match is None:
-        raise SourceError(f"{where}: expected hf:OWNER/NAME[:SUBSET][@REVISION]")
+        raise SourceError(f"{location}: expected hf:OWNER/NAME[:SUBSET][@REVISION]")
     repo, subset, revision = match.groups()
     try:
         commit = hub.HfApi().dataset_info(repo, revision=revision).sha
         return Location(fs=hub.HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
     except errors.HfHubHTTPError as error:
-        raise explain_read_error(error, f"datasets/{repo}@{revision}") from error
-    except (requests.ConnectionError, requests.Timeout, errors.OfflineModeIsEnabled):
+        raise _hub_error(error, f"{repo}@{revision}") from error
+    except _network_errors():
         pass
     try:
         root = hub.snapshot_download(
@@ -82,25 +117,32 @@ def locate(where: str) -> Location:
     return Location(fs=LocalFileSystem(), root=root, subset=subset)
 
 
-def hub_hint(where: str) -> str:
-    """A question, if a place looks like the name of a dataset on the hub."""
-    return f"; did you mean hf:{where}?" if re.fullmatch(_HUB, f"hf:{where}") else ""
+def hub_hint(location: str) -> str:
+    """A question, if a text looks like the name of a dataset on the hub."""
+    return f"; did you mean hf:{location}?" if re.fullmatch(_HUB, f"hf:{location}") else ""
 
 
-def explain_read_error(error: Exception, path: str) -> SourceError:
+def _network_errors() -> tuple[type[Exception], ...]:
+    """What reading raises: OSError, and from huggingface-hub 1 on also errors of httpx."""
+    try:
+        import httpx  # noqa: PLC0415
+    except ImportError:
+        return (OSError,)
+    return (OSError, httpx.HTTPError)
+
+
+def _hub_error(error: Exception, name: str) -> SourceError:
     """What to do; the terms of a gated repository are checked when a file of it is read."""
-    reason = " ".join(str(error).split())
-    if not isinstance(error, requests.RequestException):
-        return SourceError(f"{path}: not a complete Parquet file ({reason}); download it again")
     from huggingface_hub import constants, errors  # noqa: PLC0415
 
-    repo = path.removeprefix("datasets/").partition("@")[0]
     if isinstance(error, errors.GatedRepoError):
+        repo = name.partition("@")[0]
         return SourceError(
             f"hf:{repo} is gated: accept its terms at {constants.ENDPOINT}/datasets/{repo}, then "
             "log in with `hf auth login` or set HF_TOKEN"
         )
+    reason = " ".join(str(error).split())
     return SourceError(
-        f"hf:{path.removeprefix('datasets/')}: the hub cannot be read ({reason}); check the name "
-        "and the revision, or run the same command again later"
+        f"hf:{name}: the hub cannot be read ({reason}); check the name and the revision, or run "
+        "the same command again later"
     )

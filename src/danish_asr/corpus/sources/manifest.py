@@ -1,13 +1,11 @@
 """Manifests: JSON lines, CSV (with commas or semicolons) or TSV with the paths of audio files.
 
 Paths are relative to the manifest. NeMo's keys and other usual names of columns are found
-(`base.USUAL_NAMES`). Without ``--split``, each value of a column ``split`` makes a source file. A
-line that is not a JSON object, or has more or fewer fields than the header, is a row as well: it
+(`columns.USUAL_NAMES`). Without ``--split``, each value of a column ``split`` makes a source file.
+A line that is not a JSON object, or has more or fewer fields than the header, is a row as well: it
 goes to the ledger. TSV has no quoting.
 """
 
-import csv
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -16,33 +14,26 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.files import decode_line
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
+from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus.sources import base
+from danish_asr.corpus.sources.columns import FileListing, usual_columns
+from danish_asr.corpus.sources.metadata import utterance
 
-_COLUMNS = base.COLUMNS | {"start": "offset", "seconds": "duration"}
+SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 
-_TABLES: Final[dict[str, dict[str, Any]]] = {
-    ".csv": {"strict": True},  # with the delimiter that the header has more of
-    ".tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
-}
-SUFFIXES: Final = (".jsonl", ".json", *_TABLES)
-
+_COLUMNS: Final = base.COLUMNS | {"start": "offset", "seconds": "duration"}
 _ENDS: Final = ("end", "end_time")  # instead of a duration
 
-_TABLE_ROWS: Final = "as many fields in each row as in the header"
+_CSV_ROWS: Final = "as many fields in each row as in the header"
 _JSON_ROWS: Final = (
     "an object on each line; `jq -c '.[]' FILE > NEW.jsonl` makes such lines of a JSON array"
 )
 
-_GROUP: Final = 1000  # rows that stay together in a shard if they fit
-
-Row = dict[str, Any] | None  # None for a row that cannot be read
-
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestSource(base.Source):
-    """A `Source` over manifest files below ``root``."""
+    """A `Source` over manifests below ``root``; ``NAME#SPLIT`` are the rows of one split."""
 
     root: Path
     columns: base.Columns
@@ -50,14 +41,15 @@ class ManifestSource(base.Source):
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
         for row, values in self._rows(file, start, stop):
-            found = values and {**values, self.columns["audio"]: self._audio(values)}
-            yield base.utterance(found, self.columns, file, row)
+            with_path = values and values | {self.columns["audio"]: self._audio(values)}
+            yield utterance(with_path, self.columns, file, row)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`."""
         yield self._path(file)[0]
         for _, values in self._rows(file, 0, file.rows):
-            if (audio := self._audio(values)) is not None:
+            audio = self._audio(values) if values else None
+            if audio is not None:
                 yield audio
 
     def place(self, file: base.SourceFile, row: int) -> str:
@@ -73,92 +65,70 @@ class ManifestSource(base.Source):
             return self.root / path, split
         return self.root / file.name, None
 
-    def _rows(self, file: base.SourceFile, start: int, stop: int) -> Iterator[tuple[int, Row]]:
+    def _rows(
+        self, file: base.SourceFile, start: int, stop: int
+    ) -> Iterator[tuple[int, Row | None]]:
         path, wanted = self._path(file)
         if wanted is None:
-            return read_rows(path, start, stop)
-        rows = (values for split, _, values in _with_splits(path) if split == wanted)
-        return (
-            (row, values and _with_usual_names(values))
-            for row, values in islice(enumerate(rows), start, stop)
-        )
+            rows = (row.values for row in read_rows(path, SourceError, start, stop))
+        else:
+            of_split = (values for split, _, values in _with_splits(path) if split == wanted)
+            rows = islice(of_split, start, stop)
+        for row, values in enumerate(rows, start):
+            yield row, None if values is None else _with_usual_names(values)
 
     def _audio(self, values: Row) -> Path | None:
-        path = (values or {}).get(self.columns["audio"])
+        path = values.get(self.columns["audio"])
         return self.root / path if path and isinstance(path, str) else None
 
 
-def open_manifest(where: str, options: base.SourceOptions) -> ManifestSource:
+def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
     """Open a manifest, or all manifests of a folder."""
-    corpus, columns = options.checked_corpus(), options.checked_columns(_COLUMNS)
-    place = Path(where)
+    columns = options.checked_columns(_COLUMNS)
+    options.checked_corpus()
+    place = Path(location)
     if not place.exists():
-        raise SourceError(f"{where}: no such file or folder")
-
-    all_keys, used = dict[str, None](), set[str]()
-
-    def open_all() -> Iterator[tuple[base.SourceFile, Collection[str]]]:
-        for path in sorted(place.glob("[!.]*")) if place.is_dir() else [place]:
-            if path.suffix not in SUFFIXES or not path.is_file():
-                continue
-            keys, counts, first = dict[str, None](), Counter[str](), dict[str, int]()
-            for split, line, values in _with_splits(path):
-                keys |= dict.fromkeys(values or ())
-                counts["" if options.split else split] += 1
-                first.setdefault(split, line)
-            if counts and not keys:
-                raise SourceError(
-                    f"{path.name}: none of its {counts.total():,} rows can be read; expected "
-                    f"{_TABLE_ROWS if path.suffix in _TABLES else _JSON_ROWS}"
-                )
-            all_keys.update(keys)
-            used.update(base.usual_columns(columns, keys, _COLUMNS).values())
-            used.update(key for key in keys if _is_split(key) or key.lower() in _ENDS)
-            status = path.stat()
-            for split, rows in sorted((counts or {"": 0}).items()):
-                file = base.SourceFile(
-                    name=f"{path.name}#{split}" if split else path.name,
-                    corpus=corpus,
-                    split=_split_of(split, path.name, first.get(split), keys, options),
-                    row_groups=tuple(min(_GROUP, rows - row) for row in range(0, rows, _GROUP)),
-                    fingerprint=f"{status.st_size}-{status.st_mtime_ns}",
-                )
-                yield file, keys
-
-    what = f"manifest ({', '.join(SUFFIXES)})"
-    files = base.list_files(where, open_all(), {corpus: columns}, options, what)
-    root = (place if place.is_dir() else place.parent).resolve()
-    notes = base.ignored_columns(used, all_keys)
-    return ManifestSource(name=where, files=files, notes=notes, root=root, columns=columns)
+        raise SourceError(f"{location}: no such file or folder")
+    listing = FileListing(location, options, f"manifest ({', '.join(SUFFIXES)})")
+    for path in sorted(place.glob("[!.]*")) if place.is_dir() else [place]:
+        if path.suffix in SUFFIXES and path.is_file():
+            _add_manifest(path, columns, options, listing)
+    return ManifestSource(
+        name=location,
+        files=listing.checked(),
+        notes=listing.notes(),
+        root=(place if place.is_dir() else place.parent).resolve(),
+        columns=columns,
+    )
 
 
-def read_rows(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield the positions and values of rows, with our names too; blank lines do not count."""
-    for row, (_, values) in enumerate(_read(path, start, stop), start):
-        yield row, values and _with_usual_names(values)
-
-
-def _read(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Row]]:
-    """Yield the lines, from 1, and values of rows."""
-    try:
-        if path.suffix in _TABLES:
-            yield from _read_table(path, start, stop)
-            return
-        with path.open("rb") as stream:
-            # Lines before the first are skipped, not parsed.
-            lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
-            for number, line in islice(lines, start, stop):
-                try:
-                    values = json.loads(line)
-                except ValueError:
-                    values = None
-                yield number, values if isinstance(values, dict) else None
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _is_split(column: str) -> bool:
-    return column.lower() == "split"
+def _add_manifest(
+    path: Path, columns: base.Columns, options: base.SourceOptions, listing: FileListing
+) -> None:
+    """Add the file of each split of a manifest."""
+    keys: dict[str, None] = {}
+    rows_of: Counter[str] = Counter()
+    first_line: dict[str, int] = {}
+    for split, line, values in _with_splits(path):
+        keys |= dict.fromkeys(values or ())
+        rows_of["" if options.split else split] += 1
+        first_line.setdefault(split, line)
+    if rows_of and not keys:
+        raise SourceError(
+            f"{path.name}: none of its {rows_of.total():,} rows can be read; expected "
+            f"{_CSV_ROWS if path.suffix in CSV_FORMS else _JSON_ROWS}"
+        )
+    own_columns = usual_columns(columns, keys, _COLUMNS)
+    also_read = [key for key in keys if key.lower() in {"split", *_ENDS}]
+    for split, rows in sorted((rows_of or {"": 0}).items()):
+        file = base.SourceFile(
+            name=f"{path.name}#{split}" if split else path.name,
+            corpus=options.checked_corpus(),
+            split=_split_of(split, path.name, first_line.get(split), keys, options),
+            row_groups=base.row_groups(rows),
+            fingerprint=base.fingerprint(path),
+        )
+        listing.add(file, keys, own_columns, also_read)
 
 
 def _split_of(
@@ -167,7 +137,7 @@ def _split_of(
     try:
         return options.split_of(PurePosixPath(value or name))
     except SourceError:
-        if options.split or not any(map(_is_split, keys)):
+        if options.split or not any(key.lower() == "split" for key in keys):
             raise
         raise SourceError(
             f"{name}, line {line}: the column split has {value!r}; expected one of "
@@ -175,64 +145,33 @@ def _split_of(
         ) from None
 
 
-def _with_splits(path: Path) -> Iterator[tuple[str, int, Row]]:
+def _with_splits(path: Path) -> Iterator[tuple[str, int, Row | None]]:
     """Yield the column ``split``, line and values of rows.
 
     A malformed row stays with the row before it.
     """
     split = ""
-    for line, values in _read(path):
+    for line, values, _ in read_rows(path, SourceError):
         if values is not None:
-            name = next(filter(_is_split, values), "split")
+            name = next((key for key in values if key.lower() == "split"), "split")
             split = str(values.get(name) or "").strip()
         yield split, line, values
 
 
-def _read_table(path: Path, start: int, stop: int | None) -> Iterator[tuple[int, Row]]:
-    settings = dict(_TABLES[path.suffix])
-    if path.suffix == ".csv":
-        with path.open("rb") as stream:
-            settings["delimiter"] = chr(max(b",;", key=stream.readline().count))
-    with path.open(encoding="utf-8-sig", newline="") as text:
-        table = csv.reader(text, **settings)
-        try:
-            names = [name.strip() for name in next(table, ())]
-            if len(set(names)) < len(names):
-                raise SourceError(f"{path}: line 1 has a column twice; rename one of them")
-            for number, fields in islice(_records(table), start, stop):
-                fits = len(fields) == len(names)
-                yield number, dict(zip(names, fields, strict=True)) if fits else None
-        except UnicodeDecodeError:
-            with path.open("rb") as stream:  # the error is one of a block of lines
-                for number, line in enumerate(stream, start=1):
-                    decode_line(line, f"{path}:{number}", SourceError)
-            raise
-        except csv.Error as error:
-            raise SourceError(
-                f"{path}: cannot be read after line {max(0, table.line_num - 1)} ({error}); "
-                'expected quotes inside quoted fields doubled: "ja, ""tak"""'
-            ) from error
-
-
-def _records(table: Any) -> Iterator[tuple[int, list[str]]]:
-    """The records that are not blank, and the line on which each begins."""
-    line = table.line_num + 1
-    for fields in table:
-        if fields:
-            yield line, fields
-        line = table.line_num + 1
-
-
-def _with_usual_names(values: dict[str, Any]) -> dict[str, Any]:
+def _with_usual_names(values: Row) -> Row:
     """Add our default names of columns, where a row has them under other usual names."""
-    usual = base.usual_columns(_COLUMNS, values, _COLUMNS)
-    named = {_COLUMNS[ours]: values[name] for ours, name in usual.items() if name in values}
-    found = values | named
-    end = next((values[name] for name in values if name.lower() in _ENDS), None)
-    if end not in (None, "") and "duration" not in found:
+    columns = usual_columns(_COLUMNS, values, _COLUMNS)
+    named = values | {
+        _COLUMNS[ours]: values[theirs] for ours, theirs in columns.items() if theirs in values
+    }
+    ends = [values[key] for key in values if key.lower() in _ENDS]
+    if ends and ends[0] not in (None, "") and "duration" not in named:
         try:
-            begin = str(found.get("offset") or 0)
-            found["duration"] = float(str(end).replace(",", ".")) - float(begin.replace(",", "."))
-        except (TypeError, ValueError):
-            found["duration"] = end  # refused as a time
-    return found
+            named["duration"] = _number(ends[0]) - _number(named.get("offset") or 0)
+        except ValueError:
+            named["duration"] = ends[0]  # refused as a time
+    return named
+
+
+def _number(value: Any) -> float:
+    return float(str(value).replace(",", "."))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources.base import SourceOptions
-from danish_asr.corpus.sources.listed import ListedSource, Row, open_lists
+from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists
 
 _TEST: Final = {"supplement_dk", "testdata", "test"}  # folders
 
@@ -23,16 +23,15 @@ _SILENCE: Final = "tavshed under denne ind"
 """In the "text" of a recording without speech."""
 
 
-def open_nst(where: str, options: SourceOptions) -> ListedSource:
+def open_nst(location: str, options: SourceOptions) -> ListedSource:
     """Open a folder with sessions and audio in any folders below it."""
     options = replace(options, corpus=options.corpus or "nst_da")
 
     def split_of(path: PurePosixPath) -> str:
         return options.split_of(PurePosixPath("train" if _TEST.isdisjoint(path.parts) else "test"))
 
-    return open_lists(
-        where, options, _lists, _rows, _values, what="sessions (*.json)", split_of=split_of
-    )
+    what = "sessions (*.json)"
+    return open_lists(location, options, _lists, _rows, _values, what=what, split_of=split_of)
 
 
 def _lists(folder: Path) -> Iterator[Path]:
@@ -49,7 +48,7 @@ def _rows(path: Path, start: int) -> list[dict[str, Any]]:
         raise SourceError(f"{path}: not a session of NST ({error})") from error
 
 
-def _values(root: Path, name: str, row: dict[str, Any]) -> Row:
+def _values(root: Path, name: str, row: dict[str, Any]) -> Values:
     stem = f"{row['pid']}_{Path(row.get('file') or '').stem}"
     audio = _audio_files(root / PurePosixPath(name).parts[0])
     names = (f"{stem}{channel}.wav".lower() for channel in ("", "-1", "-2"))

@@ -13,29 +13,30 @@ from pathlib import Path
 from danish_asr.base.errors import SourceError
 from danish_asr.base.files import decode_line
 from danish_asr.corpus.sources.base import SourceFile, SourceOptions
-from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES, ListedSource, Row, open_lists
+from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES, ListedSource, Values, open_lists
 
 _TEXTS = (".txt", ".TXT")
 _WHAT = "audio files with a .txt file of the same name"
 
 
-def open_pairs(where: str, options: SourceOptions) -> ListedSource:
+def open_pairs(location: str, options: SourceOptions) -> ListedSource:
     """Open a folder and all folders below it."""
     if options.by_speaker and not any(pair.startswith("speaker_id=") for pair in options.columns):
         options = replace(options, columns=(*options.columns, "speaker_id=folder"))
-    source = open_lists(where, options, _folders, _recordings, _values, what=_WHAT)
-    if alone := [name for file in source.files for name in _without_recording(source.root, file)]:
-        note = f"text files without a recording: {len(alone):,}, such as {alone[0]}"
-        return replace(source, notes=(note,))
-    return source
+    source = open_lists(location, options, _folders, _recordings, _values, what=_WHAT)
+    alone = [name for file in source.files for name in _without_recording(source.root, file)]
+    if not alone:
+        return source
+    note = f"text files without a recording: {len(alone):,}, such as {alone[0]}"
+    return replace(source, notes=(note,))
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    for place, below, names in os.walk(folder, followlinks=True):
-        below[:] = [name for name in below if not name.startswith(".")]
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]  # not walked
         stems = {Path(name).stem for name in names if name.endswith(_TEXTS)}
         if any(_is_audio(name) and Path(name).stem in stems for name in names):
-            yield Path(place)
+            yield Path(parent)
 
 
 def _is_audio(name: str) -> bool:
@@ -53,15 +54,15 @@ def _recordings(folder: Path, start: int) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if _is_audio(path.name))[start:]
 
 
-def _values(root: Path, name: str, recording: str) -> Row:
+def _values(root: Path, name: str, recording: str) -> Values:
     audio = root / name / recording
     own = {"id": f"{name}/{audio.stem}", "audio": audio, "folder": audio.parent.name}
-    places = map(audio.with_suffix, _TEXTS)
-    text = next((place for place in places if place.is_file()), None)
-    if text is None:
+    texts = [audio.with_suffix(suffix) for suffix in _TEXTS]
+    texts = [path for path in texts if path.is_file()]
+    if not texts:
         return own | {"text": None, "refused": "no text file"}
-    lines = text.read_bytes().removeprefix(BOM_UTF8).splitlines()
-    words = [
-        decode_line(line, f"{text}:{number}", SourceError) for number, line in enumerate(lines, 1)
-    ]
-    return own | {"text": "\n".join(words).strip(), "text_file": text}
+    lines = []
+    content = texts[0].read_bytes().removeprefix(BOM_UTF8)
+    for number, line in enumerate(content.splitlines(), start=1):
+        lines.append(decode_line(line, f"{texts[0]}:{number}", SourceError))
+    return own | {"text": "\n".join(lines).strip(), "text_file": texts[0]}

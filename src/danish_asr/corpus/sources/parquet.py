@@ -5,10 +5,9 @@ speech synthesis and no biometric identification. Its repositories on the hub ar
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,20 +15,33 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.location import Location, explain_read_error, locate
+from danish_asr.corpus.sources.columns import FileListing, usual_columns
+from danish_asr.corpus.sources.location import Location, locate
+from danish_asr.corpus.sources.metadata import utterance
 
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS: Final = 16
 """Bytes on average and rows that are read at a time, at most."""
 
-_READ_ALOUD: Final = "coral_read_aloud"
-_CONVERSATION: Final = "coral_conversation"
-"""Names of the corpora in a built dataset; the versions share them."""
 
-_COLUMNS: Final[Mapping[str, base.Columns]] = {
-    _READ_ALOUD: {**base.COLUMNS, "id": "id_recording", "speaker_id": "id_speaker"},
-    _CONVERSATION: {**base.COLUMNS, "id": "id_conversation,id_segment", "speaker_id": "id_speaker"},
-}
+class FileKind(NamedTuple):
+    """Which corpus a Parquet file belongs to, and its columns."""
+
+    corpus: str
+    columns: base.Columns
+
+
+KindOf = Callable[[list[str], str], FileKind | None]
+"""The kind of a file, from the names of its columns and its path; None leaves the file out."""
+
+_READ_ALOUD: Final = FileKind(
+    "coral_read_aloud",
+    {**base.COLUMNS, "id": "id_recording", "speaker_id": "id_speaker"},
+)
+_CONVERSATION: Final = FileKind(
+    "coral_conversation",
+    {**base.COLUMNS, "id": "id_conversation,id_segment", "speaker_id": "id_speaker"},
+)
 
 _SUBSETS: Final = {
     "read_aloud": _READ_ALOUD,
@@ -43,14 +55,13 @@ class ParquetSource(base.Source):
     """A `Source` over Parquet files of any file system that fsspec supports."""
 
     location: Location
-    columns: Mapping[str, base.Columns]  # of each corpus
-    country_codes: bool = False  # see `danish_asr.corpus.sources.metadata.speaker`
+    columns: Mapping[str, base.Columns]  # of each file
 
     def ids(self, file: base.SourceFile) -> pa.Array:
         """See `Source.ids`. Reads the id columns only."""
-        names = self.columns[file.corpus]["id"].split(",")
+        names = self.columns[file.name]["id"].split(",")
         positions = pa.array([f"{file.name}:{row}" for row in range(file.rows)], pa.string())
-        with self._open(file) as parquet:
+        with self.location.open_parquet(file.name) as parquet:
             if not set(names) <= set(parquet.schema_arrow.names):
                 return positions
             table = parquet.read(names)
@@ -59,34 +70,35 @@ class ParquetSource(base.Source):
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
-        return self._read(file, start, stop, self.columns[file.corpus]["audio"])
+        return self._read(file, start, stop, with_audio=True)
 
     def without_audio(self, file: base.SourceFile) -> Iterator[base.Utterance]:
         """See `Source.without_audio`. Reads the other columns only."""
-        return self._read(file, 0, file.rows, None)
+        return self._read(file, 0, file.rows, with_audio=False)
 
     def _read(
-        self, file: base.SourceFile, start: int, stop: int, audio: str | None
+        self, file: base.SourceFile, start: int, stop: int, *, with_audio: bool
     ) -> Iterator[base.Utterance]:
-        columns = self.columns[file.corpus]
-        wanted = _wanted(columns) | ({audio} if audio else set())
-        with self._open(file) as parquet:
+        columns = self.columns[file.name]
+        audio = columns["audio"]
+        wanted = _other_columns(columns) | ({audio} if with_audio else set())
+        with self.location.open_parquet(file.name) as parquet:
             names = [name for name in parquet.schema_arrow.names if name in wanted]
             for row, values in _read_rows(parquet, start, stop, names):
-                if audio and values is not None:
+                if with_audio and values is not None:
                     values[audio] = self._audio(file, values[audio])
-                yield base.utterance(values, columns, file, row, country_codes=self.country_codes)
+                yield utterance(values, columns, file, row)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`. A file has all of its audio inside if its first row has."""
         if not self.location.local:
             return
         yield self._path(file)
-        first = next(self.read(file, 0, 1), None)
-        if first is None or isinstance(first.audio, bytes):
+        beginning = next(self.read(file, 0, 1), None)
+        if beginning is None or isinstance(beginning.audio, bytes):
             return
-        audio = self.columns[file.corpus]["audio"]
-        with self._open(file) as parquet:
+        audio = self.columns[file.name]["audio"]
+        with self.location.open_parquet(file.name) as parquet:
             in_struct = pa.types.is_struct(parquet.schema_arrow.field(audio).type)
             names = [f"{audio}.path" if in_struct else audio]
             for _, values in _read_rows(parquet, 0, file.rows, names):
@@ -106,105 +118,93 @@ class ParquetSource(base.Source):
     def _path(self, file: base.SourceFile) -> Path:
         return Path(self.location.root, file.name)
 
-    def _open(self, file: base.SourceFile) -> AbstractContextManager[pq.ParquetFile]:
-        return _open_parquet(self.location, f"{self.location.root}/{file.name}")
-
 
 def open_coral(
-    where: str, options: base.SourceOptions, *, split: str | None = None
+    location: str, options: base.SourceOptions, *, split: str | None = None
 ) -> ParquetSource:
     """Open a local copy of CoRal (any folder above its Parquet files), or CoRal on the hub."""
     if options != base.SourceOptions():
         raise SourceError(
             "--corpus, --column and --split do not apply to CoRal; convert other Parquet files as "
-            f"hf-parquet:{where}"
+            f"hf-parquet:{location}"
         )
-    location = locate(where)
-    if location.subset is not None and location.subset not in _SUBSETS:
-        raise SourceError(f"{where}: expected one of CoRal's subsets {', '.join(_SUBSETS)}")
-    wanted = _SUBSETS.get(location.subset or "")
+    place = locate(location)
+    if place.subset is not None and place.subset not in _SUBSETS:
+        raise SourceError(f"{location}: expected one of CoRal's subsets {', '.join(_SUBSETS)}")
+    wanted = _SUBSETS.get(place.subset or "")
+    place = replace(place, subset=None)  # CoRal's subsets are no folders
 
-    def corpus_of(columns: list[str], path: str) -> str | None:
-        for column, corpus in (("id_recording", _READ_ALOUD), ("id_conversation", _CONVERSATION)):
-            if column in columns:
-                return corpus if wanted in {None, corpus} else None
-        raise SourceError(
-            f"{path}: not a file of CoRal: expected id_recording or id_conversation; found "
-            f"{', '.join(columns)}. Convert other Parquet files as hf-parquet:FOLDER"
-        )
+    def kind_of(names: list[str], path: str) -> FileKind | None:
+        if "id_recording" in names:
+            kind = _READ_ALOUD
+        elif "id_conversation" in names:
+            kind = _CONVERSATION
+        else:
+            raise SourceError(
+                f"{path}: not a file of CoRal: expected id_recording or id_conversation; found "
+                f"{', '.join(names)}. Convert other Parquet files as hf-parquet:FOLDER"
+            )
+        return kind if wanted in (None, kind) else None
 
-    source = open_parquet_files(where, location, _COLUMNS, corpus_of, split=split)
-    return replace(source, country_codes=True)
+    listing = FileListing(location, options, "Parquet files")
+    return open_parquet_files(listing, place, kind_of, split=split)
 
 
-def open_hf_parquet(where: str, options: base.SourceOptions) -> ParquetSource:
+def open_hf_parquet(location: str, options: base.SourceOptions) -> ParquetSource:
     """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
-    corpus, requested = options.checked_corpus(), options.checked_columns()
-    columns: dict[str, base.Columns] = {corpus: requested}
-    all_found, used = dict[str, None](), set[str]()
+    corpus, columns = options.checked_corpus(), options.checked_columns()
+    listing = FileListing(location, options, "Parquet files")
 
-    def corpus_of(found: list[str], _: str) -> str:
-        columns[corpus] = base.usual_columns(requested, found)
-        all_found.update(dict.fromkeys(found))
-        used.update(columns[corpus].values())
-        return corpus
+    def kind_of(names: list[str], _: str) -> FileKind:
+        return FileKind(corpus, usual_columns(columns, names))
 
-    source = open_parquet_files(where, locate(where), columns, corpus_of, options)
-    return replace(source, notes=base.ignored_columns(used, all_found))
+    source = open_parquet_files(listing, locate(location), kind_of)
+    return replace(source, notes=listing.notes())
 
 
 def open_parquet_files(
-    where: str,
+    listing: FileListing,
     location: Location,
-    columns: Mapping[str, base.Columns],
-    corpus_of: Callable[[list[str], str], str | None],
-    options: base.SourceOptions | None = None,
+    kind_of: KindOf,
     *,
     split: str | None = None,
 ) -> ParquetSource:
-    """List Parquet files, of all splits or one.
-
-    ``corpus_of`` takes the columns and the path of a file, and is None to leave it out.
-    """
-    # CoRal has no options, and its subsets are no folders.
-    folder = f"{location.subset}/" if location.subset and options else ""
-    options = options or base.SourceOptions()
-
-    def open_all() -> Iterator[tuple[base.SourceFile, list[str]]]:
-        try:
-            paths = location.parquet_files()
-        except OSError as error:
-            raise explain_read_error(error, location.root) from error
-        for path in paths:
-            name = path.removeprefix(f"{location.root}/")
-            if not name.startswith(folder):
+    """Open the Parquet files of a location, whose subset is a folder, of all splits or one."""
+    folder = f"{location.subset}/" if location.subset else ""
+    columns: dict[str, base.Columns] = {}
+    for name in location.parquet_files():
+        if not name.startswith(folder):
+            continue
+        own_split = listing.options.split_of(PurePosixPath(name))
+        if split not in {None, own_split}:
+            continue
+        path = f"{location.root}/{name}"
+        with location.open_parquet(name) as parquet:
+            names = parquet.schema_arrow.names
+            kind = kind_of(names, path)
+            if kind is None:
                 continue
-            if split is not None and options.split_of(PurePosixPath(name)) != split:
-                continue
-            with _open_parquet(location, path) as parquet:
-                names = parquet.schema_arrow.names
-                corpus = corpus_of(names, path)
-                if corpus is None:
-                    continue
-                _check_types(parquet.schema_arrow, columns[corpus], path)
-                groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
-                row_groups = tuple(group.num_rows for group in groups)
-            info = location.fs.info(path)
-            file = base.SourceFile(
-                name=name,
-                corpus=corpus,
-                split=options.split_of(PurePosixPath(name)),
-                row_groups=row_groups,
-                # The hub has a digest of the content.
-                fingerprint=info.get("blob_id") or f"{info['size']}-{info.get('mtime')}",
-            )
-            yield file, names
-
-    files = base.list_files(where, open_all(), columns, options, "Parquet files")
-    return ParquetSource(name=where, files=files, location=location, columns=columns)
+            _check_types(parquet.schema_arrow, kind.columns, path)
+            groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
+            row_groups = tuple(group.num_rows for group in groups)
+        file = base.SourceFile(
+            name=name,
+            corpus=kind.corpus,
+            split=own_split,
+            row_groups=row_groups,
+            fingerprint=location.fingerprint(name),
+        )
+        columns[name] = kind.columns
+        listing.add(file, names, kind.columns)
+    return ParquetSource(
+        name=listing.location,
+        files=listing.checked(),
+        location=location,
+        columns=columns,
+    )
 
 
-def _wanted(columns: base.Columns) -> set[str]:
+def _other_columns(columns: base.Columns) -> set[str]:
     """The columns but that of the audio."""
     return {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
 
@@ -218,32 +218,17 @@ def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
             f"{path}: expected encoded audio files, or their paths, in {columns['audio']}; found "
             f"{audio}. Write the files' bytes, such as `datasets` does with Audio(decode=False)"
         )
-    wanted = _wanted(columns)
+    others = _other_columns(columns)
     nested = [
         f"{field.name} ({field.type})"
         for field in schema
-        if field.name in wanted and pa.types.is_nested(field.type)
+        if field.name in others and pa.types.is_nested(field.type)
     ]
     if nested:
         raise SourceError(
             f"{path}: expected text or numbers in {', '.join(nested)}; map another column with "
             "--column, or rename this one in the files"
         )
-
-
-@contextmanager
-def _open_parquet(location: Location, path: str) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file for streaming; errors of reading it become a `SourceError`."""
-    local = location.local
-    try:
-        # Arrow's own reader of local files avoids a copy and the GIL, and streams pages. Elsewhere
-        # every read is a request, so it fetches the parts of a row group in a few large ones.
-        stream = path if local else location.fs.open(path, "rb", cache_type="none")
-        buffer = 1 << 20 if local else 0
-        with pq.ParquetFile(stream, buffer_size=buffer, pre_buffer=not local) as parquet:
-            yield parquet
-    except (pa.ArrowException, OSError) as error:
-        raise explain_read_error(error, path) from error
 
 
 def _read_rows(
