@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,19 @@ import pytest
 import torch
 
 from danish_asr.base.errors import DanishAsrError, LanguageModelError, LogProbsError
-from danish_asr.base.lease import take
-from danish_asr.base.workers import WorkerPool
 from danish_asr.decoding.beam import BeamDecoder, symbols
-from danish_asr.decoding.language_model import search
-from danish_asr.decoding.language_model.dev_log_probs import find_dev_log_probs
-from danish_asr.decoding.language_model.search import Decoded, Point, Trials, search_weights
-from danish_asr.decoding.language_model.tune import tune_language_model
 from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
+from danish_asr.decoding.ngram_tuning import (
+    ENOUGH,
+    Point,
+    Trial,
+    Trials,
+    Tuning,
+    search_weights,
+    tune_language_model,
+)
 from danish_asr.metrics import Counts, ErrorCounts
+from danish_asr.recipe.evaluate.dev_log_probs import find_dev_log_probs
 from danish_asr.recipe.evaluate.kept import LOG_PROBS
 from danish_asr.text.profiles import normalize
 from tests.recipe.running import evaluate
@@ -67,6 +71,10 @@ def tunable(
     return run, lm
 
 
+def tune(run: Path, lm: Path, **options: Any) -> Tuning:
+    return tune_language_model(find_dev_log_probs(run), lm, **({"workers": 1} | options))
+
+
 @pytest.fixture
 def lm(tunable: tuple[Path, Path], tmp_path: Path) -> Path:
     shutil.copytree(tunable[1], tmp_path / "lm")
@@ -81,9 +89,9 @@ def run(tunable: tuple[Path, Path]) -> Path:
 def test_the_chosen_values_are_kept_and_used(
     run: Path, lm: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tuning = tune_language_model(run, lm, workers=1)
+    tuning = tune(run, lm)
     rates = [trial.errors.wer() for trial in tuning.trials]
-    assert tuning.chosen.errors.wer() <= min(rates) + search.ENOUGH
+    assert tuning.chosen.errors.wer() <= min(rates) + ENOUGH
     settings = json.loads((lm / "lm.json").read_text())
     assert settings["order"] == 2
     assert settings["tuned"]["split"] == "dev"
@@ -98,65 +106,42 @@ def test_the_chosen_values_are_kept_and_used(
     assert f"beam {tuning.chosen.point.beam} (chosen)" in printed
 
 
-def test_an_interrupted_search_continues_over_processes(
-    run: Path, lm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = tune_language_model(run, lm, workers=1, json_path=lm / "whole.json")
-    saved: list[Decoded] = []
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("danish_asr.decoding.language_model.tune._keep", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            tune_language_model(run, lm, workers=1)
-    found = json.loads((lm / "tuning.json").read_text())
-    found["trials"] = found["trials"][:30]
-    (lm / "tuning.json").write_text(json.dumps(found))
-    monkeypatch.setattr(search, "SECONDS_ALONE", 0.0)
-    monkeypatch.setattr(Trials, "_results", _noted(Trials._results, saved))
-    again = tune_language_model(run, lm, workers=2)
-    errors = {each.point: each.errors for each in whole.trials}
-    assert {each.point: each.errors for each in again.trials} == errors
+def test_an_interrupted_search_continues_over_processes(run: Path, lm: Path) -> None:
+    whole = tune(run, lm)
+    saved = json.loads((lm / "tuning.json").read_text())
+    saved["trials"] = [trial | {"cpu_seconds": 77} for trial in saved["trials"][:30]]
+    (lm / "tuning.json").write_text(json.dumps(saved))
+    again = tune(run, lm, workers=2)
+    errors = {trial.point: trial.errors for trial in whole.trials}
+    assert {trial.point: trial.errors for trial in again.trials} == errors
     assert again.chosen.point == whole.chosen.point
-    assert len(saved) == len(whole.trials) - 30
+    assert [trial.seconds == 77 for trial in again.trials].count(True) == 30
 
 
-def _noted(results: Any, saved: list[Decoded]) -> Any:
-    def noted(self: Trials, items: Any) -> Any:
-        for each in results(self, items):
-            saved.append(each)
-            yield each
-
-    return noted
-
-
-def bowl(item: tuple[Point, Any]) -> Decoded:
+def bowl(points: Sequence[Point]) -> Iterator[Trial]:
     """Errors that are lowest at alpha 0.75 and beta 3.4, outside the coarse grid."""
-    (alpha, beta, beam), _ = item
-    errors = round(1000 * ((alpha - 0.75) ** 2 + (beta - 3.4) ** 2 / 9)) + max(0, 60 - beam)
-    return Decoded(item[0], ErrorCounts(1, Counts(10_000 - errors, errors)), 0.01)
+    for point in points:
+        alpha, beta, beam = point
+        errors = round(1000 * ((alpha - 0.75) ** 2 + (beta - 3.4) ** 2 / 9)) + max(0, 60 - beam)
+        yield Trial(point, ErrorCounts(1, Counts(10_000 - errors, errors)), 0.01)
 
 
 def test_the_search_ends_at_the_lowest_word_error_rate() -> None:
     saved: list[int] = []
-    pool = WorkerPool(1)
-    trials = Trials(partial(bowl), [[]], pool, done=[], save=lambda: saved.append(1))
+    trials = Trials(bowl, save=lambda: saved.append(1))
     chosen = search_weights(trials).point
-    pool.close()
     assert chosen.alpha == pytest.approx(0.75, abs=0.08)
     assert chosen.beta == pytest.approx(3.4, abs=0.25)
     assert chosen.beam == 100
-    assert len(saved) == len(trials.found) < 80
+    assert len(saved) == len(trials.all) < 80
 
 
 def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
-    run: Path, lm: Path, tmp_path: Path, finished_run: Path
+    run: Path, tmp_path: Path, finished_run: Path
 ) -> None:
-    def refused(where: Path) -> str:
+    def refused(directory: Path) -> str:
         with pytest.raises(LogProbsError) as error:
-            tune_language_model(where, lm, workers=1)
+            find_dev_log_probs(directory)
         return str(error.value)
 
     command = (
@@ -185,23 +170,12 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
     assert "the best checkpoint is now step 2" in refused(tmp_path / "run")
 
 
-def test_two_searches_of_a_language_model_do_not_run_at_once(run: Path, lm: Path) -> None:
-    before = (lm / "lm.json").read_bytes()
-    other = take(lm, error=DanishAsrError, advice="", work="tuning")
-    try:
-        with pytest.raises(LanguageModelError, match="wait for its end"):
-            tune_language_model(run, lm, workers=1)
-    finally:
-        other.release()
-    assert (lm / "lm.json").read_bytes() == before
-
-
 def test_a_broken_language_model_or_earlier_tuning_is_refused(run: Path, lm: Path) -> None:
     whole = (lm / "two.arpa").read_text()
     (lm / "two.arpa").write_text("no ARPA")
     with pytest.raises(LanguageModelError, match=r"two\.arpa"):
-        tune_language_model(run, lm, workers=1)
+        tune(run, lm)
     (lm / "two.arpa").write_text(whole)
     (lm / "tuning.json").write_text("[]")
     with pytest.raises(DanishAsrError, match=r"tuning\.json"):
-        tune_language_model(run, lm, workers=1)
+        tune(run, lm)

@@ -59,7 +59,7 @@ def read_rows(
     """
     form = CSV_FORMS.get(suffix_of(path))
     with _opened(path, error) as content:
-        if content.peek(4)[:4] == _PARQUET_MAGIC:
+        if content.peek(4)[:4] == _PARQUET_MAGIC or path.suffix == ".parquet":
             yield from islice(_parquet_rows(path, content, columns, error), start, stop)
         elif form is not None:
             yield from islice(_csv_rows(path, content, form, error), start, stop)

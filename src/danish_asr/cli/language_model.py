@@ -42,7 +42,7 @@ def build(
     column: Annotated[str, Option(help="Of tables and JSON lines, with the text.")] = "text",
 ) -> None:
     """Build a language model from text files and the training transcripts of a dataset."""
-    from danish_asr.decoding.language_model.build import build_language_model
+    from danish_asr.decoding.ngram_build import build_language_model
 
     if (model is None) == (profile is None):
         both = ", not both" if model else ""
@@ -77,10 +77,11 @@ def tune(
 ) -> None:
     """Choose alpha, beta and beam on dev, from kept log-probabilities, for later decodings."""
     from danish_asr.base.cluster.cpus import usable_cpus
-    from danish_asr.decoding.language_model.tune import tune_language_model
+    from danish_asr.decoding.ngram_tuning import tune_language_model
+    from danish_asr.recipe.evaluate.dev_log_probs import find_dev_log_probs
 
     tune_language_model(
-        where,
+        find_dev_log_probs(where),
         language_model,
         profile=profile,
         rows=rows,

@@ -28,27 +28,29 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
 
     Of the decoder ``beam`` it also raises what `check_settings` does.
     """
-    found: Any = find_named(name, DECODERS, "decoder.name")
+    factory: Any = find_named(name, DECODERS, "decoder.name")
     try:
         with suppress(ValueError):  # some callables have no signature
-            inspect.signature(found).bind(None, **config)
+            inspect.signature(factory).bind(None, **config)
     except TypeError as error:
-        raise ConfigError(_misfits(name, found, config, error)) from error
-    if found is BeamDecoder:
+        raise ConfigError(_misfits(name, factory, config, error)) from error
+    if factory is BeamDecoder:
         check_settings(config)
-    return found  # type: ignore[no-any-return]
+    return factory  # type: ignore[no-any-return]
 
 
-def _misfits(name: str, found: Any, config: Mapping[str, Any], error: TypeError) -> list[str]:
-    fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"
-    if not callable(found):
-        return [fault]
-    known, of_beam = ([*inspect.signature(each).parameters][1:] for each in (found, BeamDecoder))
-    if config and not known:
-        fault = f"decoder.config: {name} has no keys, but found {', '.join(config)}"
-        return [f"{fault}; decoder.name=beam has {', '.join(of_beam)}"]
-    unknown = (key for key in config if key not in known)
-    return [unknown_key(f"decoder.config.{key}", key, known) for key in unknown] or [fault]
+def _misfits(name: str, factory: Any, config: Mapping[str, Any], error: TypeError) -> list[str]:
+    """The keys that a decoder does not take, or the error if the keys are right."""
+    if callable(factory):
+        keys = list(inspect.signature(factory).parameters)[1:]
+        unknown = [key for key in config if key not in keys]
+        if unknown and not keys:
+            beam_keys = ", ".join(list(inspect.signature(BeamDecoder).parameters)[1:])
+            fault = f"decoder.config: {name} has no keys, but found {', '.join(config)}"
+            return [f"{fault}; decoder.name=beam has {beam_keys}"]
+        if unknown:
+            return [unknown_key(f"decoder.config.{key}", key, keys) for key in unknown]
+    return [f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"]
 
 
 def decode(decoder: Decoder, logits: Tensor, lengths: Sequence[int]) -> list[str]:

@@ -40,9 +40,6 @@ _LIMITS: Final = {
 }
 _WHOLE: Final = {"beam", "workers"}
 
-_MOST_HASHED: Final = 2**30
-"""Bytes of the language models of which `BeamDecoder.settings` has the sha256."""
-
 _MOST_FOREIGN: Final = 0.9
 """Of a language model's words, those that the model cannot write; web text has many."""
 
@@ -95,15 +92,25 @@ class BeamDecoder:
             from danish_asr.decoding import beam_search  # noqa: PLC0415 - pyctcdecode is an extra
         except ImportError:
             raise MissingExtraError("the decoder 'beam'", "lm") from None
-        values = {"alpha": alpha, "beta": beta, "unknown": unknown, "beam": beam}
-        prunes = {"beam_prune": beam_prune, "symbol_prune": symbol_prune}
-        more = {"lm": lm, "hotword_weight": hotword_weight, "workers": workers}
-        self._saved = saved = check_settings({**values, **prunes, **more})
+        self._saved = saved = check_settings(
+            {
+                "lm": lm,
+                "hotword_weight": hotword_weight,
+                "alpha": alpha,
+                "beta": beta,
+                "unknown": unknown,
+                "beam": beam,
+                "beam_prune": beam_prune,
+                "symbol_prune": symbol_prune,
+                "workers": workers,
+            }
+        )
         self._labels = symbols(tokenizer)
+        self._characters = {label for label in self._labels if label}
         profile = text_profile or saved.get("text_profile", "raw")
         self.search_settings = beam_search.SearchSettings(
             language_model=str(Path(lm).absolute()) if lm else None,
-            hotwords=self._checked(hotwords, profile),
+            hotwords=self._checked_hotwords(hotwords, profile),
             hotword_weight=hotword_weight,
             alpha=saved.get("alpha", ALPHA) if alpha is None else alpha,
             beta=saved.get("beta", BETA) if beta is None else beta,
@@ -135,23 +142,19 @@ class BeamDecoder:
             self._pool = WorkerPool(self._workers)
             weakref.finalize(self, self._pool.close)
         with self._pool.killed_on_error():
-            return [each.result() for each in [self._pool.submit(self._search, t) for t in tasks]]
+            futures = [self._pool.submit(self._search, task) for task in tasks]
+            return [future.result() for future in futures]
 
     @cached_property
     def settings(self) -> dict[str, object]:
         """What it uses, with the values of ``lm.json``, as JSON has it."""
-        found = asdict(self.search_settings)
+        settings = asdict(self.search_settings)
         if self.search_settings.language_model:
             file = find_language_model(self.search_settings.language_model).file
-            status = file.stat()
-            if status.st_size <= _MOST_HASHED:
-                found["language_model_sha256"] = sha256_of(file)
-            else:
-                found["language_model_size"] = status.st_size
-                found["language_model_mtime"] = status.st_mtime
+            settings["language_model_sha256"] = sha256_of(file)
             if HELD_OUT in self._saved:
-                found[HELD_OUT] = self._saved[HELD_OUT]
-        return found
+                settings[HELD_OUT] = self._saved[HELD_OUT]
+        return settings
 
     def columns(self, logits: Tensor, lengths: Sequence[int]) -> list[Any]:
         """Return what `beam_search.search` takes of each row of ``logits``, (N, S, V)."""
@@ -168,33 +171,34 @@ class BeamDecoder:
         labels = [str(self._labels[number]) for number in numbers.tolist()]
         return self._columns(log_probs[:, numbers].cpu().numpy(), labels)
 
-    def _checked(self, hotwords: AnyPath | Iterable[str], profile: str) -> tuple[str, ...]:
+    def _checked_hotwords(self, hotwords: AnyPath | Iterable[str], profile: str) -> tuple[str, ...]:
         if isinstance(hotwords, str | PathLike):
             try:
                 hotwords = Path(hotwords).read_text("utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 fault = f"decoder.config.hotwords: {hotwords} cannot be read ({error})"
                 raise ConfigError([fault]) from error
-        words = [normalize(each, profile) for each in hotwords]
-        known = {*filter(None, self._labels)}
-        faults = [
-            f"decoder.config.hotwords: '{word}' has characters that the tokenizer lacks: "
-            f"{' '.join(sorted(missing))}; text_profile normalises hotwords like the training text"
-            for word in words
-            if (missing := {*word} - known)
-        ]
+        words = [normalize(hotword, profile) for hotword in hotwords]
+        faults = []
+        for word in words:
+            missing = set(word) - self._characters
+            if missing:
+                faults.append(
+                    f"decoder.config.hotwords: '{word}' has characters that the tokenizer lacks: "
+                    f"{' '.join(sorted(missing))}; text_profile normalises hotwords like the "
+                    "training text"
+                )
         if faults:
             raise ConfigError(faults)
         return tuple(word for word in words if word)
 
     def _check_words(self, words: Sequence[str]) -> None:
-        known = {*filter(None, self._labels)}
-        bad = [word for word in words if not known.issuperset(word)]
-        if len(bad) > _MOST_FOREIGN * len(words):
+        foreign = [word for word in words if not self._characters.issuperset(word)]
+        if len(foreign) > _MOST_FOREIGN * len(words):
             raise LanguageModelError(
-                f"{self.search_settings.language_model}: the model cannot write {len(bad):,} of "
-                f"its {len(words):,} words, such as {', '.join(bad[:3])}; it must be built from "
-                "text in the form of the training text, which `danish-asr lm build` does"
+                f"{self.search_settings.language_model}: the model cannot write {len(foreign):,} "
+                f"of its {len(words):,} words, such as {', '.join(foreign[:3])}; it must be built "
+                "from text in the form of the training text, which `danish-asr lm build` does"
             )
 
 
@@ -212,12 +216,17 @@ def check_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     values = {**saved, **{name: value for name, value in config.items() if value is not None}}
     faults = []
     for name, (low, high) in _LIMITS.items():
-        value, kinds = values.get(name, max(low, 0)), (int,) if name in _WHOLE else (int, float)
-        if not isinstance(value, kinds) or not low <= value <= high or abs(value) == inf:
-            expected = "a whole number" if name in _WHOLE else "a finite number"
-            limits = f" of at least {low}" if low > -inf else f" of at most {high}"
-            limits = limits if (low, high) != (-inf, inf) else ""
-            faults.append(f"decoder.config.{name}: expected {expected}{limits}, found {value!r}")
+        if name not in values:
+            continue
+        value, kinds = values[name], (int,) if name in _WHOLE else (int, float)
+        if isinstance(value, kinds) and low <= value <= high and abs(value) < inf:
+            continue
+        expected = "a whole number" if name in _WHOLE else "a finite number"
+        if low > -inf:
+            expected += f" of at least {low}"
+        elif high < inf:
+            expected += f" of at most {high}"
+        faults.append(f"decoder.config.{name}: expected {expected}, found {value!r}")
     if faults:
         raise ConfigError(faults)
     return saved

@@ -8,6 +8,7 @@ processes start fast.
 
 import logging
 import math
+import time
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,8 @@ from pyctcdecode.decoder import BeamSearchDecoderCTC
 from pyctcdecode.language_model import AbstractLanguageModel
 
 from danish_asr.decoding.ngram import find_language_model
+from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.text.profiles import normalize
 
 logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
 
@@ -28,7 +31,7 @@ _LN10: Final = math.log(10)
 _UNKNOWN_FLOOR: Final = -10.0
 """log10: KenLM gives -100 to every unknown word if the file lacks ``<unk>``, which forbids them."""
 
-_USUAL_LENGTH: Final = 6
+_AVERAGE_LENGTH: Final = 6
 """Characters; the beginning of an unknown word costs more if it is longer, as in pyctcdecode."""
 
 
@@ -67,7 +70,7 @@ class NgramScorer(AbstractLanguageModel):
         self._model, self._words = load(settings.language_model or "")
         self._alpha, self._beta = settings.alpha, settings.beta
         self._unknown = settings.unknown
-        self._expected = {word for each in settings.hotwords for word in each.split()}
+        self._expected = {word for hotword in settings.hotwords for word in hotword.split()}
 
     @property
     def order(self) -> int:
@@ -82,10 +85,10 @@ class NgramScorer(AbstractLanguageModel):
 
     def score_partial_token(self, partial_token: str) -> float:
         """Score the beginning of a word."""
-        at = bisect_left(self._words, partial_token)
-        if at < len(self._words) and self._words[at].startswith(partial_token):
+        position = bisect_left(self._words, partial_token)
+        if any(word.startswith(partial_token) for word in self._words[position : position + 1]):
             return 0.0
-        return self._unknown * max(1.0, len(partial_token) / _USUAL_LENGTH)
+        return self._unknown * max(1.0, len(partial_token) / _AVERAGE_LENGTH)
 
     def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
         """Score a word after a state; returns the score and the next state."""
@@ -117,6 +120,26 @@ def search(settings: SearchSettings, columns: Columns) -> str:
     finally:
         decoder.cleanup()  # it is kept in a variable of its class
     return str(beams[0][0])
+
+
+class Chunk(NamedTuple):
+    """Utterances to decode and to compare with their references under a text profile."""
+
+    settings: SearchSettings
+    profile: str
+    utterances: list[Columns]
+    references: list[str]
+
+
+def count_chunk(chunk: Chunk) -> tuple[ErrorCounts, float]:
+    """Decode a chunk; returns its errors, and the processor seconds of the search."""
+    begin = time.process_time()
+    texts = [search(chunk.settings, columns) for columns in chunk.utterances]
+    seconds = time.process_time() - begin
+    errors = ErrorCounts()
+    for reference, text in zip(chunk.references, texts, strict=True):
+        errors += count_errors(reference, normalize(text, chunk.profile))
+    return errors, seconds
 
 
 @lru_cache(maxsize=1)

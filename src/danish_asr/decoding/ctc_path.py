@@ -67,7 +67,7 @@ def token_times(log_probs: Tensor, tokens: Tensor) -> TokenTimes:
 def _exact_path(log_probs: Tensor, tokens: Tensor) -> Tensor:
     """Return the index into ``tokens`` of each frame, -1 for blank."""
     with warnings.catch_warnings():
-        # torchaudio 2.8 announces its removal from 2.9; torch 2.8 is what fairseq2 0.6 needs.
+        # torchaudio 2.8 announces its removal in 2.9, but later versions (2.10) keep it.
         warnings.filterwarnings("ignore", message=".*forced_align has been deprecated")
         path, _ = forced_align(log_probs[None], tokens[None], blank=BLANK)
     symbols = path[0]
@@ -108,7 +108,7 @@ class _Search:
     def path(self) -> NDArray[np.int64]:
         """Return what `_exact_path` does."""
         frames = len(self._log_probs)
-        starts, beam = [], _Beam(0, np.zeros(1))
+        starts, beam = [], _Beam(0, np.zeros(1))  # the beam before each block
         for frame in range(frames):
             if frame % _BLOCK == 0:
                 starts.append(beam)

@@ -110,12 +110,12 @@ def write_batches(file: Path, batches: Iterable[pa.RecordBatch]) -> None:
 
 def _crc32(batch: pa.RecordBatch) -> bytes:
     """A checksum of what a record batch says, however its buffers are laid out."""
-    found = crc32("\n".join(batch.column("row").to_pylist()).encode())
+    checksum = crc32("\n".join(batch.column("row").to_pylist()).encode())
     for name in KeptFrames._fields:
         column = batch.column(name)
         for array in (column.value_lengths(), column.flatten()):
-            found = crc32(array.to_numpy(), found)
-    return b"%d" % found
+            checksum = crc32(array.to_numpy(), checksum)
+    return b"%d" % checksum
 
 
 class LogProbsFile:
@@ -157,15 +157,14 @@ class LogProbsFile:
             batch.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             raise self._unusable(f"is damaged ({error})") from error
-        # Earlier versions wrote no checksum.
-        if metadata and metadata.get(_CRC32) != _crc32(batch):
+        if metadata is None or metadata.get(_CRC32) != _crc32(batch):
             raise self._unusable(f"is damaged (checksum of batch {number})")
         return batch
 
     def rows(self, number: int) -> list[str]:
         """Return the rows of one record batch, without their frames."""
-        found: list[str] = self.batch(number).column("row").to_pylist()
-        return found
+        rows: list[str] = self.batch(number).column("row").to_pylist()
+        return rows
 
     def utterances(self, number: int) -> Iterator[tuple[str, KeptFrames]]:
         """Yield the rows of one record batch with their frames."""
@@ -174,6 +173,11 @@ class LogProbsFile:
         arrays = ([row.values.to_numpy() for row in column] for column in columns)
         kept = itertools.starmap(KeptFrames, zip(*arrays, strict=True))
         return zip(batch.column("row").to_pylist(), kept, strict=True)
+
+    def all_utterances(self) -> Iterator[tuple[str, KeptFrames]]:
+        """Yield the rows of all record batches with their frames."""
+        for number in range(len(self)):
+            yield from self.utterances(number)
 
     def log_probs(self, number: int) -> Iterator[tuple[str, Tensor]]:
         """Yield the rows of one record batch with their log-probabilities, (S, V)."""

@@ -25,7 +25,8 @@ NOTHING_HELD_OUT: Final = (
 )
 
 UNIGRAMS_FILE: Final = "unigrams.txt"
-_HUGGING_FACE: Final = "attrs.json", "language_model"
+_HUGGING_FACE_FOLDER: Final = "language_model"
+_HUGGING_FACE_SETTINGS: Final = "attrs.json"
 _SUFFIXES: Final = (".arpa", ".bin", ".binary", ".klm", ".kenlm")
 
 
@@ -45,19 +46,19 @@ class LanguageModelFiles:
         unigrams = self.file.with_name(UNIGRAMS_FILE)
         try:
             if unigrams.is_file():
-                found = unigrams.read_text("utf-8").split()
+                words = unigrams.read_text("utf-8").split()
             elif self.file.suffix == ".arpa":
-                found = _words_of_arpa(self.file)
+                words = _words_of_arpa(self.file)
             else:
-                found = _words_of_binary(self.file)
+                words = _words_of_binary(self.file)
         except (OSError, UnicodeDecodeError) as error:
             raise LanguageModelError(f"{self.file}: its words cannot be read ({error})") from error
-        words = sorted({*found} - {"<s>", "</s>", "<unk>"})
-        if not words:
+        known = sorted(set(words) - {"<s>", "</s>", "<unk>"})
+        if not known:
             raise LanguageModelError(
                 f"{self.file}: knows no words; write them to {unigrams}, one per line"
             )
-        return words
+        return known
 
     def load(self) -> Any:
         """Return a ``kenlm.Model``.
@@ -88,38 +89,40 @@ class LanguageModelFiles:
         return model
 
 
-def find_language_model(where: AnyPath) -> LanguageModelFiles:
+def find_language_model(path: AnyPath) -> LanguageModelFiles:
     """Find the language model in a directory, or of a file.
 
     Raises:
         LanguageModelError: There is none, or several, or its settings cannot be read.
     """
-    where = Path(where)
-    if (where / _HUGGING_FACE[1]).is_dir():
-        where /= _HUGGING_FACE[1]
-    if where.is_file():
-        files = [where]
-    elif where.is_dir():
-        files = sorted(each for each in where.iterdir() if each.suffix in _SUFFIXES)
+    path = Path(path)
+    if (path / _HUGGING_FACE_FOLDER).is_dir():
+        path /= _HUGGING_FACE_FOLDER
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
     else:
-        raise LanguageModelError(f"{where}: no such directory or file of a language model")
+        raise LanguageModelError(f"{path}: no such directory or file of a language model")
     if len(files) != 1:
-        found = ", ".join(each.name for each in files) or "none"
+        names = ", ".join(file.name for file in files) or "none"
         raise LanguageModelError(
-            f"{where}: expected one file {', '.join(f'*{x}' for x in _SUFFIXES)}; found {found}. "
+            f"{path}: expected one file {', '.join(f'*{x}' for x in _SUFFIXES)}; found {names}. "
             "`danish-asr lm build` writes one; of several, name the file"
         )
-    settings: dict[str, Any] = {}
-    for name in (SETTINGS_FILE, _HUGGING_FACE[0]):
-        file = files[0].with_name(name)
-        if file.is_file():
-            try:
-                settings = dict(json.loads(file.read_text("utf-8")))
-            except (OSError, ValueError, TypeError) as error:
-                raise LanguageModelError(f"{file}: is no JSON object ({error})") from error
-            break
     # Links, such as those of Hugging Face's cache, are not resolved: the others stand beside them.
-    return LanguageModelFiles(files[0], settings)
+    return LanguageModelFiles(files[0], _read_settings(files[0]))
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    for name in (SETTINGS_FILE, _HUGGING_FACE_SETTINGS):
+        settings = file.with_name(name)
+        if settings.is_file():
+            try:
+                return dict(json.loads(settings.read_text("utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise LanguageModelError(f"{settings}: is no JSON object ({error})") from error
+    return {}
 
 
 def _words_of_arpa(file: Path) -> list[str]:

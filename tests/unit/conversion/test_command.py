@@ -66,7 +66,7 @@ def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> 
     assert read_inventory(out).countries == {
         "Danmark -> DK": 2,
         "? -> unknown": 1,
-        "Sverige -> SE": 1,
+        "Sverige -> SVERIGE": 1,
     }
     dialects = pq.read_table(out / "version=0")["dialect"].to_pylist()
     assert [name == "Non-native" for name in dialects] == [False, False, False, True, False]

@@ -129,7 +129,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="its own dev"):
         convert(source, tmp_path / "ds", name="x", options=OPTIONS)
     divided = SourceOptions(corpus="radio", split="test", by_speaker=True)
-    with pytest.raises(SourceError, match="--split test: expected no --split, or train"):
+    with pytest.raises(SourceError, match="--split test: expected train or no --split"):
         open_source(str(manifest), divided)
 
 

@@ -8,7 +8,7 @@ import kenlm
 import numpy as np
 import pytest
 
-from danish_asr.decoding.language_model.estimate import BEGIN, END, SPECIAL, estimate, write_arpa
+from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
 
 SENTENCES = [
     [Random(seed).choice("abcdefgh") for seed in range(begin, begin + 2 + begin % 5)]

@@ -69,6 +69,7 @@ class ManifestSource(base.Source):
         self, file: base.SourceFile, start: int, stop: int
     ) -> Iterator[tuple[int, Row | None]]:
         path, wanted = self._path(file)
+        rows: Iterator[Row | None]
         if wanted is None:
             rows = (row.values for row in read_rows(path, SourceError, start, stop))
         else:

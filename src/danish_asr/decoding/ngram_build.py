@@ -3,7 +3,8 @@
 import json
 import shutil
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -16,16 +17,9 @@ from danish_asr.base.files import publish, publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.corpus.shards import find_shards
 from danish_asr.decoding.beam import ALPHA, BEAM, BETA
-from danish_asr.decoding.language_model.estimate import (
-    BEGIN,
-    END,
-    SPECIAL,
-    Order,
-    estimate,
-    write_arpa,
-)
-from danish_asr.decoding.language_model.text import HeldOut, Sentences, read_lines
-from danish_asr.decoding.ngram import SETTINGS_FILE, UNIGRAMS_FILE, find_language_model
+from danish_asr.decoding.ngram import HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE, find_language_model
+from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
+from danish_asr.decoding.ngram_text import HeldOut, Sentences, read_texts
 from danish_asr.scoring.references import read_references
 from danish_asr.text.profiles import normalize, normalizer
 
@@ -50,7 +44,7 @@ def build_language_model(
     of four words or more; see `HeldOut`.
 
     Args:
-        texts: Files that `read_lines` reads.
+        texts: Files that `read_texts` reads.
         out: The new directory: ``<order>gram.arpa``, ``unigrams.txt`` and ``lm.json``. It exists as
             a whole or not at all.
         order: Words in the longest n-grams.
@@ -70,27 +64,24 @@ def build_language_model(
         LanguageModelError: A file cannot be read, no text remains, or ``out`` exists.
     """
     console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-    prune = _checked(order, prune)
+    prune = _checked_prune(order, prune)
     normalizer(profile)  # an unknown one is refused before anything is read
     if not texts and not dataset:
         raise LanguageModelError("no text: give files with text, --dataset, or both")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise LanguageModelError(f"{out}: exists; delete it or choose another --out")
-    splits = _transcripts(dataset) if dataset else {}
-    held_out = HeldOut([*splits.get("dev", ()), *splits.get("test", ())])
+    transcripts = _transcripts(dataset) if dataset else {}
+    held_out = HeldOut([*transcripts.get("dev", ()), *transcripts.get("test", ())])
     sentences = Sentences(profile, held_out)
-    numbers: dict[str, int] = {word: number for number, word in enumerate(SPECIAL)}
+    number_of: dict[str, int] = {word: number for number, word in enumerate(SPECIAL)}
     tokens = array("q")
     with Progress("reading", console=console) as progress:
-        sources = [(str(dataset), splits.get("train", []))] if dataset else []
-        for name, lines in [*sources, *((str(file), read_lines(file, column)) for file in texts)]:
-            progress.update(text=f"reading {Path(name).name}")
-            running = name != str(dataset)  # transcripts are in no order
-            for words in sentences.of(lines, progress.advance, running=running):
-                tokens.append(BEGIN)
-                tokens.extend(numbers.setdefault(word, len(numbers)) for word in words)
-                tokens.append(END)
-        if not sentences.counts.kept:
+        train = transcripts.get("train", [])
+        for words in _read_all(sentences, train, texts, column, progress):
+            tokens.append(BEGIN)
+            tokens.extend(number_of.setdefault(word, len(number_of)) for word in words)
+            tokens.append(END)
+        if not tokens:
             counts = sentences.counts
             raise LanguageModelError(
                 f"no text: {counts.sentences:,} sentences were read and none is left; "
@@ -98,8 +89,8 @@ def build_language_model(
                 f"text profile '{profile}' keeps"
             )
         progress.update(0, total=3 * order - 1)
-        counted = np.frombuffer(tokens, np.int64)
-        orders = estimate(counted, len(numbers), order, prune, progress.advance)
+        numbers = np.frombuffer(tokens, np.int64)
+        orders = estimate(numbers, len(number_of), order, prune, progress.advance)
         settings = {
             "order": order,
             "text_profile": profile,
@@ -108,21 +99,29 @@ def build_language_model(
             "beam": BEAM,
             "prune": list(prune),
             "sentences": asdict(sentences.counts),
-            "words": len(numbers) - len(SPECIAL),
-            "ngrams": [int(each.kept.sum()) for each in orders],
-            "held_out_sentences": len(held_out),
-            "sources": [str(dataset), *map(str, texts)] if dataset else [*map(str, texts)],
+            "words": len(number_of) - len(SPECIAL),
+            "ngrams": [int(ngrams.kept.sum()) for ngrams in orders],
+            HELD_OUT: len(held_out),
+            "sources": [str(path) for path in (dataset, *texts) if path],
         }
-        _write(out, orders, list(numbers), settings, progress.advance)
-    _report(console, out, settings, splits.get("dev", []))
+        with _published_directory(out) as partial:
+            with publish(partial / f"{order}gram.arpa") as stream:
+                write_arpa(stream, orders, list(number_of), progress.advance)
+            own_words = list(number_of)[len(SPECIAL) :]
+            publish_text(partial / UNIGRAMS_FILE, "".join(f"{word}\n" for word in own_words))
+            content = json.dumps(settings, ensure_ascii=False, indent=2)
+            publish_text(partial / SETTINGS_FILE, f"{content}\n")
+    _report(console, out, settings, transcripts.get("dev", []))
     return settings
 
 
-def _checked(order: int, prune: Sequence[int]) -> list[int]:
+def _checked_prune(order: int, prune: Sequence[int]) -> list[int]:
+    """The counts to prune for each order."""
     faults = []
     if order not in ORDERS:
         faults.append(f"--order: expected {ORDERS[0]} to {ORDERS[-1]}, found {order}")
-    padded = [*prune, *[prune[-1] if prune else 0] * order][: max(order, len(prune))]
+    padded = [*prune] or [0]
+    padded += [padded[-1]] * (order - len(padded))
     if len(padded) > order or padded[0] != 0 or padded != sorted(padded):
         faults.append(
             f"--prune: expected at most {order} numbers, 0 first and none smaller than the one "
@@ -141,24 +140,27 @@ def _transcripts(dataset: Path) -> dict[str, list[str]]:
     }
 
 
-def _write(
-    out: Path,
-    orders: Sequence[Order],
-    words: Sequence[str],
-    settings: dict[str, Any],
-    step: Callable[[str], object],
-) -> None:
-    """Write the directory under another name and rename it."""
+def _read_all(
+    sentences: Sentences,
+    transcripts: Sequence[str],
+    texts: Sequence[Path],
+    column: str,
+    progress: Progress,
+) -> Iterator[list[str]]:
+    """Yield the words of each sentence of the transcripts and of the files."""
+    yield from sentences.of_transcripts(transcripts, progress.advance)
+    for file in texts:
+        progress.update(text=f"reading {file.name}")
+        yield from sentences.of_text(read_texts(file, column), progress.advance)
+
+
+@contextmanager
+def _published_directory(out: Path) -> Iterator[Path]:
+    """A directory to write into, which gets the name ``out`` when the block ends."""
     partial = out.with_name(f".{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        with publish(partial / f"{len(orders)}gram.arpa") as stream:
-            write_arpa(stream, orders, words, step)
-        publish_text(
-            partial / UNIGRAMS_FILE, "".join(f"{word}\n" for word in words[len(SPECIAL) :])
-        )
-        text = json.dumps(settings, ensure_ascii=False, indent=2)
-        publish_text(partial / SETTINGS_FILE, f"{text}\n")
+        yield partial
         partial.replace(out)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -171,7 +173,7 @@ def _report(console: Console, out: Path, settings: dict[str, Any], dev: Sequence
         f"words, {settings['words']:,} different), {counts['duplicates']:,} duplicates, "
         f"{counts['held_out']:,} held out (in dev or test), {counts['empty']:,} empty"
     )
-    if not settings["held_out_sentences"]:
+    if not settings[HELD_OUT]:
         console.print(
             "warning: no --dataset with dev and test, so their sentences may be in the text and "
             "error rates with this language model too low"
@@ -185,7 +187,7 @@ def _report(console: Console, out: Path, settings: dict[str, Any], dev: Sequence
     except MissingExtraError:
         return
     texts = [normalize(text, settings["text_profile"]) for text in dev]
-    words = [word for text in texts for word in text.split()]
+    words = " ".join(texts).split()
     unknown = sum(word not in model for word in words)
     log10 = sum(model.score(text) for text in texts)
     console.print(

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.files import publish
-from danish_asr.decoding.language_model.search import (
+from danish_asr.decoding.ngram_tuning import (
     ALPHAS,
     BEAMS,
     BETAS,
@@ -30,7 +30,7 @@ _CHOSEN: Final[dict[str, Any]] = {"ms": 13, "mfc": "none", "mec": "C3", "mew": 2
 
 def print_tuning(tuning: Tuning, console: Console) -> None:
     """Print WER over the coarse grid, and greedy beside the beams at the best weights."""
-    about, found = tuning.about, {trial.point: trial for trial in tuning.trials}
+    about, by_point = tuning.about, {trial.point: trial for trial in tuning.trials}
     console.print(
         f"{about['rows']} of {about['rows_in_split']} utterances of {about['split']}, "
         f"{tuning.seconds / 60:.1f} minutes; {len(tuning.trials)} points; text profile "
@@ -41,7 +41,7 @@ def print_tuning(tuning: Tuning, console: Console) -> None:
     for heading in ("alpha", *(f"beta {beta:g}" for beta in BETAS)):
         grid.add_column(heading, justify="right")
     for alpha in ALPHAS:
-        cells = [_wer(found[Point(alpha, beta, WEIGHTS_BEAM)]) for beta in BETAS]
+        cells = [_wer(by_point[Point(alpha, beta, WEIGHTS_BEAM)]) for beta in BETAS]
         grid.add_row(f"{alpha:g}", *cells)
     console.print(grid)
     chosen = tuning.chosen.point
@@ -50,7 +50,7 @@ def print_tuning(tuning: Tuning, console: Console) -> None:
         table.add_column(heading, justify="left" if heading == "decoder" else "right")
     table.add_row("greedy", "", "", f"{100 * tuning.greedy.wer():.2f}", _cer(tuning.greedy), "")
     for beam in BEAMS:
-        trial = found[chosen._replace(beam=beam)]
+        trial = by_point[chosen._replace(beam=beam)]
         table.add_row(
             f"beam {beam}" + (" (chosen)" if beam == chosen.beam else ""),
             *(f"{chosen.alpha:g}", f"{chosen.beta:g}", _wer(trial), _cer(trial.errors)),
@@ -99,9 +99,9 @@ def _plot_weights(axes: Axes, tuning: Tuning) -> None:
 
 
 def _plot_beams(axes: Axes, tuning: Tuning) -> None:
-    found = {trial.point: trial for trial in tuning.trials}
+    by_point = {trial.point: trial for trial in tuning.trials}
     best = tuning.chosen.point
-    rates = [100 * found[best._replace(beam=beam)].errors.wer() for beam in BEAMS]
+    rates = [100 * by_point[best._replace(beam=beam)].errors.wer() for beam in BEAMS]
     axes.plot(BEAMS, rates, "o-", color="C0", label="with the language model")
     axes.plot(best.beam, rates[BEAMS.index(best.beam)], "o", label="chosen", **_CHOSEN)
     axes.axhline(100 * tuning.greedy.wer(), color="0.4", ls="--", lw=1, label="greedy")

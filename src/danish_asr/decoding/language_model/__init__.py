@@ -1,1 +1,0 @@
-"""N-gram language models for decoding: building, and choosing the weights."""

@@ -1,0 +1,302 @@
+"""``danish-asr lm tune``: alpha, beta and beam of a language model, chosen on the dev split.
+
+Each point is decoded from kept log-probabilities; the model does not run. What was tried is in
+``tuning.json`` beside the language model, so an interrupted search continues.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from fairseq2.data.tokenizers import Tokenizer
+from rich.console import Console
+
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.base.files import publish_text
+from danish_asr.base.progress import Progress
+from danish_asr.base.workers import WorkerPool
+from danish_asr.decoding.beam import BeamDecoder
+from danish_asr.decoding.log_probs import LogProbsFile
+from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, find_language_model
+from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.text.profiles import normalize
+
+ALPHAS: Final = (0.0, 0.3, 0.6, 0.9, 1.2)
+BETAS: Final = (-1.0, 0.0, 1.0, 2.0, 3.0)
+_STEPS: Final = ((0.15, 0.5), (0.08, 0.25))
+"""Steps of alpha and beta around the best point so far; it moves until no neighbour is better."""
+
+_MOST_MOVES: Final = 6
+WEIGHTS_BEAM: Final = 25
+"""The beam while alpha and beta are searched; a quarter of the time of 100."""
+
+BEAMS: Final = (10, 25, 50, 100, 200)
+ENOUGH: Final = 0.0005
+"""The narrowest beam is taken whose WER is at most this much above the lowest."""
+
+_FEW: Final = 100
+"""Utterances below which the choice is uncertain."""
+
+_FRAMES_PER_SECOND: Final = 50
+_FRAMES_PER_CHUNK: Final = 60 * _FRAMES_PER_SECOND
+"""So much of a point is decoded by one process at a time."""
+
+
+class DevLogProbs(NamedTuple):
+    """The kept log-probabilities of a split to tune on."""
+
+    file: LogProbsFile
+    run: Path
+    model: str
+    split: str
+    tokenizer: Tokenizer
+
+
+class Point(NamedTuple):
+    """Values of a beam search."""
+
+    alpha: float
+    beta: float
+    beam: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the values gave: errors, and processor seconds of the search."""
+
+    point: Point
+    errors: ErrorCounts
+    seconds: float
+
+    def to_row(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            **self.point._asdict(),
+            "wer": self.errors.wer(),
+            "cer": self.errors.cer(),
+            "cpu_seconds": round(self.seconds, 3),
+            "counts": self.errors.to_tuple(),
+        }
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> Self:
+        """Build it from its row."""
+        point = Point(row["alpha"], row["beta"], row["beam"])
+        return cls(point, ErrorCounts.from_tuple(row["counts"]), row["cpu_seconds"])
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The result of a search: its trials, the chosen one and the error counts of greedy."""
+
+    about: Mapping[str, Any]
+    greedy: ErrorCounts
+    trials: Sequence[Trial]
+    chosen: Trial
+    seconds: float  # of audio
+
+
+class Trials:
+    """The points that were tried; ``decode`` tries new ones, ``save`` is called after each."""
+
+    def __init__(
+        self,
+        decode: Callable[[Sequence[Point]], Iterable[Trial]],
+        *,
+        tried: Iterable[Trial] = (),
+        save: Callable[[], object],
+    ) -> None:
+        self._decode, self._save = decode, save
+        self.by_point = {trial.point: trial for trial in tried}
+
+    def run(self, points: Iterable[Point]) -> None:
+        """Try the points that were not tried."""
+        new = [point for point in dict.fromkeys(points) if point not in self.by_point]
+        for trial in self._decode(new):
+            self.by_point[trial.point] = trial
+            self._save()
+
+    def best(self, beam: int) -> Trial:
+        """Return the trial with the fewest word errors; of equals, the fewest character errors."""
+        return min((trial for trial in self.all if trial.point.beam == beam), key=_merit)
+
+    @property
+    def all(self) -> list[Trial]:
+        """All trials, in the order in which they were made."""
+        return list(self.by_point.values())
+
+
+def _merit(trial: Trial) -> tuple[float, ...]:
+    errors, point = trial.errors, trial.point
+    return errors.words.errors, errors.characters.errors, point.alpha, abs(point.beta)
+
+
+def search_weights(trials: Trials) -> Trial:
+    """Search alpha and beta coarse to fine, then the beam; returns the best trial."""
+    trials.run(Point(alpha, beta, WEIGHTS_BEAM) for alpha, beta in product(ALPHAS, BETAS))
+    for alpha_step, beta_step in _STEPS:
+        for _ in range(_MOST_MOVES):
+            best = trials.best(WEIGHTS_BEAM).point
+            trials.run(_neighbours(best, alpha_step, beta_step))
+            if trials.best(WEIGHTS_BEAM).point == best:
+                break
+    weights = trials.best(WEIGHTS_BEAM).point
+    of_beams = [weights._replace(beam=beam) for beam in BEAMS]
+    trials.run(of_beams)
+    rates = {point: trials.by_point[point].errors.wer() for point in of_beams}
+    limit = min(rates.values()) + ENOUGH
+    narrowest = next(point for point in of_beams if rates[point] <= limit)
+    return trials.by_point[narrowest]
+
+
+def _neighbours(point: Point, alpha_step: float, beta_step: float) -> Iterator[Point]:
+    for alpha_change in (-alpha_step, 0.0, alpha_step):
+        for beta_change in (-beta_step, 0.0, beta_step):
+            alpha = round(point.alpha + alpha_change, 3)
+            if alpha >= 0:
+                yield Point(alpha, round(point.beta + beta_change, 3), point.beam)
+
+
+def tune_language_model(
+    dev: DevLogProbs,
+    lm: Path,
+    *,
+    profile: str = "coral",
+    rows: int = 1000,
+    workers: int,
+    json_path: Path | None = None,
+    plot_path: Path | None = None,
+    console: Console | None = None,
+) -> Tuning:
+    """Search the values with the lowest WER on dev, print them, and write them to ``lm.json``.
+
+    About ``rows`` utterances are decoded, at even distances.
+
+    Raises:
+        LogProbsError: The log-probabilities are damaged.
+        LanguageModelError: The language model is broken or does not fit the model.
+        MissingExtraError: pyctcdecode or KenLM are not installed.
+    """
+    from danish_asr.decoding import tuning_report  # noqa: PLC0415 - it reads this module's results
+
+    console = console or Console(highlight=False, soft_wrap=True)
+    files = find_language_model(lm)
+    settings_path = files.file.with_name(SETTINGS_FILE)
+    json_path = json_path or files.file.with_name("tuning.json")
+    plot_path = plot_path or files.file.with_name("tuning.png")
+    chunks, greedy, about = _read(dev, BeamDecoder(dev.tokenizer, lm, workers=1), profile, rows)
+    about |= {
+        "language_model": files.file.name,
+        "language_model_size": files.file.stat().st_size,
+    }
+    pool = WorkerPool(workers)
+    with Progress("searching", console=console) as progress:
+        trials = Trials(
+            lambda points: _decode(points, chunks, pool, progress),
+            tried=_earlier_trials(json_path, about),
+            save=lambda: _save(json_path, about, trials.all),
+        )
+        if trials.all:
+            console.print(f"{len(trials.all)} points were tried before ({json_path})")
+        chosen = search_weights(trials)
+    pool.close()
+    frames = sum(len(columns.values) for chunk in chunks for columns in chunk.utterances)
+    tuning = Tuning(about, greedy, trials.all, chosen, frames / _FRAMES_PER_SECOND)
+    _save(json_path, about, tuning.trials, chosen=chosen.to_row(), greedy_wer=greedy.wer())
+    _save_settings(settings_path, files.settings, tuning, dev.run)
+    tuning_report.print_tuning(tuning, console)
+    if about["rows"] < _FEW:
+        console.print(f"warning: {about['rows']} utterances are few; the choice is uncertain")
+    if files.settings.get(HELD_OUT) == 0:
+        console.print(f"warning: {NOTHING_HELD_OUT}")
+    tuning_report.save_plot(tuning, plot_path)
+    for path in (settings_path, json_path, plot_path):
+        console.print(f"wrote {path}")
+    return tuning
+
+
+def _read(
+    dev: DevLogProbs, decoder: BeamDecoder, profile: str, rows: int
+) -> tuple[list[Any], ErrorCounts, dict[str, Any]]:
+    """The utterances in chunks for `count_chunk`, the errors of greedy, and what they are of."""
+    from danish_asr.decoding.beam_search import Chunk  # noqa: PLC0415 - pyctcdecode is an extra
+
+    rows_in_split = sum(len(dev.file.rows(number)) for number in range(len(dev.file)))
+    step = max(rows_in_split / rows, 1.0)
+    chunks = [Chunk(decoder.search_settings, profile, [], [])]
+    greedy, taken, frames_in_chunk = ErrorCounts(), 0, 0
+    for position, (text, frames) in enumerate(dev.file.all_utterances()):
+        if position < int(taken * step):
+            continue
+        taken += 1
+        if frames_in_chunk >= _FRAMES_PER_CHUNK:
+            chunks.append(Chunk(decoder.search_settings, profile, [], []))
+            frames_in_chunk = 0
+        row = json.loads(text)
+        log_probs = frames.log_probs(dev.file.about["vocabulary"])
+        reference = normalize(row["reference"], profile)
+        chunks[-1].utterances.append(decoder.columns(log_probs[None], [len(log_probs)])[0])
+        chunks[-1].references.append(reference)
+        greedy += count_errors(reference, normalize(row["hypothesis"], profile))
+        frames_in_chunk += len(log_probs)
+    about = {
+        "run": dev.run.name,
+        "model": dev.model,
+        "split": dev.split,
+        "rows": taken,
+        "rows_in_split": rows_in_split,
+        "profile": profile,
+        "log_probs": dict(dev.file.about),
+    }
+    return chunks, greedy, about
+
+
+def _decode(
+    points: Sequence[Point], chunks: Sequence[Any], pool: WorkerPool, progress: Progress
+) -> Iterator[Trial]:
+    """Try points in worker processes."""
+    from danish_asr.decoding.beam_search import count_chunk  # noqa: PLC0415
+
+    progress.update(0, total=len(points))
+    with pool.killed_on_error():
+        running = {}
+        for point in points:
+            settings = replace(chunks[0].settings, **point._asdict())
+            tasks = [chunk._replace(settings=settings) for chunk in chunks]
+            running[point] = [pool.submit(count_chunk, task) for task in tasks]
+        for point, futures in running.items():
+            errors, seconds = ErrorCounts(), 0.0
+            for future in futures:
+                chunk_errors, chunk_seconds = future.result()
+                errors, seconds = errors + chunk_errors, seconds + chunk_seconds
+            progress.advance(f"alpha {point.alpha:g}, beta {point.beta:g}, beam {point.beam}")
+            yield Trial(point, errors, seconds)
+
+
+def _earlier_trials(file: Path, about: Mapping[str, Any]) -> list[Trial]:
+    """Return the trials of an earlier start, if they are of the same search."""
+    if not file.is_file():
+        return []
+    try:
+        earlier = json.loads(file.read_text("utf-8"))
+        same = earlier["about"] == json.loads(json.dumps(about))
+        return [Trial.from_row(row) for row in earlier["trials"]] if same else []
+    except (ValueError, TypeError, KeyError) as error:
+        raise DanishAsrError(f"{file}: is no earlier tuning ({error!r}); name another") from error
+
+
+def _save(file: Path, about: Mapping[str, Any], trials: Iterable[Trial], **more: Any) -> None:
+    content = {"about": about, **more, "trials": [trial.to_row() for trial in trials]}
+    publish_text(file, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+
+
+def _save_settings(file: Path, settings: Mapping[str, Any], tuning: Tuning, run: Path) -> None:
+    """Write the chosen values into ``lm.json``, from where `BeamDecoder` takes them."""
+    tuned: dict[str, Any] = {"run": str(run)}
+    tuned |= {name: tuning.about[name] for name in ("model", "split", "rows", "profile")}
+    tuned |= {"wer": tuning.chosen.errors.wer(), "cer": tuning.chosen.errors.cer()}
+    content = {**settings, **tuning.chosen.point._asdict(), "tuned": tuned}
+    publish_text(file, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
