@@ -9,7 +9,6 @@ import torch
 from fairseq2.device import Device
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
-from fairseq2.recipe.config import AdamWConfig
 from fairseq2.runtime.config_registry import get_config
 
 from danish_asr.base.fairseq2_private import library_container
@@ -17,7 +16,7 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, step_memory
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.sections import LeanAdamWConfig
+from danish_asr.recipe.config.optimizers import OPTIMIZERS
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.optimizers import use_fused
@@ -104,8 +103,8 @@ def recipe_config(settings: Settings, row: Row) -> AsrConfig:
     """What of a run's configuration differs from the defaults."""
     config = AsrConfig()
     config.model = replace(config.model, name="omniASR_CTC_300M")  # so that it is pretrained
-    values = AdamWConfig if row.optimizer == "adamw" else LeanAdamWConfig
-    config.optimizer = replace(config.optimizer, name=row.optimizer, config=values())
+    settings = OPTIMIZERS[row.optimizer].settings()
+    config.optimizer = replace(config.optimizer, name=row.optimizer, config=settings)
     section = config.trainer
     section.mixed_precision.mode = "auto" if settings.amp else "off"
     section.activation_checkpointing.mode = "layerwise" if row.checkpointing else "off"

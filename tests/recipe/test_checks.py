@@ -13,7 +13,6 @@ from fairseq2.recipe.config import WandbConfig
 from torch import nn
 
 from danish_asr.base.errors import ConfigError, RunError, RunFailedError
-from danish_asr.planning.disk import check_free_space, checkpoint_space
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import AsrDatasetSection, AsrTokenizerSection
@@ -21,9 +20,11 @@ from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import chance_loss
-from danish_asr.recipe.train.diagnostics import explained, performance_warnings
+from danish_asr.recipe.train.diagnostics import explained
+from danish_asr.recipe.train.disk import check_free_space
 from danish_asr.recipe.train.readers import check_symbols, report_removed, waveform_dtype
 from danish_asr.recipe.train.record import keep_wandb_id
+from danish_asr.recipe.train.reporting import performance_warnings
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
 from tests.recipe.running import arguments, copy_until
@@ -54,20 +55,14 @@ def test_a_loss_that_is_too_high_is_reported(loss: float, best: float, found: st
 
 
 @pytest.mark.parametrize(
-    ("values", "start"),
-    [
-        ({}, None),
-        ({"data_time": 1.0, "compute_time": 9.0, "peak_reserved_mem_ratio": 0.5}, None),
-        ({"data_time": 8.0, "compute_time": 2.0}, "80% of the time waits for data, which 4"),
-        ({"peak_reserved_mem_ratio": 0.98}, "98% of the GPU's memory"),
-    ],
+    ("data", "memory", "starts"),
+    [(0.1, 0.5, []), (0.8, 0.0, ["80% of the time"]), (0.0, 0.98, ["98% of the GPU's memory"])],
 )
 def test_a_slow_reader_and_a_full_gpu_are_reported(
-    values: dict[str, object], start: str | None
+    data: float, memory: float, starts: list[str]
 ) -> None:
-    warnings = list(performance_warnings(values, threads=4))
-    assert len(warnings) == (start is not None)
-    assert all(warning.startswith(start or "") for warning in warnings)
+    warnings = performance_warnings(data, memory)
+    assert all(text.startswith(start) for text, start in zip(warnings, starts, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -90,13 +85,13 @@ def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> N
     """TRAPS, training: a full quota ends a run without a message, hours after it began."""
     huge, config = nn.Linear(10**6, 10**7, device="meta"), AsrConfig()
     with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
-        check_free_space(tmp_path, checkpoint_space(tmp_path, huge, config))
-    check_free_space(tmp_path, checkpoint_space(tmp_path, nn.Linear(2, 2), config))
+        check_free_space(tmp_path, huge, config)
+    check_free_space(tmp_path, nn.Linear(2, 2), config)
     # A run that continues has some already.
     for step in (1, 2, 3):
         (tmp_path / "checkpoints" / f"step_{step}").mkdir(parents=True)
     with pytest.raises(RunError, match="1 more checkpoint"):
-        check_free_space(tmp_path, checkpoint_space(tmp_path, huge, config))
+        check_free_space(tmp_path, huge, config)
 
 
 @pytest.mark.parametrize(

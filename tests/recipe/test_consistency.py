@@ -8,7 +8,7 @@ from torch import Tensor
 
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.train import masking
-from danish_asr.recipe.train.consistency import consistency_loss
+from danish_asr.recipe.train.criterion import consistency_loss
 from tests.forks import in_processes
 from tests.recipe.running import (
     arguments,

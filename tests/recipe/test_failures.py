@@ -29,28 +29,17 @@ def fail(error: Exception, cause: Exception | None = None) -> str:
     return str(caught.value)
 
 
-OUT_OF_MEMORY = (
-    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 11.76 GiB of "
-    "which 500.00 MiB is free. Of the allocated memory 7.00 GiB is allocated by PyTorch, and {} is "
-    "reserved by PyTorch but unallocated."
-)
-
-
 def test_a_batch_too_large_for_the_gpu_names_the_keys_that_make_it_fit_in_the_plans_order() -> None:
-    message = fail(OutOfMemoryError(OUT_OF_MEMORY.format("300.00 MiB")))
+    message = fail(OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB."))
     assert "Tried to allocate 2.50 GiB" in message
-    named = [key for remedy in REMEDIES if (key := remedy.key)]
-    places = [message.index(key) for key in dict.fromkeys(named)]
+    places = [message.index(key) for key in dict.fromkeys(remedy.key for remedy in REMEDIES)]
     assert places == sorted(places)
-    assert "dataset.valid_max_num_elements" in message
-    assert "trainer.grad_accumulation.num_batches" in message
-    assert "expandable_segments" not in message
-
-
-def test_fragmented_memory_is_named_before_what_makes_a_batch_smaller() -> None:
-    message = fail(OutOfMemoryError(OUT_OF_MEMORY.format("3.20 GiB")))
-    fix = message.index("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
-    assert fix < message.index("model.head=danish")
+    for key in (
+        "dataset.valid_max_num_elements",
+        "trainer.grad_accumulation.num_batches",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    ):
+        assert key in message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""AdamW for little memory: what it keeps, that it learns, and that it continues exactly."""
+"""Optimizers: their memory, that they learn, and that they continue exactly."""
 
 import sys
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.recipe.train.optimizers import OffloadedAdamW, state_bytes
+from danish_asr.recipe.config.optimizers import OPTIMIZERS
+from danish_asr.recipe.train.optimizers import OffloadedAdamW
 from tests.recipe.running import (
     changed,
     copy_until,
     evaluate,
     losses,
+    optimizer_groups,
     optimizer_state,
     same_weights,
     train,
@@ -53,9 +55,9 @@ def bytes_kept(value: object) -> int:
 def test_the_optimizers_states_have_the_size_that_is_planned(runs: dict[str, Path]) -> None:
     for name, run in runs.items():
         tensors = list(weights(run, 4).values())
-        optimizer = name.removeprefix("optimizer.name=")
+        optimizer = OPTIMIZERS[name.removeprefix("optimizer.name=")]
         for number, state in optimizer_state(run, 4).items():
-            assert bytes_kept(state) == state_bytes(optimizer, tensors[number])
+            assert bytes_kept(state) == optimizer.state_bytes(tensors[number])
 
 
 def test_they_learn_what_adamw_learns(runs: dict[str, Path]) -> None:
@@ -63,6 +65,52 @@ def test_they_learn_what_adamw_learns(runs: dict[str, Path]) -> None:
     assert eight_bits == pytest.approx(full, rel=2e-3)
     assert eight_bits != full
     assert offloaded == pytest.approx(full, rel=1e-6)
+
+
+class Signum(torch.optim.Optimizer):
+    """Bernstein et al. (2018), signSGD: Compressed Optimisation for Non-Convex Problems."""
+
+    def __init__(
+        self, params: Any, lr: float = 1e-4, momentum: float = 0.9, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @staticmethod
+    def state_bytes(parameter: torch.Tensor) -> int:
+        """One average in float32."""
+        return 4 * parameter.numel()
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override] # noqa: ARG002
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    average = self.state[p].setdefault("average", torch.zeros_like(p))
+                    average.lerp_(p.grad, 1 - group["momentum"])
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                    p.sub_(group["lr"] * average.sign())
+
+
+def test_an_optimizer_of_ones_own_trains_and_continues_bit_for_bit(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = (MODEL, f"optimizer.name={__name__}:Signum", "optimizer.config.momentum=0.5")
+    own += ("optimizer.layer_decay=0.5", "optimizer.config.lr=4e-3")
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert train(whole, dataset, *own) == 0
+    assert losses(whole)[-1] < losses(whole)[0]
+    groups = optimizer_groups(whole, 4)
+    assert {group["momentum"] for group in groups} == {0.5}
+    assert [group["initial_lr"] for group in groups] == [2e-3, 1e-3, 4e-3]
+    assert train(copy_until(2, whole, run), dataset, *own) == 0
+    assert same_weights(run, whole)
+    assert evaluate(run, dataset, config=run / "config.yaml") == 0
+    capsys.readouterr()
+    for name in ("adamv", f"{__name__}:Missing", "torch.nn:Linear"):
+        assert train(tmp_path / "other", dataset, f"optimizer.name={name}") == 2
+        assert "optimizer.name must be" in capsys.readouterr().err
+    assert train(tmp_path / "other", dataset, *own, "optimizer.config.betas=1") == 2
+    assert "optimizer.config.betas" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("optimizer", [EIGHT_BITS, OFFLOADED])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.train.training import AsrTrainUnit
+from danish_asr.recipe.train.criterion import AsrTrainUnit
 from tests.forks import in_processes
 from tests.recipe.running import (
     arguments,

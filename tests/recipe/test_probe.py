@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.planning.probe import probed
 from danish_asr.planning.probes import _largest
 from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.train.probe import probed
 from tests.recipe.running import train
 
 

@@ -178,20 +178,6 @@ def trainer_state(trainer: Trainer) -> Stateful:
     return proxy(trainer)  # type: ignore[no-any-return]
 
 
-def accept_other_metrics(trainer: Trainer) -> None:
-    """Let a trainer continue from a checkpoint with other metrics; those that it lacks begin empty.
-
-    Version: 0.6. Symptom: "`state_dict` is expected to contain a key named 'loss'" for a run that a
-    version without this metric began; ``MetricBag`` loads exactly what it has.
-    When it moves: remove this, and run tests/recipe/test_reporting.py.
-    """
-    bag = trainer._metric_bag  # noqa: SLF001
-    load, fresh = bag.load_state_dict, bag.state_dict()
-    bag.load_state_dict = lambda state_dict: load(  # type: ignore[method-assign]
-        {name: state_dict.get(name, state) for name, state in fresh.items()}
-    )
-
-
 def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:
     """Set the data epoch that a trainer is in and the last one, both counted from 1.
 

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from typing_extensions import override
 
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.train.consistency import consistency_loss
+from danish_asr.recipe.train.criterion import consistency_loss
 
 aten = torch.ops.aten
 

@@ -26,7 +26,7 @@ error correction, keep the rest of what the card is sold with."""
 NO_BFLOAT16: Final = ("v100-16", "v100-32", "t4")
 
 _LEFT: Final = 0.97
-"""Of a card that is sold as n GB about so many n GiB are left, as of those above without ECC."""
+"""GiB that remain of each GB of a card, as of those above without error correction."""
 
 
 class Card(NamedTuple):
@@ -42,15 +42,15 @@ class Card(NamedTuple):
         Raises:
             ConfigError: It is neither.
         """
-        if (name := text.lower()) in CARDS:
+        name = text.lower()
+        if name in CARDS:
             return cls(name, int(CARDS[name] * 2**30))
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(gb|gib)", name)
-        if not found or not float(found[1]):
-            known = ", ".join(CARDS)
-            fault = f"--gpu must be a size such as 12GB, or one of {known}, but is '{text}'"
-            raise ConfigError([fault], where="the command line")
-        left = 1.0 if found[2] == "gib" else _LEFT
-        return cls(text, int(float(found[1]) * left * 2**30))
+        size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(gb|gib)", name)
+        if not size or not float(size[1]):
+            fault = f"--gpu must be a size such as 12GB, or one of {', '.join(CARDS)}"
+            raise ConfigError([f"{fault}, but is '{text}'"], where="the command line")
+        share = 1.0 if size[2] == "gib" else _LEFT
+        return cls(text, int(float(size[1]) * share * 2**30))
 
 
 def here() -> Card | None:
@@ -59,5 +59,5 @@ def here() -> Card | None:
 
     if not torch.cuda.is_available():
         return None
-    found = torch.cuda.get_device_properties(0)
-    return Card(found.name, found.total_memory)
+    device = torch.cuda.get_device_properties(0)
+    return Card(device.name, device.total_memory)

@@ -1,6 +1,7 @@
 """The memory of training: on a GPU by component, and on the host."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
@@ -16,10 +17,9 @@ from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.sections import ADAMW_OFFLOAD_OPTIMIZER
+from danish_asr.recipe.config.optimizers import find_optimizer
 from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.recipe.train.freezing import Freezing
-from danish_asr.recipe.train.optimizers import state_bytes
 
 GIB: Final = 2**30
 
@@ -42,9 +42,11 @@ class Model(NamedTuple):
     def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
         """Build it without memory; what never learns requires no gradient."""
         gangs, dtype = create_fake_gangs(CPU), config.model.dtype
-        module = new_model(self.family, self.config, gangs, dtype, meta=True)
-        Freezing(config).freeze_permanently(cast(Wav2Vec2AsrModel, module))
-        return cast(Wav2Vec2AsrModel, module)
+        module = cast(
+            Wav2Vec2AsrModel, new_model(self.family, self.config, gangs, dtype, meta=True)
+        )
+        Freezing(config).freeze_permanently(module)
+        return module
 
 
 def largest_batch(
@@ -55,12 +57,12 @@ def largest_batch(
     Both are by default what the configuration allows. Batches of all lengths are filled up to
     ``max_num_elements``: with the longest utterances, or with shorter ones that fill it better.
     """
-    section = config.dataset
+    section, task = config.dataset, config.dataset.asr_task_config
     quadratic = section.quadratic_seconds and section.quadratic_seconds * SAMPLE_RATE
-    limits = BatchLimits.of(section.asr_task_config, quadratic)
+    limits = BatchLimits.of(task, quadratic)
     if utterances:
         limits = replace(limits, max_rows=min(limits.max_rows or utterances, utterances))
-    most, task = limits.max_samples, section.asr_task_config
+    most = limits.max_samples
     longest = longest or min(task.max_audio_len, most or task.max_audio_len)
     rows = limits.rows(longest)
     batches = [Batch(rows, longest)]
@@ -76,40 +78,44 @@ def step_memory(
     """Return the bytes of each component at the peak of a training step, on one of ``gpus``.
 
     The peak is in the forward and backward pass of the second batch of a step, when all gradients
-    exist, or in the optimizer's step.
+    exist, or in the optimizer's step; parts that are not allocated then are omitted.
     """
     module, trainer, freezing = model.build(config), config.trainer, Freezing(config)
     freezing.begin(max(freezing.stages), module)
-    everything, optimizer = list(module.parameters()), config.optimizer.name
-    learning = [p for p in everything if p.requires_grad]
-    offloaded = optimizer == ADAMW_OFFLOAD_OPTIMIZER
-    moments = 0 if offloaded else sum(state_bytes(optimizer, p) for p in learning)
+    learning = [p for p in module.parameters() if p.requires_grad]
+    weights, gradients = _size(module.parameters()), _size(learning)
+    optimizer = find_optimizer(config.optimizer.name)
+    moments = 0 if optimizer.on_host else sum(optimizer.state_bytes(p) for p in learning)
     # FSDP shards these; of a layer that computes, and of the next one, each GPU has all.
+    shards, gathered = 1, 0
     sharded = gpus > 1 and trainer.data_parallelism == "fsdp"
-    shards, gathered = (gpus, 2 * max(map(_bytes_of, _layers(module)))) if sharded else (1, 0)
+    if sharded:
+        layers = cast(Any, module.encoder.layers)
+        shards, gathered = gpus, 2 * max(_size(layer.parameters()) for layer in layers)
     parts = {
-        "weights": _size(everything) // shards + gathered,
-        "gradients": _size(learning) // shards,
+        "weights": weights // shards + gathered,
+        "gradients": gradients // shards,
         "optimizer's moments": moments // shards,
-        "moving average": (trainer.ema is not None) * _size(learning) // shards,
-        "DDP's buckets of gradients": (gpus > 1 and not sharded) * _size(learning),
+        "moving average": gradients // shards if trainer.ema is not None else 0,
+        "DDP's buckets of gradients": gradients if gpus > 1 and not sharded else 0,
     }
     checkpointing = trainer.activation_checkpointing
     every = checkpointing.every_nth_layer if checkpointing.mode == "layerwise" else 0
     views = 1 if config.masking.consistency_scale is None else 2
     settings = Settings(on_gpu, mixed_precision(config), every, views)
-    found = _cached_peak(config, model, module, batch, settings)
+    activations = _cached_peak(config, model, module, batch, settings)
     # PyTorch's foreach loop makes a tensor of every size at once; fused kernels none.
-    foreach = optimizer == ADAMW_OPTIMIZER and cast(Any, config.optimizer.config).impl == "foreach"
-    step = _size(learning) // shards if on_gpu and foreach else 0
-    if step > found.total():
-        parts["temporaries of the optimizer"] = step
+    values = cast(Any, config.optimizer.config)
+    foreach = config.optimizer.name == ADAMW_OPTIMIZER and values.impl == "foreach"
+    temporaries = gradients // shards if on_gpu and foreach else 0
+    if temporaries > activations.total():
+        parts["temporaries of the optimizer"] = temporaries
     else:
         half = str(settings.amp).removeprefix("torch.")
-        parts[f"copies of the weights in {half}"] = found[COPIES]
-        parts["activations, front end"] = found[FRONT_END]
-        parts["activations, encoder"] = found[ENCODER]
-        parts["logits, softmax, CTC"] = found[HEAD]
+        parts[f"copies of the weights in {half}"] = activations[COPIES]
+        parts["activations, front end"] = activations[FRONT_END]
+        parts["activations, encoder"] = activations[ENCODER]
+        parts["logits, softmax, CTC"] = activations[HEAD]
     if on_gpu:
         parts["gaps (5 % assumed)"] = int(FRAGMENTATION * sum(parts.values()))
         parts["CUDA, cuBLAS, cuDNN (assumed)"] = CUDA_BYTES
@@ -122,6 +128,7 @@ _peaks: dict[str, Counter[str]] = {}
 def _cached_peak(
     config: AsrConfig, model: Model, module: Wav2Vec2AsrModel, batch: Batch, settings: Settings
 ) -> Counter[str]:
+    """Return the `peak` of a batch; the search for a plan that fits asks for it again and again."""
     learning = [name for name, p in module.named_parameters() if p.requires_grad]
     key = repr((model.config, config.model.dtype, batch, settings, learning))
     if key not in _peaks:
@@ -142,32 +149,23 @@ def host_memory(config: AsrConfig, module: Wav2Vec2AsrModel, batch: Batch) -> in
     host before it is written.
     """
     waiting = config.trainer.grad_accumulation.num_batches + 4
-    optimizer = config.optimizer.name
-    states = sum(state_bytes(optimizer, p) for p in module.parameters() if p.requires_grad)
-    copies = 2 if optimizer == ADAMW_OFFLOAD_OPTIMIZER else 1
-    return (
-        HOST_BYTES + 4 * batch.rows * batch.samples * waiting + _bytes_of(module) + copies * states
-    )
+    audio = 4 * batch.rows * batch.samples * waiting
+    optimizer = find_optimizer(config.optimizer.name)
+    state = sum(optimizer.state_bytes(p) for p in module.parameters() if p.requires_grad)
+    states = 2 * state if optimizer.on_host else state
+    return HOST_BYTES + audio + _size(module.parameters()) + states
 
 
 def parameters_by_part(module: Wav2Vec2AsrModel) -> dict[str, tuple[int, int]]:
     """Return how many parameters front end, encoder and head have, and how many of them learn."""
     names = {"encoder_frontend": FRONT_END, "masker": FRONT_END, "encoder": ENCODER}
-    counts = {part: [0, 0] for part in (FRONT_END, ENCODER, HEAD)}
+    total, learning = Counter[str](), Counter[str]()
     for name, parameter in module.named_parameters():
-        count = counts[names.get(name.split(".")[0], HEAD)]
-        count[0] += parameter.numel()
-        count[1] += parameter.numel() * parameter.requires_grad
-    return {part: (every, learning) for part, (every, learning) in counts.items()}
+        part = names.get(name.split(".")[0], HEAD)
+        total[part] += parameter.numel()
+        learning[part] += parameter.numel() * parameter.requires_grad
+    return {part: (total[part], learning[part]) for part in (FRONT_END, ENCODER, HEAD)}
 
 
-def _layers(module: Wav2Vec2AsrModel) -> Any:
-    return module.encoder.layers
-
-
-def _bytes_of(module: torch.nn.Module) -> int:
-    return _size(list(module.parameters()))
-
-
-def _size(tensors: list[Tensor] | list[torch.nn.Parameter]) -> int:
+def _size(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

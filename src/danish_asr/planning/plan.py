@@ -15,7 +15,6 @@ from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
-from danish_asr.planning.disk import CheckpointSpace, checkpoint_space
 from danish_asr.planning.gpus import NO_BFLOAT16, Card
 from danish_asr.planning.inputs import Epoch, Inputs
 from danish_asr.planning.memory import (
@@ -29,6 +28,7 @@ from danish_asr.planning.memory import (
 from danish_asr.planning.remedies import REMEDIES
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.train.disk import CheckpointSpace, checkpoint_space
 from danish_asr.recipe.train.step_checks import with_accumulation
 
 _EPOCHS: Final = 30

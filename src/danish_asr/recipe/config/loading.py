@@ -33,7 +33,7 @@ from fairseq2.utils.validation import StandardObjectValidator, ValidationError, 
 from danish_asr.base.config_tree import Tree, flatten, join, unknown_key
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.keys import no_section
-from danish_asr.recipe.config.sections import OPTIMIZERS
+from danish_asr.recipe.config.optimizers import find_optimizer
 
 ConfigT = TypeVar("ConfigT")
 
@@ -47,7 +47,8 @@ SCHEDULES: Final[Mapping[str, type]] = {
 }
 """The type of ``lr_scheduler.config`` for each ``lr_scheduler.name``."""
 
-COMPONENTS: Final = {"optimizer": OPTIMIZERS, "lr_scheduler": SCHEDULES}
+_CHOOSE_SETTINGS: Final = ("optimizer", "lr_scheduler")
+"""Sections whose ``name`` chooses the type of ``config``."""
 
 _DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -112,11 +113,12 @@ def component_settings(section: str, name: object) -> type:
     Raises:
         ConfigError: There is no component of this name.
     """
-    components = COMPONENTS[section]
-    if str(name) not in components:
-        rule = f"must be one of {', '.join(components)}"
+    if section == "optimizer":
+        return find_optimizer(str(name)).settings
+    if str(name) not in SCHEDULES:
+        rule = f"must be one of {', '.join(SCHEDULES)}"
         raise ConfigError([f"{section}.name {rule}, but is {name!r}"])
-    return components[str(name)]
+    return SCHEDULES[str(name)]
 
 
 def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[str]) -> Any:
@@ -140,7 +142,7 @@ def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[str]
 
 def _built(config: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -> Any:
     hints = get_type_hints(type(config))
-    if path in COMPONENTS:
+    if path in _CHOOSE_SETTINGS:
         name = tree.get("name", config.name)
         try:
             settings = component_settings(path, name)

@@ -17,8 +17,6 @@ from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.text.profiles import PROFILES
 
 FULL: Final = "full"
-ADAMW_8BIT_OPTIMIZER: Final = "adamw_8bit"
-ADAMW_OFFLOAD_OPTIMIZER: Final = "adamw_offload"
 
 HEAD: Final = "head"
 ALL_LAYERS: Final = "all"
@@ -288,26 +286,6 @@ class AsrOptimizerSection(base.OptimizerSection):
         decay = self.layer_decay
         rules = {"`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1}
         return with_broken(rules, ValidationResult())
-
-
-@dataclass(kw_only=True)
-class LeanAdamWConfig:
-    """The keys that both share with AdamW, with the same meaning and defaults."""
-
-    lr: float = 5e-05
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-08
-    weight_decay: float = 0.0
-    groups: Sequence[base.AdamWGroupConfig] = field(default_factory=list)
-
-
-OPTIMIZERS: Final[Mapping[str, type]] = {
-    base.ADAMW_OPTIMIZER: base.AdamWConfig,
-    ADAMW_8BIT_OPTIMIZER: LeanAdamWConfig,
-    ADAMW_OFFLOAD_OPTIMIZER: LeanAdamWConfig,
-    base.ADAFACTOR_OPTIMIZER: base.AdafactorConfig,
-}
-"""The type of ``optimizer.config`` for each ``optimizer.name``."""
 
 
 @dataclass(kw_only=True)

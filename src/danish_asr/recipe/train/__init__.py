@@ -1,1 +1,7 @@
-"""Train: the recipe on fairseq2's trainer, its checks, and what it logs and keeps."""
+"""Train a CTC model with fairseq2's trainer.
+
+In: a configuration (`recipe.config`) and batches (`recipe.data`). Out: a run directory with
+checkpoints, metrics, logs and a card of the best model. Read ``training.py`` first: it checks the
+configuration (``preflight.py``), prepares the model, and gives ``trainer.py`` the loss
+(``criterion.py``), the readers and the validation. It never imports `planning`.
+"""

@@ -1,7 +1,7 @@
 """Averages of a run's weights: over its steps (EMA), and over kept checkpoints.
 
-An average is written as a run with one checkpoint, ``OUTDIR/averages/<name>``, so that whatever
-takes a run takes it too. By its score on the validation splits it can be the run's best model.
+An average is written as a run with one checkpoint, ``OUTDIR/averages/<name>``, and is used like
+one. By its score on the validation splits it can be the run's best model.
 """
 
 import shutil
@@ -106,43 +106,53 @@ class MovingAverage:
 
 def finish(run: Path, config: AsrConfig) -> None:
     """Write the averages of a complete run, and say which of its models is the best."""
-    steps = checkpoint_steps(run)
     if config.trainer.ema is not None:
-        title = SCORE_TITLES[cast(str, config.regime.score_metric)]
-        rows = recorded(run / METRICS / "valid" / f"{EMA}.jsonl")
-        scores = {row["Step"]: -float(row[title]) for _, row in rows if row["Step"] in steps}
-        if scores:
-            step = max(scores, key=lambda each: (scores[each], each))
-            _write(run, EMA, step, _moving_average(run, step), scores[step])
+        _write_moving_average(run, SCORE_TITLES[cast(str, config.regime.score_metric)])
     if count := config.regime.average_n_checkpoints:
-        ranked = checkpoint_scores(run)
-        chosen = sorted(ranked, key=lambda step: (ranked[step], step))[-count:]
-        if len(chosen) > 1:
-            average(run, config, sorted(chosen), f"best_{count}")
+        steps = _by_score(run)[-count:]
+        if len(steps) > 1:
+            average(run, config, sorted(steps), f"best_{count}")
     if (run / AVERAGES).is_dir():
         best, step = best_model(run) or (run, None)
         log.info("The best model on the validation data is {}, step {}.", best, step)
 
 
-def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> float:
-    """Write the mean of checkpoints as ``averages/<name>``; return its validation score.
+def _write_moving_average(run: Path, title: str) -> None:
+    """Write the best moving average of the kept checkpoints; ``title`` is the key of its score."""
+    steps = checkpoint_steps(run)
+    rows = recorded(run / METRICS / "valid" / f"{EMA}.jsonl")
+    scores = {row["Step"]: -float(row[title]) for _, row in rows if row["Step"] in steps}
+    if scores:
+        step = max(scores, key=lambda step: (scores[step], step))
+        _write(run, EMA, step, _moving_average(run, step), scores[step])
+
+
+def _by_score(run: Path) -> list[int]:
+    """Return the steps of a run's checkpoints that have a score, the best last."""
+    scores = checkpoint_scores(run)
+    return sorted(scores, key=lambda step: (scores[step], step))
+
+
+def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> None:
+    """Write the mean of checkpoints as ``averages/<name>``, with its validation score.
 
     Raises:
         RunError: A checkpoint is sharded over several processes.
     """
-    states = (_weights(run, step) for step in steps)
     mean: dict[str, Tensor] = {}
-    for state in states:
+    for step in steps:
+        state = _weights(run, step)
         for key, value in state.items():
-            # Buffers of whole numbers are the last one's.
-            part = value.double() / len(steps) if value.is_floating_point() else value
-            mean[key] = mean[key] + part if key in mean and value.is_floating_point() else part
-    kept = {key: value.to(state[key].dtype) for key, value in mean.items()}
+            if not value.is_floating_point():
+                mean[key] = value  # of buffers of whole numbers, the last one's
+                continue
+            part = value.double() / len(steps)
+            mean[key] = mean[key] + part if key in mean else part
+    average = {key: value.to(state[key].dtype) for key, value in mean.items()}
     log.info("Validating the average of steps {}.", ", ".join(map(str, steps)))
     config = with_own_tokenizer(config, run / CHECKPOINTS)
-    score = validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), kept)
-    _write(run, name, steps[-1], kept, score)
-    return score
+    score = validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), average)
+    _write(run, name, steps[-1], average, score)
 
 
 def average_command(run: Path, *, best: int | None, last: int | None) -> None:
@@ -157,28 +167,26 @@ def average_command(run: Path, *, best: int | None, last: int | None) -> None:
         raise RunError(f"{run} is not a run: there is no {CONFIG_FILE}; name the OUTDIR of a run")
     if best is not None and last is not None:
         raise ConfigError(["--best and --last exclude each other"], where="danish-asr average")
-    ranked, steps = checkpoint_scores(run), checkpoint_steps(run)
-    if best is None and last is None:
-        best = max(len(ranked), 2)
-    if best is not None:
-        steps = sorted(ranked, key=lambda step: (ranked[step], step))
-    count = best or last or 0
-    if count < 2 or len(steps) < count:
+    if last is not None:
+        name, count, steps = f"last_{last}", last, checkpoint_steps(run)
+    else:
+        steps = _by_score(run)
+        count = max(len(steps), 2) if best is None else best
+        name = f"best_{count}"
+    if not 2 <= count <= len(steps):
+        scored = " with a score" if last is None else ""
         raise RunError(
-            f"{run} has {len(steps)} checkpoints{' with a score' * (best is not None)}, and "
-            f"{max(count, 2)} are needed; the run keeps as many as "
-            "regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
+            f"{run} has {len(steps)} checkpoints{scored}, and {max(count, 2)} are needed; the run "
+            "keeps as many as regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
         )
     config, faults = inspect(AsrConfig, read_yaml(file))
     config = resolve(config, where=str(file), faults=faults)
-    name = f"best_{best}" if best is not None else f"last_{last}"
     average(run, config, sorted(steps[-count:]), name)
     write_model_card(run, tokenizer_card(config))
     table = Table("model", "step", SCORE_TITLES[cast(str, config.regime.score_metric)])
-    chosen = best_model(run)
     for folder in (run, *sorted((run / AVERAGES).iterdir())):
         for step, score in sorted(checkpoint_scores(folder).items()):
-            mark = " (best)" * ((folder, step) == chosen)
+            mark = " (best)" if (folder, step) == best_model(run) else ""
             table.add_row(str(folder), str(step), f"{-score:.2f}{mark}")
     Console().print(table)
 
@@ -211,9 +219,9 @@ def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: 
     file = new / CHECKPOINTS / f"step_{step}" / "model" / _SHARD
     file.parent.mkdir(parents=True)
     torch.save(dict(state), file)
-    for kept in (CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"):
-        if (run / kept).is_file():
-            shutil.copyfile(run / kept, new / kept)
+    for copied in (CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"):
+        if (run / copied).is_file():
+            shutil.copyfile(run / copied, new / copied)
     publish_text(new / CHECKPOINTS / "scores" / f"step_{step}.txt", f"{score}\n")
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)

@@ -1,4 +1,4 @@
-"""From a batch to its loss and its logits."""
+"""From a batch to its loss and its logits, and the unit that fairseq2's trainer calls."""
 
 import math
 from collections.abc import Sequence
@@ -9,19 +9,30 @@ import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.metrics import MetricBag
 from fairseq2.metrics.aggregation import Mean, Sum
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
 from fairseq2.nn.fsdp import FSDP1Module, FSDP2Module
 from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.trainer import TrainUnit
 from fairseq2.utils.tensor import to_tensor
 from torch import Tensor
+from torch.nn.functional import kl_div, log_softmax
+from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
 from danish_asr.recipe.data.targets import FrameCount
-from danish_asr.recipe.train.consistency import consistency_loss, two_views
+from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.freezing import Freezing
+from danish_asr.recipe.train.reporting import report_first_loss
 
 _SUMS: Final = (
-    *("num_examples", "num_elements", "num_source_elements", "num_target_elements"),
-    *("total_num_examples", "total_num_elements", "padding"),
+    "num_examples",
+    "num_elements",
+    "num_source_elements",
+    "num_target_elements",
+    "total_num_examples",
+    "total_num_elements",
+    "padding",
 )
 
 
@@ -30,29 +41,23 @@ class CtcCriterion:
     """The CTC loss of a model, summed over a batch, and its metrics.
 
     The loss is fairseq2's own: the model returns it. One that is NaN or infinite ends the run.
-    With a ``consistency_scale``, training adds the loss of `train.consistency`.
+    With a ``consistency_scale``, training adds `consistency_loss`.
     """
 
     def __init__(self, model: RecipeModel, consistency_scale: float | None = None) -> None:
-        self.model, self._scale = model, consistency_scale
+        self.model, self.consistency_scale = model, consistency_scale
 
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
-        """Add the metrics that :meth:`__call__` updates."""
+        """Add the metrics that validation and training share."""
         metric_bag.add("ctc_loss", Mean())
         metric_bag.add("loss", Mean())
         for name in _SUMS:
             metric_bag.add(name, Sum())
 
-    def prepare_training_bag(self, metric_bag: MetricBag) -> None:
-        """Add also the metric that only training has."""
-        self.prepare_metric_bag(metric_bag)
-        if self._scale is not None:
-            metric_bag.add("consistency", Mean())
-
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
-        if self._scale is not None:
-            return self._of_two_views(self._scale, batch, metric_bag)
+        if self.consistency_scale is not None:
+            return self._of_two_views(self.consistency_scale, batch, metric_bag)
         loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
         self._record(loss, batch, metric_bag)
         return loss
@@ -62,12 +67,12 @@ class CtcCriterion:
         inputs = (*views.as_source_input(), *views.as_target_input())
         ctc, logits, layout = self.model.module(*inputs, return_logits=True)
         loss: Tensor = ctc / 2
-        # What is recorded is CTC's loss alone, to be compared with that of other runs.
+        # The recorded loss is CTC's alone, to be compared with that of other runs.
         self._record(loss, batch, metric_bag)
         consistency = consistency_loss(logits, layout.seq_lens_pt)
         characters = sum(batch.target_seq_lens)
-        each = consistency.detach() / characters
-        metric_bag.get("consistency", Mean).update(each, weight=characters)
+        per_character = consistency.detach() / characters
+        metric_bag.get("consistency", Mean).update(per_character, weight=characters)
         return loss + scale * consistency
 
     def with_logits(
@@ -86,11 +91,10 @@ class CtcCriterion:
         loss = loss.detach()
         if not torch.isfinite(loss):
             raise RunFailedError(self._explain(batch))
-        size = batch.batch_size
+        size, characters = batch.batch_size, sum(batch.target_seq_lens)
         # Bits per utterance, as upstream's recipe reports it.
         bits = loss / size / math.log(2)
         metric_bag.get("ctc_loss", Mean).update(bits, weight=size)
-        characters = sum(batch.target_seq_lens)
         metric_bag.get("loss", Mean).update(loss / characters, weight=characters)
         for name in _SUMS:
             metric_bag.get(name, Sum).update(getattr(batch, name.removeprefix("total_")))
@@ -99,21 +103,21 @@ class CtcCriterion:
     def _explain(self, batch: Seq2SeqBatch) -> str:
         """Say which utterances make the loss NaN or infinite."""
         ids = cast(dict[str, Any], batch.example)["id"]
-        if found := _rows_not_finite(ids, batch.source_seqs):
+        if damaged := _not_finite(ids, batch.source_seqs):
             return (
-                f"the audio of {', '.join(found)} holds NaN or infinite samples. If the recording "
-                "does not, one of dataset.transforms makes them."
+                f"the audio of {', '.join(damaged)} holds NaN or infinite samples. If the "
+                "recording does not, one of dataset.transforms makes them."
             )
         # A forward pass of sharded parameters would wait for the other ranks.
         if not isinstance(self.model.module, FSDP1Module | FSDP2Module):
-            model = self.model.base_module.eval()
+            model, bad = self.model.base_module.eval(), []
             for name, row, size in zip(ids, batch.source_seqs, batch.source_seq_lens, strict=True):
                 seqs = row[:size].unsqueeze(0)  # one at a time, as memory may be short
-                found += _rows_not_finite([name], model(seqs, BatchLayout.of(seqs))[0])
-            if 0 < len(found) < len(ids):
+                bad += _not_finite([name], model(seqs, BatchLayout.of(seqs))[0])
+            if 0 < len(bad) < len(ids):
                 return (
-                    f"the loss of {', '.join(found)} is NaN or infinite, but not that of the other "
-                    f"{len(ids) - len(found)} utterances of the batch; listen to it."
+                    f"the loss of {', '.join(bad)} is NaN or infinite, but not that of the other "
+                    f"{len(ids) - len(bad)} utterances of the batch; listen to it."
                 )
         return (
             f"the loss is NaN or infinite; utterances: {', '.join(ids)}. Lower the learning rate "
@@ -121,12 +125,49 @@ class CtcCriterion:
         )
 
 
-def chance_of(batch: Seq2SeqBatch, num_frames: FrameCount, vocabulary: int) -> Tensor:
-    """Return the :func:`chance_loss` of a batch; unlike ``torch.tensor``, it awaits no GPU."""
-    frames = num_frames(np.array(batch.source_seq_lens)).tolist()
-    device = batch.target_seqs.device
-    counts, lengths = (to_tensor(n, device=device) for n in (frames, batch.target_seq_lens))
-    return chance_loss(counts, batch.target_seqs, lengths, vocabulary)
+def _not_finite(ids: Sequence[str], values: Tensor) -> list[str]:
+    """Return the ids of the rows that hold NaN or infinite values."""
+    finite = values.isfinite().flatten(1).all(dim=1)
+    return [name for name, is_finite in zip(ids, finite.tolist(), strict=True) if not is_finite]
+
+
+def two_views(batch: Seq2SeqBatch) -> Seq2SeqBatch:
+    """Return every row twice, of which the model masks each in its own way.
+
+    So the model is called once per backward pass, as DDP and FSDP expect.
+    """
+    return Seq2SeqBatch(
+        batch.source_seqs.repeat(2, 1),
+        [*batch.source_seq_lens] * 2,
+        batch.target_seqs.repeat(2, 1),
+        [*batch.target_seq_lens] * 2,
+        example=batch.example,
+    )
+
+
+def consistency_loss(logits: Tensor, lengths: Tensor) -> Tensor:
+    """Return the loss for the difference of two views, summed over N utterances, in nats: a scalar.
+
+    Yao et al. (2024), "CR-CTC: Consistency regularization on CTC for improved speech recognition",
+    arXiv:2410.05101. The loss of an utterance with targets y, whose views have the logits a and b,
+    is (CTC(a, y) + CTC(b, y)) / 2 + scale * CR(a, b), with the paper's scale of 0.2, and
+
+        CR(a, b) = sum over the frames t of (KL(sg(q_t) || p_t) + KL(sg(p_t) || q_t)) / 2,
+
+    where p and q are the posteriors of a and b over all symbols, the blank included, and sg stops
+    the gradient. Both terms are sums over frames, so their ratio does not depend on the length.
+
+    Args:
+        logits: Of the first views of all utterances, then of the second, (2 N, S, V).
+        lengths: Their frames without padding, (2 N).
+    """
+    one, other = log_softmax(logits, dim=-1, dtype=torch.float32).chunk(2)
+    inside = torch.arange(one.size(1), device=lengths.device) < lengths[: len(one), None]
+    frames = sum(
+        kl_div(view, target.detach(), reduction="none", log_target=True).sum(dim=-1)
+        for view, target in ((one, other), (other, one))
+    )
+    return (frames * inside).sum() / 2
 
 
 def chance_loss(frames: Tensor, targets: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:
@@ -149,6 +190,67 @@ def chance_loss(frames: Tensor, targets: Tensor, lengths: Tensor, vocabulary: in
     return (frames.double() * math.log(vocabulary) - paths).sum()
 
 
-def _rows_not_finite(ids: Sequence[str], values: Tensor) -> list[str]:
-    bad = ~values.isfinite().flatten(1).all(dim=1)
-    return [name for name, is_bad in zip(ids, bad.tolist(), strict=True) if is_bad]
+@final
+class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
+    """Computes the loss, and freezes the layers that do not learn in a stage of the run.
+
+    ``vocabulary`` is the number of symbols, blank included.
+    """
+
+    def __init__(
+        self, criterion: CtcCriterion, freezing: Freezing, num_frames: FrameCount, vocabulary: int
+    ) -> None:
+        self._criterion, self._freezing = criterion, freezing
+        self._num_frames, self._vocabulary = num_frames, vocabulary
+        self._stage: int | None = None
+        self._is_first_batch = False
+
+    @override
+    def set_step_nr(self, step_nr: int) -> None:
+        self._is_first_batch = step_nr == 1
+        stage = self._freezing.stage(step_nr)
+        if stage == self._stage:
+            return
+        self._stage = stage
+        model = cast(Wav2Vec2AsrModel, self._criterion.model.base_module)
+        self._freezing.begin(stage, model)
+        if len(self._freezing.stages) > 1:
+            log.info("{}", self._freezing.describe(stage, model))
+
+    @override
+    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+        self._criterion.prepare_metric_bag(metric_bag)
+        if self._criterion.consistency_scale is not None:
+            metric_bag.add("consistency", Mean())
+        metric_bag.add("chance", Mean())
+
+    @override
+    def process_batch(
+        self, batch: Seq2SeqBatch, metric_bag: MetricBag
+    ) -> tuple[Tensor, int | None]:
+        loss = self._criterion(batch, metric_bag)
+        self._compare_with_chance(batch, metric_bag)
+        # The number of utterances normalises the gradient, over all batches and ranks of the step.
+        return loss, batch.batch_size
+
+    @torch.no_grad()
+    def _compare_with_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        # Unlike ``torch.tensor``, ``to_tensor`` awaits no GPU.
+        device = batch.target_seqs.device
+        frames = to_tensor(
+            self._num_frames(np.array(batch.source_seq_lens)).tolist(), device=device
+        )
+        lengths = to_tensor(batch.target_seq_lens, device=device)
+        characters = sum(batch.target_seq_lens)
+        loss = chance_loss(frames, batch.target_seqs, lengths, self._vocabulary)
+        chance = loss / characters
+        metric_bag.get("chance", Mean).update(chance, weight=characters)
+        if self._is_first_batch:
+            self._is_first_batch = False
+            first = float(metric_bag.get("loss", Mean).compute())
+            report_first_loss(first, float(chance), self._vocabulary)
+
+    @property
+    @override
+    def model(self) -> RecipeModel:
+        return self._criterion.model

@@ -1,6 +1,5 @@
 """Which parts of a model are frozen: in stages of the run, or in the whole run."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
@@ -29,9 +28,12 @@ class Freezing:
         if self._feature_extractor is None:  # then it is frozen if it is pretrained
             pretrained = model.name or model.path or config.pretrained_encoder.name
             self._feature_extractor = bool(pretrained)
-        first = section.freeze_encoder_for_n_steps
-        usual = {0: HEAD, first: ALL_LAYERS} if first else {0: ALL_LAYERS}
-        self.stages = dict(sorted((section.unfreeze or usual).items()))
+        stages = section.unfreeze
+        if not stages:
+            stages = {0: ALL_LAYERS}
+            if first := section.freeze_encoder_for_n_steps:
+                stages = {0: HEAD, first: ALL_LAYERS}
+        self.stages = dict(sorted(stages.items()))
 
     def stage(self, step: int) -> int:
         """The key of the stage that a step, counted from 1, belongs to."""
@@ -49,24 +51,24 @@ class Freezing:
     def begin(self, stage: int, model: Wav2Vec2AsrModel) -> None:
         """Let the parts of a stage learn, and freeze all others."""
         learning = self.stages[stage]
-        top = top_layers(learning)
         for part in (model.encoder_frontend, model.masker, model.encoder):
             freeze_parameters(part, learning != ALL_LAYERS)
-        if top:
+        if top := top_layers(learning):
             for part in (*model.encoder.layers[-top:], model.encoder.layer_norm):
                 freeze_parameters(part, value=False)
         self.freeze_permanently(model)
 
-    def describe(self, stage: int, model: Wav2Vec2AsrModel) -> Iterator[str]:
+    def describe(self, stage: int, model: Wav2Vec2AsrModel) -> str:
         """Say what learns in a stage that has begun, and until when."""
-        learning, following = self.stages[stage], [key for key in self.stages if key > stage]
-        what = _WORDS.get(learning, f"the {learning} encoder layers and the head learn")
+        learning = self.stages[stage]
+        words = _WORDS.get(learning, f"the {learning} encoder layers and the head learn")
         count = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        until = f" until step {following[0]}" if following else ""
-        yield f"From step {stage + 1}{until}, {what}: {count:,} parameters."
+        later = [step for step in self.stages if step > stage]
+        until = f" until step {later[0]}" if later else ""
+        text = f"From step {stage + 1}{until}, {words}: {count:,} parameters."
         if stage:
-            yield (
-                " The loss may rise for some steps, because what begins to learn has no averages "
-                "of its gradients yet; memory grows by its gradients, its optimizer state and the "
-                "activations that its backward pass needs."
+            text += (
+                " The loss may rise for some steps: the new parameters have no averages of their "
+                "gradients yet. Memory grows by their gradients, optimizer state and activations."
             )
+        return text

@@ -1,17 +1,16 @@
-"""The optimizers that this recipe adds to fairseq2's: AdamW for GPUs with little memory."""
+"""Make the optimizer of a run: its groups of parameters and their learning rates."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any, Final, final
 
 import torch
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
 from fairseq2.recipe.config import (
-    ADAFACTOR_OPTIMIZER,
     AdafactorConfig,
     AdafactorGroupConfig,
     AdamWConfig,
@@ -28,63 +27,58 @@ from torch.optim.adamw import adamw
 from typing_extensions import override
 
 from danish_asr.base.errors import MissingExtraError
-from danish_asr.recipe.config.sections import (
-    ADAMW_8BIT_OPTIMIZER,
-    ADAMW_OFFLOAD_OPTIMIZER,
-    LeanAdamWConfig,
-)
-
-_SMALLEST_8BIT: Final = 4096
-"""Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
-
-EXTRA: Final = "bitsandbytes"
-"""The optional dependency of the 8-bit optimizer; also the library's name."""
-
-
-def state_bytes(optimizer: str, parameter: Tensor) -> int:
-    """Return the size of an optimizer's state of a parameter that learns, in float32."""
-    size = parameter.numel()
-    if optimizer == ADAFACTOR_OPTIMIZER:  # a row and a column stand for a matrix
-        *others, rows, columns = 1, *parameter.shape
-        return 4 * (math.prod(others) * (rows + columns) if parameter.dim() > 1 else size)
-    if optimizer == ADAMW_8BIT_OPTIMIZER and size >= _SMALLEST_8BIT:
-        # Two codes, and two scales per block of 256.
-        return 2 * size + 2 * 4 * math.ceil(size / 256)
-    return 8 * size
-
-
-def register_optimizers(container: DependencyContainer) -> None:
-    """Register the optimizers in fairseq2's container."""
-    for name in (ADAMW_8BIT_OPTIMIZER, ADAMW_OFFLOAD_OPTIMIZER):
-        factory = partial(_create, name)
-        register_component(container, Optimizer, name, config_kls=LeanAdamWConfig, factory=factory)
-
+from danish_asr.base.extending import user_code
+from danish_asr.recipe.config.optimizers import find_optimizer
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
+
+
+def register_optimizer(container: DependencyContainer, name: str) -> None:
+    """Register the optimizer ``optimizer.name`` in fairseq2's container, unless it is there."""
+    kind = find_optimizer(name)
+    if kind.code is not None:
+        factory = partial(_create, kind.code)
+        register_component(container, Optimizer, name, config_kls=kind.settings, factory=factory)
+
+
+def _create(code: str, resolver: DependencyResolver, config: object) -> Optimizer:
+    settings = dict(vars(config))
+    groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
+    optimizer: Any = resolve_name(code)
+    with user_code(optimizer, "making the optimizer"):
+        return optimizer(groups, **settings)  # type: ignore[no-any-return]
+
+
+def optimizer_faults(name: str) -> list[str]:
+    """Return why the optimizer ``optimizer.name`` cannot be used here."""
+    extra = find_optimizer(name).extra
+    if extra is None or find_spec(extra) is not None:
+        return []
+    return [f"optimizer.name: {MissingExtraError(name, extra)}"]
 
 
 def group_faults(
     groups: Sequence[ParameterGroupConfig], schedule: object, names: Iterable[str]
 ) -> Iterator[str]:
     """Yield the groups that match no parameter, and lists of rates of another length."""
-    left = set(names)
-    parts = ", ".join(sorted({name.split(".")[0] for name in left}))
+    remaining = set(names)
+    parts = ", ".join(sorted({name.split(".")[0] for name in remaining}))
     for number, group in enumerate(groups):
+        key = f"optimizer.config.groups[{number}].params"
         patterns = [group.params] if isinstance(group.params, str) else group.params
         try:
-            taken = {n for n in left if any(n == p or re.match(p, n) for p in patterns)}
+            matched = {n for n in remaining if any(n == p or re.match(p, n) for p in patterns)}
         except re.error as error:
-            rule = f"must be a regular expression, but is {group.params!r}: {error}"
-            yield f"optimizer.config.groups[{number}].params {rule}"
+            yield f"{key} must be a regular expression, but is {group.params!r}: {error}"
             continue
-        if not taken:
+        if not matched:
             yield (
-                f"optimizer.config.groups[{number}].params must match a parameter that no group "
-                f"before it has, but is {group.params!r}; names of parameters begin with {parts}"
+                f"{key} must match a parameter that no group before it has, but is "
+                f"{group.params!r}; names of parameters begin with {parts}"
             )
-        left -= taken
-    count = len(groups) + bool(left)
+        remaining -= matched
+    count = len(groups) + bool(remaining)
     for name in ("start_lr", "final_lr", "start_lr_scale", "final_lr_scale"):
         value = getattr(schedule, name, None)
         if isinstance(value, Sequence) and len(value) != count:
@@ -128,23 +122,6 @@ def unwrap_names(module: Module) -> None:
     module.named_parameters = named  # type: ignore[method-assign]
 
 
-def optimizer_faults(name: str) -> list[str]:
-    """Return why the optimizer ``optimizer.name`` cannot be used here."""
-    if name != ADAMW_8BIT_OPTIMIZER or find_spec(EXTRA) is not None:
-        return []
-    return [f"optimizer.name: {MissingExtraError(name, EXTRA)}"]
-
-
-def _create(name: str, resolver: DependencyResolver, config: LeanAdamWConfig) -> Optimizer:
-    settings = vars(config).copy()
-    groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
-    if name == ADAMW_OFFLOAD_OPTIMIZER:
-        return OffloadedAdamW(groups, **settings)
-    from danish_asr.recipe.train.adamw_8bit import AdamW8bit  # noqa: PLC0415 - an optional dependency
-
-    return AdamW8bit(groups, **settings)  # type: ignore[no-untyped-call]
-
-
 _HOST = torch.device("cpu")
 
 
@@ -179,11 +156,22 @@ class OffloadedAdamW(Optimizer):
             state["step"] = torch.zeros((), device=_HOST)
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(here), torch.zeros_like(here)
         beta1, beta2 = group["betas"]
-        tensors: Any = [[here], [grad.to(_HOST, torch.float32)]]
-        tensors += [[state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]]]
-        settings: Any = {name: group[name] for name in ("lr", "weight_decay", "eps")}
-        settings |= {"beta1": beta1, "beta2": beta2, "fused": True}
-        adamw(*tensors, amsgrad=False, maximize=False, **settings)
+        adamw(
+            [here],
+            [grad.to(_HOST, torch.float32)],
+            [state["exp_avg"]],
+            [state["exp_avg_sq"]],
+            [],
+            [state["step"]],
+            fused=True,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
         weight.copy_(here)
 
     @override

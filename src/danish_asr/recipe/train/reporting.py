@@ -1,9 +1,9 @@
 """What one reads during a run: a line per report, a table per validation, and warnings."""
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from math import inf
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -17,7 +17,6 @@ from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import unstructure
 from danish_asr.recipe.run import advice
 from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
-from danish_asr.recipe.train import diagnostics
 from danish_asr.recipe.train.console import log
 
 _LOSS: Final = SCORE_TITLES["loss"]
@@ -26,6 +25,36 @@ _COLUMNS: Final = {"loss": "dev loss", "wer": "WER %", "cer": "CER %", "worst_gr
 
 _ROWS: Final = 8
 """How many validations the table has, beside the best one."""
+
+_FULL: Final = 0.95
+"""The part of a GPU's memory above which a longer batch may not fit."""
+
+
+def report_first_loss(loss: float, chance: float, vocabulary: int) -> None:
+    """Log the loss of the first batch beside chance, both in nats per character."""
+    log.info(
+        "First loss: {:.3f} nats per character; chance, with {} symbols equally likely in each "
+        "frame (ln {} = {:.2f}): {:.3f}",
+        *(loss, vocabulary, vocabulary, math.log(vocabulary), chance),
+    )
+    if warning := advice.loss_warning(loss, chance):
+        log.warning("{}", warning)
+
+
+def performance_warnings(data_share: float, memory_share: float) -> Iterator[str]:
+    """Judge the part of the time that waits for data, and the part of the GPU's memory in use."""
+    if data_share >= advice.DATA_BOUND:
+        yield (
+            f"{data_share:.0%} of the time waits for data, which {usable_cpus()} threads decode, "
+            "one per CPU core of this process: raise the job's number of cores (LSF: #BSUB -n), "
+            "and put the dataset on a local disk or on scratch"
+        )
+    if memory_share >= _FULL:
+        yield (
+            f"{memory_share:.0%} of the GPU's memory was in use: a longer batch may not fit. Lower "
+            "dataset.asr_task_config.max_num_elements and raise "
+            "trainer.grad_accumulation.num_batches"
+        )
 
 
 @final
@@ -36,16 +65,16 @@ class RunReport(MetricRecorder):
     """
 
     def __init__(self, output_dir: Path, config: AsrConfig) -> None:
-        self._config, regime = config, config.regime
-        self._metrics, self._end = output_dir / METRICS, regime.num_steps
-        self._score = SCORE_TITLES[regime.score_metric or "wer"]
+        self._config, self._metrics = config, output_dir / METRICS
+        self._end = config.regime.num_steps
+        self._score = SCORE_TITLES[config.regime.score_metric or "wer"]
         self._step = max(resumable_steps(output_dir), default=0)
-        self._began: tuple[int, float] | None = None
-        self._best = min((row[_LOSS] for row in self._rows("train")), default=inf)
+        self._first_step, self._began = self._step, 0.0  # set by the first report
+        self._lowest_loss = min((row[_LOSS] for row in self._rows("train")), default=math.inf)
 
     @override
     def record_metric_values(
-        self, category: str, values: Mapping[str, object], step_nr: int | None = None
+        self, category: str, values: Mapping[str, Any], step_nr: int | None = None
     ) -> None:
         if category == "train":
             self._report(values, step_nr or 0)
@@ -56,62 +85,61 @@ class RunReport(MetricRecorder):
         log.info("{}", " | ".join(self._parts(values, step)))
         self._step = step
         loss, chance = float(values["loss"]), float(values["chance"])
-        # That of the first batch is known.
-        judged = advice.loss_warning(loss, chance, self._best) if step > 1 else None
-        slow = diagnostics.performance_warnings(values, threads=usable_cpus())
-        for warning in filter(None, [judged, *slow]):
+        warning = advice.loss_warning(loss, chance, self._lowest_loss)
+        if step > 1 and warning:  # the first batch has been judged
             log.warning("{}", warning)
-        self._best = min(self._best, loss)
+        self._lowest_loss = min(self._lowest_loss, loss)
+        waited, computed = float(values["data_time"]), float(values["compute_time"])
+        data_share = waited / (waited + computed) if waited else 0.0
+        memory_share = float(values.get("peak_reserved_mem_ratio", 0))
+        for slow in performance_warnings(data_share, memory_share):
+            log.warning("{}", slow)
 
-    def _parts(self, values: Mapping[str, Any], step: int) -> list[str]:
-        """The line of one report; times and audio are those of a step since the last one."""
-        steps, now, end = max(step - self._step, 1), time.monotonic(), self._end
-        seconds = values["lapse_time"]
-        began, since = self._began = self._began or (self._step, now - seconds)
-        rates, total = values["lr"], f"{end:,}" if end else ""
-        rate = max(rates) if isinstance(rates, Sequence) else rates
+    def _parts(self, values: Mapping[str, Any], step: int) -> Iterator[str]:
+        """Yield the parts of a line; times and audio are those of a step since the last line."""
+        steps, seconds = max(step - self._step, 1), values["lapse_time"]
+        self._began = self._began or time.monotonic() - seconds
         minutes = float(values["num_source_elements"]) / SAMPLE_RATE / 60
-        parts = [
-            f"step {step:>{len(total)},}{'/' * bool(end)}{total}",
-            f"epoch {values['data_epoch']}",
-            f"loss {float(values['loss']):.3f} (chance {float(values['chance']):.1f})",
-            f"lr {rate:.1e}",
-            f"audio {minutes / steps:.2f} min",
-            f"{seconds / steps:.2f} s/step",
-        ]
+        rates = values["lr"]
+        rate = max(rates) if isinstance(rates, Sequence) else rates
+        end = f"{self._end:,}" if self._end else ""
+        yield f"step {step:>{len(end)},}/{end}" if end else f"step {step:,}"
+        yield f"epoch {values['data_epoch']}"
+        yield f"loss {float(values['loss']):.3f} (chance {float(values['chance']):.1f})"
+        yield f"lr {rate:.1e}"
+        yield f"audio {minutes / steps:.2f} min"
+        yield f"{seconds / steps:.2f} s/step"
         if memory := float(values.get("peak_reserved_mem_bytes", 0)):
-            parts.append(f"GPU {memory / 2**30:.1f} GiB")
-        if end and began < step < end:
+            yield f"GPU {memory / 2**30:.1f} GiB"
+        if self._end and self._first_step < step < self._end:
             # Of the whole time, which includes validations.
-            left = (now - since) / (step - began) * (end - step)
-            parts.append(f"ETA {timedelta(seconds=round(left))}")
-        return parts
+            per_step = (time.monotonic() - self._began) / (step - self._first_step)
+            yield f"ETA {timedelta(seconds=round(per_step * (self._end - step)))}"
 
     def _rows(self, category: str) -> list[dict[str, Any]]:
-        rows = [row for _, row in recorded(self._metrics / f"{category}.jsonl")]
-        return [row for row in rows if _LOSS in row]  # older versions had none
+        return [row for _, row in recorded(self._metrics / f"{category}.jsonl")]
 
     def _show_validations(self, category: str) -> None:
-        rows, reports, title = self._rows(category), self._rows("train"), self._score
-        best, _ = advice.best_validation(rows, title)
-        names = {SCORE_TITLES[name]: name for name in _COLUMNS if SCORE_TITLES[name] in rows[-1]}
-        header = "".join(f"{_COLUMNS[name]:>10}" for name in names.values())
+        rows, reports = self._rows(category), self._rows("train")
+        best, _ = advice.best_validation(rows, self._score)
+        shown = {name: title for name, title in _COLUMNS.items() if SCORE_TITLES[name] in rows[-1]}
+        header = "".join(f"{title:>10}" for title in shown.values())
         lines = [f"{'step':>8}{'train loss':>12}{header}"]
-        for place, row in enumerate(rows):
-            if place == best or place >= len(rows) - _ROWS:
-                cells = "".join(
-                    f"{row[key]:>10.{3 if name == 'loss' else 2}f}" for key, name in names.items()
-                )
-                mark = "  best" * (place == best)
-                trained = advice.train_loss(reports, row["Step"])
-                lines.append(f"{row['Step']:>8,}{trained:>12.3f}{cells}{mark}")
-        of = category.removeprefix("valid").replace("/", " of ")
-        log.info("Validations{} so far, best by {}\n{}", of, title, "\n".join(lines))
+        for number, row in enumerate(rows):
+            if number != best and number < len(rows) - _ROWS:
+                continue
+            line = f"{row['Step']:>8,}{advice.train_loss(reports, row['Step']):>12.3f}"
+            for name in shown:
+                digits = 3 if name == "loss" else 2
+                line += f"{row[SCORE_TITLES[name]]:>10.{digits}f}"
+            lines.append(f"{line}  best" if number == best else line)
+        name = category.removeprefix("valid").replace("/", " of ")
+        log.info("Validations{} so far, best by {}\n{}", name, self._score, "\n".join(lines))
         waited = len(rows) - 1 - best
-        late = category == "valid" and waited % advice.OVERFITTING == 0
-        config = dict(flatten(unstructure(self._config)))
-        if late and (found := advice.overfitting(reports, rows, title, config)):
-            log.warning("{}", found)
+        if category == "valid" and waited % advice.OVERFITTING == 0:
+            config = dict(flatten(unstructure(self._config)))
+            if overfitting := advice.overfitting(reports, rows, self._score, config):
+                log.warning("{}", overfitting)
 
     @override
     def close(self) -> None:

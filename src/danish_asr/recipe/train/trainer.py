@@ -5,6 +5,7 @@ before it exits. Here the data reader and the validator end the run between two 
 """
 
 import inspect
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Any, NoReturn, final
@@ -26,7 +27,7 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
-from danish_asr.base.fairseq2_private import accept_other_metrics, set_data_epoch, trainer_state
+from danish_asr.base.fairseq2_private import set_data_epoch, trainer_state
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import EMA, validations
@@ -62,35 +63,26 @@ class StoppableTraining(StoppableTask):
         self._schedule = self._scheduler.state_dict()
         self._stopper = patience_stopper(context.output_dir, self._regime)
         self._model, self._reader = unit.model, reader
-        self._average, decay = None, section.ema
-        if decay is not None:
-            self._average = MovingAverage(self._optimizer, unit.model.base_module, decay)
+        self._average: MovingAverage | None = None
+        if section.ema is not None:
+            self._average = MovingAverage(self._optimizer, unit.model.base_module, section.ema)
         self._stopped, self._probe_steps = False, section.probe_steps
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
 
-        mode, dtype = section.mixed_precision.mode, section.mixed_precision.dtype
+        mode = section.mixed_precision.mode
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
-        # Only sharded parameters can be static, which is fairseq2's default; others train with AMP.
-        amp = mode == "auto" or (mode == "static" and not sharded)
-        shared = {"amp": amp, "amp_dtype": dtype, "seed": config.common.seed + 3}
-        reader.before_step = self._before_step
+        shared: dict[str, Any] = {
+            # Only sharded parameters can be static, which is fairseq2's default.
+            "amp": mode == "auto" or (mode == "static" and not sharded),
+            "amp_dtype": section.mixed_precision.dtype,
+            "seed": config.common.seed + 3,
+        }
         self._validator: Validator = NOOP_VALIDATOR
         if validation is not None:
-            valid_unit, valid_reader = validation
-            valid_reader.interrupted = self.must_stop
-            units = {"units": [valid_unit], "data_readers": [valid_reader]}
-            # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
-            settings: Any = {**shared, "profiler": CompositeProfiler([])}
-            standard = wire_object(resolver, StandardValidator, **units, **settings)
-            averaged = None
-            if self._average is not None:
-                unscored = {"score_metric_descriptor": NOOP_METRIC_DESCRIPTOR}
-                units["units"] = [valid_unit.named(EMA)]
-                averaged = wire_object(resolver, StandardValidator, **units, **settings, **unscored)
-            self._validator = _StoppingValidator(
-                standard, self, context.output_dir, self._average, averaged
-            )
+            self._validator = self._make_validator(context, *validation, shared)
+        reader.before_step = self._before_step
         accepted = inspect.signature(Trainer).parameters
+        regime = {name: value for name, value in vars(self._regime).items() if name in accepted}
         self.inner = self._trainer = wire_object(
             resolver,
             Trainer,
@@ -103,10 +95,35 @@ class StoppableTraining(StoppableTask):
             grad_check=section.grad_check,
             anomaly_detection=section.anomaly_detection,
             max_num_steps=self._regime.num_steps,
-            **{name: value for name, value in vars(self._regime).items() if name in accepted},
+            **regime,
             **shared,
         )
-        accept_other_metrics(self._trainer)
+
+    def _make_validator(
+        self,
+        context: RecipeContext,
+        unit: AsrValidationUnit,
+        reader: SplitsReader,
+        shared: Mapping[str, Any],
+    ) -> Validator:
+        reader.interrupted = self.must_stop
+        # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
+        settings: dict[str, Any] = {
+            **shared,
+            "data_readers": [reader],
+            "profiler": CompositeProfiler([]),
+        }
+        validator = wire_object(context.resolver, StandardValidator, units=[unit], **settings)
+        averaged = None
+        if self._average is not None:
+            averaged = wire_object(
+                context.resolver,
+                StandardValidator,
+                units=[unit.named(EMA)],
+                score_metric_descriptor=NOOP_METRIC_DESCRIPTOR,
+                **settings,
+            )
+        return _StoppingValidator(validator, self, context.output_dir, self._average, averaged)
 
     @override
     def run(self) -> None:
@@ -151,16 +168,18 @@ class StoppableTraining(StoppableTask):
         if self._is_due("checkpoint", step):
             self._checkpoints.save_score(step, score)
             self._delete_stale_checkpoints()
-        # Only the first rank has the score.
-        first, stopper = self._gang.rank == 0, self._stopper
-        stops = first and stopper is not None and stopper.should_stop(step, score)
+        stops = False
+        if self._stopper is not None and self._gang.rank == 0:  # only the first rank has the score
+            stops = self._stopper.should_stop(step, score)
         return broadcast_flag(self._gang, stops)
 
     def _is_due(self, what: str, step: int) -> bool:
-        regime, epochs = self._regime, self._reader.epochs_read
-        after, every = (getattr(regime, f"{what}_{n}_n_steps") for n in ("after", "every"))
-        ends = step == regime.num_steps or epochs >= (regime.num_data_epochs or inf)
-        return ends or (every and step > after and step % every == 0)
+        regime = self._regime
+        if step == regime.num_steps or self._reader.epochs_read >= (regime.num_data_epochs or inf):
+            return True
+        after = getattr(regime, f"{what}_after_n_steps")
+        every = getattr(regime, f"{what}_every_n_steps")
+        return bool(every) and step > after and step % every == 0
 
     def must_stop(self, seconds_ahead: float = 0.0) -> bool:
         """Return whether a stop was requested on any rank, or the time limit is reached.
@@ -185,10 +204,13 @@ class StoppableTraining(StoppableTask):
             raise TaskStopException
         if self._reader.epochs_read >= (last or inf):
             return  # it ends anyway
-        step, end = self.step_nr, self._regime.stop_at_step
-        if end is not None and step >= end:
-            advice = "a later step, or regime.stop_at_step=null, continues the run"
-            log.info("At step {}, with regime.stop_at_step={}; {}.", step, end, advice)
+        end = self._regime.stop_at_step
+        if end is not None and self.step_nr >= end:
+            log.info(
+                "At step {}, with regime.stop_at_step={}; a later step, or "
+                "regime.stop_at_step=null, continues the run.",
+                *(self.step_nr, end),
+            )
             self.stop(StoppedAtStep())
         # At the time limit, a run that continues takes one step at least.
         if self.began and self.must_stop():
@@ -196,11 +218,11 @@ class StoppableTraining(StoppableTask):
 
     def _follow_schedule(self) -> None:
         """Let a run that continues follow the schedule of its configuration, not the saved one."""
-        saved, position = self._scheduler.state_dict(), ("last_epoch", "_step_count", "_last_lr")
+        saved, position = self._scheduler.state_dict(), {"last_epoch", "_step_count", "_last_lr"}
         new = {key: value for key, value in self._schedule.items() if key not in position}
         if any(saved.get(key) != value for key, value in new.items()):
-            step = saved["last_epoch"]
-            self._scheduler.load_state_dict({**saved, **new, "last_epoch": step - 1})
+            before = saved["last_epoch"] - 1
+            self._scheduler.load_state_dict({**saved, **new, "last_epoch": before})
             self._scheduler.step()  # sets the rate of this step
             log.info("The learning rate follows the schedule of {} steps.", self._regime.num_steps)
 

@@ -1,8 +1,8 @@
 """A probe: the first steps of a run, measured, with nothing left of them but a report.
 
 ``trainer.probe_steps`` runs them in the real trainer, on any number of processes. The batches with
-the longest rows come first, because they need the most memory, and whatever the run will ever train
-learns from the first step on. There is no validation and no checkpoint.
+the longest rows come first, because they need the most memory, and all layers that the run will
+ever train learn from the first step on. There is no validation and no checkpoint.
 """
 
 import json
@@ -17,21 +17,19 @@ import torch
 from fairseq2.metrics.recorders import MetricRecorder
 from typing_extensions import override
 
-from danish_asr.base.cluster.cpus import usable_cpus
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import PROBE
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.diagnostics import performance_warnings
 from danish_asr.recipe.train.freezing import Freezing
+from danish_asr.recipe.train.reporting import performance_warnings
 
 
 def probed(config: AsrConfig) -> AsrConfig:
     """Return the configuration of a probe of a run with this one, which must be resolved."""
-    steps = config.trainer.probe_steps or 0
-    stages = Freezing(config).stages
+    steps, stages = config.trainer.probe_steps or 0, Freezing(config).stages
     last = {0: stages[max(stages)]}
     trainer = replace(config.trainer, freeze_encoder_for_n_steps=0, unfreeze=last)
     regime: Any = config.regime
@@ -58,14 +56,14 @@ class Probe(MetricRecorder):
     def __init__(self, config: AsrConfig, processes: int) -> None:
         self._config, self._processes = config, processes
         self._steps = config.trainer.probe_steps or 0
-        self._first = max(3, self._steps // 10)
+        self._num_longest = max(3, self._steps // 10)
         self._rows: list[dict[str, float]] = []
-        self._reader: Mapping[str, Any] = {}
+        self._reader: dict[str, Any] = {}
 
     def prepare(self, reader: BatchReader) -> None:
-        """Let the reader begin with its longest rows, in the steps that are not timed."""
-        each = reader.begin_with_longest(self._first)
-        self._reader = {"steps_per_epoch": reader.steps_per_epoch, "largest_batch": each}
+        """Let the reader begin with its longest rows, in steps that are not timed."""
+        largest = reader.begin_with_longest(self._num_longest)
+        self._reader = {"steps_per_epoch": reader.steps_per_epoch, "largest_batch": largest}
 
     @override
     def record_metric_values(
@@ -73,29 +71,26 @@ class Probe(MetricRecorder):
     ) -> None:
         names = ("data_time", "compute_time", "num_source_elements", "peak_reserved_mem_bytes")
         row = {name: float(values.get(name, 0)) for name in names}
+        row["seconds"] = row["data_time"] + row["compute_time"]
         self._rows.append(row)
-        seconds = row["data_time"] + row["compute_time"]
-        if step_nr in {1, self._first} or (step_nr or 0) % 10 == 0:
-            log.info("probe step {}/{} | {:.2f} s", step_nr, self._steps, seconds)
+        if step_nr in {1, self._num_longest} or (step_nr or 0) % 10 == 0:
+            log.info("probe step {}/{} | {:.2f} s", step_nr, self._steps, row["seconds"])
 
     def report(self) -> dict[str, Any]:
         """Return what was measured; times are of the steps after the longest batches, if any."""
-        rows = self._rows[self._first :] or self._rows[1:] or self._rows
-        seconds = median(row["data_time"] + row["compute_time"] for row in rows)
-        waiting = fmean(row["data_time"] / (row["data_time"] + row["compute_time"]) for row in rows)
+        rows = self._rows[self._num_longest :] or self._rows[1:] or self._rows
+        seconds = median(row["seconds"] for row in rows)
         end, config = self._config.regime.num_steps, self._config
-        minutes = fmean(row["num_source_elements"] for row in rows) / SAMPLE_RATE / 60
-        cuda = torch.cuda.is_available() and any(r["peak_reserved_mem_bytes"] for r in self._rows)
-        if cuda:
-            name = torch.cuda.get_device_name()
-            peak = max(row["peak_reserved_mem_bytes"] for row in self._rows)
+        peak = max(row["peak_reserved_mem_bytes"] for row in self._rows)
+        device, total = "cpu", None
+        if torch.cuda.is_available() and peak:
+            device = torch.cuda.get_device_name()
             total = torch.cuda.get_device_properties().total_memory
         else:
-            name, total = "cpu", None
             peak = getrusage(RUSAGE_SELF).ru_maxrss * 1024.0
         report: dict[str, Any] = {
             "fits": True,
-            "device": name,
+            "device": device,
             "processes": self._processes,
             "steps": len(self._rows),
             "max_num_elements": config.dataset.asr_task_config.max_num_elements,
@@ -104,8 +99,10 @@ class Probe(MetricRecorder):
             "peak_bytes": peak,
             "memory_bytes": total,
             "seconds_per_step": seconds,
-            "data_share": waiting,
-            "audio_minutes_per_step": minutes,
+            "data_share": fmean(row["data_time"] / row["seconds"] for row in rows),
+            "audio_minutes_per_step": fmean(row["num_source_elements"] for row in rows)
+            / SAMPLE_RATE
+            / 60,
             "num_steps": end,
             "hours": end * seconds / 3600 if end else None,
             "epochs": end / self._reader["steps_per_epoch"] if end else None,
@@ -129,9 +126,9 @@ class Probe(MetricRecorder):
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Say in words what a report holds."""
     peak, total = report["peak_bytes"] / 2**30, report["memory_bytes"]
-    of = f" of {total / 2**30:.1f} GiB on each GPU" if total else " of RAM in this process"
+    available = f" of {total / 2**30:.1f} GiB on each GPU" if total else " of RAM in this process"
     yield f"device   {report['processes']} x {report['device']}, {report['steps']} steps"
-    yield f"memory   {peak:.2f} GiB{of}, at max_num_elements={report['max_num_elements']:,}"
+    yield f"memory   {peak:.2f} GiB{available}, at max_num_elements={report['max_num_elements']:,}"
     yield (
         f"time     {report['seconds_per_step']:.2f} s/step (median), of which "
         f"{report['data_share']:.0%} waits for data; {report['audio_minutes_per_step']:.3g} min of "
@@ -142,6 +139,5 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"run      {report['num_steps']:,} steps take {hours:.1f} h and {report['epochs']:.1f} "
             "epochs, without validations and checkpoints"
         )
-    times = {"data_time": report["data_share"], "compute_time": 1 - report["data_share"]}
-    ratio = {"peak_reserved_mem_ratio": peak * 2**30 / total if total else 0}
-    yield from performance_warnings({**times, **ratio}, threads=usable_cpus())
+    memory_share = report["peak_bytes"] / total if total else 0.0
+    yield from performance_warnings(report["data_share"], memory_share)

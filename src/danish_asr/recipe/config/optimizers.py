@@ -1,0 +1,121 @@
+"""The optimizers: names, settings and memory; docs/extending.md shows one of your own.
+
+Names and settings are known without the code of an optimizer, whose library may not be installed.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
+from typing import Final, NamedTuple, cast
+
+from fairseq2.recipe import config as base
+from torch import Tensor
+from torch.optim import Optimizer
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.extending import find_named
+
+ADAMW_8BIT: Final = "adamw_8bit"
+ADAMW_OFFLOAD: Final = "adamw_offload"
+
+_SMALLEST_8BIT: Final = 4096
+"""Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
+
+
+@dataclass(kw_only=True)
+class LeanAdamWConfig:
+    """The settings that `adamw_8bit` and `adamw_offload` share with AdamW."""
+
+    lr: float = 5e-05
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-08
+    weight_decay: float = 0.0
+    groups: Sequence[base.AdamWGroupConfig] = field(default_factory=list)
+
+
+def _adamw_bytes(parameter: Tensor) -> int:
+    return 8 * parameter.numel()  # two moments in float32
+
+
+def _8bit_bytes(parameter: Tensor) -> int:
+    if parameter.numel() < _SMALLEST_8BIT:
+        return _adamw_bytes(parameter)
+    # Two codes for each element, and two scales for each block of 256.
+    return 2 * parameter.numel() + 2 * 4 * math.ceil(parameter.numel() / 256)
+
+
+def _adafactor_bytes(parameter: Tensor) -> int:
+    if parameter.dim() < 2:
+        return 4 * parameter.numel()
+    *matrices, rows, columns = parameter.shape  # a row and a column stand for a matrix
+    return 4 * math.prod(matrices) * (rows + columns)
+
+
+class OptimizerKind(NamedTuple):
+    """What is known about an optimizer before it is made.
+
+    Attributes:
+        settings: The dataclass of ``optimizer.config``, with ``lr`` and ``groups``.
+        state_bytes: The size of its state of a parameter that learns.
+        code: ``package.module:Class``; None: fairseq2 makes it.
+        on_host: Its state is in the host's memory.
+        extra: The optional dependency, also the name of its library.
+    """
+
+    settings: type
+    state_bytes: Callable[[Tensor], int] = _adamw_bytes
+    code: str | None = None
+    on_host: bool = False
+    extra: str | None = None
+
+
+OPTIMIZERS: Final = {
+    base.ADAMW_OPTIMIZER: OptimizerKind(base.AdamWConfig),
+    ADAMW_8BIT: OptimizerKind(
+        LeanAdamWConfig,
+        _8bit_bytes,
+        code="danish_asr.recipe.train.adamw_8bit:AdamW8bit",
+        extra="bitsandbytes",
+    ),
+    ADAMW_OFFLOAD: OptimizerKind(
+        LeanAdamWConfig,
+        code="danish_asr.recipe.train.optimizers:OffloadedAdamW",
+        on_host=True,
+    ),
+    base.ADAFACTOR_OPTIMIZER: OptimizerKind(base.AdafactorConfig, _adafactor_bytes),
+}
+"""Names that ``optimizer.name`` takes beside ``package.module:Class``."""
+
+
+@cache
+def find_optimizer(name: str) -> OptimizerKind:
+    """Return the optimizer of this name, or of a class of `torch.optim.Optimizer` by its path.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    kind = find_named(name, OPTIMIZERS, "optimizer.name")
+    if isinstance(kind, OptimizerKind):
+        return kind
+    if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
+        raise ConfigError([f"optimizer.name must be a torch.optim.Optimizer, but is {name!r}"])
+    state_bytes = getattr(kind, "state_bytes", _adamw_bytes)
+    return OptimizerKind(_settings_of(kind, name), state_bytes, code=name)
+
+
+def _settings_of(kind: type[Optimizer], name: str) -> type:
+    """Make the dataclass of the settings: the parameters of the class, after the first one."""
+    fields: list[tuple[str, object, object]] = []
+    _, *parameters = inspect.signature(kind).parameters.values()
+    for parameter in parameters:
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            continue
+        if parameter.default is parameter.empty:
+            raise ConfigError([f"optimizer.name: {name} must have a default for {parameter.name}"])
+        hint = float if parameter.name == "lr" else object
+        fields.append((parameter.name, hint, parameter.default))
+    groups = field(default_factory=list)
+    fields.append(("groups", Sequence[base.AdamWGroupConfig], groups))
+    return make_dataclass(kind.__name__, cast(list[tuple[str, type, object]], fields), kw_only=True)
