@@ -12,7 +12,8 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.decoding import DECODERS
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.keys import key_faults
-from danish_asr.recipe.config.loading import COMPONENTS, inspect, unstructure
+from danish_asr.recipe.config.loading import SCHEDULES, inspect, unstructure
+from danish_asr.recipe.config.optimizers import OPTIMIZERS, OptimizerKind
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 
@@ -55,7 +56,7 @@ OPTIMIZER = "optimizer.config"
         ("trainer.mixed_precision.dtype", "float12", "float32, bfloat16 or float16"),
         ("dataset.storage_mode", "DISK", "must be one of MANIFEST, MIXTURE_PARQUET"),
         (f"{TASK}.normalize_audio", "no", "must be bool, but is 'no'"),
-        ("optimizer.name", "sgd", "must be one of adamw, adamw_8bit, adamw_offload, adafactor"),
+        ("optimizer.name", "sgd", "must be one of adafactor, adamw, adamw_8bit, adamw_offload"),
         ("lr_scheduler.config", {"stage_ratio": [0.1, 0.1, 0.1]}, "must be 1.0"),
         ("optimizer.config.groups", [{"parms": "x"}], "must be Sequence["),
         ("common.assets.extra_paths", "cards", "must be Sequence[Path], but is 'cards'"),
@@ -106,11 +107,17 @@ def test_keys_are_checked_without_fairseq2(key: str, value: object, fault: str |
     assert set(faults) <= set(faults_of(tree_of(key, value)))
 
 
-@pytest.mark.parametrize("section", COMPONENTS)
+@pytest.mark.parametrize(
+    ("section", "table", "entry"),
+    [
+        ("optimizer", OPTIMIZERS, OptimizerKind(AdamWConfig)),
+        ("lr_scheduler", SCHEDULES, AdamWConfig),
+    ],
+)
 def test_the_refusal_of_a_component_lists_those_that_exist(
-    section: str, monkeypatch: pytest.MonkeyPatch
+    section: str, table: dict[str, object], entry: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(COMPONENTS[section], "novel", AdamWConfig)
+    monkeypatch.setitem(table, "novel", entry)
     (fault,) = faults_of({section: {"name": "novell"}})
     assert fault.startswith(f"{section}.name")
     assert "novel" in fault.partition("but is")[0]

@@ -94,8 +94,10 @@ class Signum(torch.optim.Optimizer):
 def test_an_optimizer_of_ones_own_trains_and_continues_bit_for_bit(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = (MODEL, f"optimizer.name={__name__}:Signum", "optimizer.config.momentum=0.5")
-    own += ("optimizer.layer_decay=0.5", "optimizer.config.lr=4e-3")
+    own = (
+        *(MODEL, f"optimizer.name={__name__}:Signum", "optimizer.config.momentum=0.5"),
+        *("optimizer.layer_decay=0.5", "optimizer.config.lr=4e-3"),
+    )
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert train(whole, dataset, *own) == 0
     assert losses(whole)[-1] < losses(whole)[0]

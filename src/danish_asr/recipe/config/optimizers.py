@@ -116,6 +116,6 @@ def _settings_of(kind: type[Optimizer], name: str) -> type:
             raise ConfigError([f"optimizer.name: {name} must have a default for {parameter.name}"])
         hint = float if parameter.name == "lr" else object
         fields.append((parameter.name, hint, parameter.default))
-    groups = field(default_factory=list)
-    fields.append(("groups", Sequence[base.AdamWGroupConfig], groups))
+    no_groups: object = field(default_factory=list)
+    fields.append(("groups", Sequence[base.AdamWGroupConfig], no_groups))
     return make_dataclass(kind.__name__, cast(list[tuple[str, type, object]], fields), kw_only=True)
