@@ -44,7 +44,7 @@ def batch() -> Seq2SeqBatch:
 
 def bag_of(criterion: CtcCriterion) -> MetricBag:
     bag = MetricBag(CPU)
-    criterion.prepare_metric_bag(bag)
+    criterion.prepare_training_bag(bag)
     return bag
 
 

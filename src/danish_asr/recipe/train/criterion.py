@@ -45,7 +45,7 @@ class CtcCriterion:
     """
 
     def __init__(self, model: RecipeModel, consistency_scale: float | None = None) -> None:
-        self.model, self.consistency_scale = model, consistency_scale
+        self.model, self._consistency_scale = model, consistency_scale
 
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         """Add the metrics that validation and training share."""
@@ -54,10 +54,16 @@ class CtcCriterion:
         for name in _SUMS:
             metric_bag.add(name, Sum())
 
+    def prepare_training_bag(self, metric_bag: MetricBag) -> None:
+        """Add also the metric that only training has."""
+        self.prepare_metric_bag(metric_bag)
+        if self._consistency_scale is not None:
+            metric_bag.add("consistency", Mean())
+
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
-        if self.consistency_scale is not None:
-            return self._of_two_views(self.consistency_scale, batch, metric_bag)
+        if self._consistency_scale is not None:
+            return self._of_two_views(self._consistency_scale, batch, metric_bag)
         loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
         self._record(loss, batch, metric_bag)
         return loss
@@ -219,9 +225,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
-        self._criterion.prepare_metric_bag(metric_bag)
-        if self._criterion.consistency_scale is not None:
-            metric_bag.add("consistency", Mean())
+        self._criterion.prepare_training_bag(metric_bag)
         metric_bag.add("chance", Mean())
 
     @override
