@@ -51,7 +51,7 @@ def build(
         from danish_asr.inference.selection import select_model
 
         profile = select_model(model).dataset.text_profile
-    if not all(each.isdecimal() for each in prune.split()):
+    if not all(count.isdecimal() for count in prune.split()):
         raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
     build_language_model(
         texts or [],
@@ -59,14 +59,14 @@ def build(
         order=order,
         dataset=dataset,
         profile=str(profile),
-        prune=[int(each) for each in prune.split()],
+        prune=[int(count) for count in prune.split()],
         column=column,
     )
 
 
 @lm.command(examples=["lm tune outputs/300m --lm lm"])
 def tune(
-    where: Annotated[Path, Argument(help="A run, or OUTDIR/eval/<checkpoint>/dev.")],
+    directory: Annotated[Path, Argument(help="A run, or OUTDIR/eval/<checkpoint>/dev.")],
     *,
     language_model: Annotated[Path, Option("--lm", help="Directory of the language model.")],
     rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
@@ -81,7 +81,7 @@ def tune(
     from danish_asr.recipe.evaluate.dev_log_probs import find_dev_log_probs
 
     tune_language_model(
-        find_dev_log_probs(where),
+        find_dev_log_probs(directory),
         language_model,
         profile=profile,
         rows=rows,

@@ -86,7 +86,7 @@ class NgramScorer(AbstractLanguageModel):
     def score_partial_token(self, partial_token: str) -> float:
         """Score the beginning of a word."""
         position = bisect_left(self._words, partial_token)
-        if any(word.startswith(partial_token) for word in self._words[position : position + 1]):
+        if position < len(self._words) and self._words[position].startswith(partial_token):
             return 0.0
         return self._unknown * max(1.0, len(partial_token) / _AVERAGE_LENGTH)
 

@@ -8,7 +8,7 @@ discounts from counts of counts, unigrams interpolated with the uniform distribu
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,15 @@ class Order:
     kept: NDArray[np.bool_]  # which ones pruning leaves
 
 
+class _Counts(NamedTuple):
+    """The different n-grams of one length; arrays as of `Order`."""
+
+    prefix: _Ints
+    suffix: _Ints
+    last: _Ints
+    counts: _Ints
+
+
 def estimate(
     tokens: _Ints, vocabulary: int, order: int, prune: Sequence[int], step: Callable[[str], object]
 ) -> list[Order]:
@@ -57,7 +66,7 @@ def estimate(
         adjusted = counts
         if n < order:
             # The number of different words before it; nothing comes before <s>.
-            adjusted = np.bincount(counted[n][1], minlength=len(counts))
+            adjusted = np.bincount(counted[n].suffix, minlength=len(counts))
             adjusted = np.where(adjusted == 0, counts, adjusted)
         if n == 1:
             adjusted[[UNKNOWN, BEGIN]] = 0
@@ -88,11 +97,11 @@ def estimate(
 
 def _count(
     tokens: _Ints, vocabulary: int, order: int, step: Callable[[str], object]
-) -> list[tuple[_Ints, _Ints, _Ints, _Ints]]:
-    """Prefix, suffix, last word and count of the different n-grams of each length."""
+) -> list[_Counts]:
+    """Count the different n-grams of each length."""
     counts = np.bincount(tokens, minlength=vocabulary)
     zeros = np.zeros(vocabulary, np.int64)
-    found = [(zeros, zeros, np.arange(vocabulary), counts)]
+    counted = [_Counts(zeros, zeros, np.arange(vocabulary), counts)]
     numbers = tokens  # of the n-gram that begins at each token
     begins = np.arange(len(tokens))  # where n-grams begin that no sentence ends in
     for n in range(2, order + 1):
@@ -100,15 +109,15 @@ def _count(
         ended = tokens[begins + n - 2] == END
         begins = begins[~ended]
         keys = numbers[begins] * vocabulary + tokens[begins + n - 1]
-        unique, first, inverse, times = np.unique(
+        unique, position, inverse, times = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
         )
         # The n-gram without its first word is the shorter one that begins a token later.
-        suffix = numbers[begins[first] + 1]
-        found.append((unique // vocabulary, suffix, unique % vocabulary, times))
+        suffix = numbers[begins[position] + 1]
+        counted.append(_Counts(unique // vocabulary, suffix, unique % vocabulary, times))
         numbers = np.zeros_like(tokens)
         numbers[begins] = inverse
-    return found
+    return counted
 
 
 def _discounts(adjusted: _Ints) -> NDArray[np.float64]:
@@ -131,12 +140,12 @@ def write_arpa(
     step: Callable[[str], object],
 ) -> None:
     """Write the n-grams that pruning leaves; ``words`` are the texts of the numbers."""
-    head = [f"ngram {n}={int(each.kept.sum())}" for n, each in enumerate(orders, 1)]
+    head = [f"ngram {n}={int(order.kept.sum())}" for n, order in enumerate(orders, 1)]
     stream.write("\n".join(["\\data\\", *head, ""]).encode())
-    for n, each in enumerate(orders, 1):
+    for n, order in enumerate(orders, 1):
         step(f"{n}-grams: writing")
         stream.write(f"\n\\{n}-grams:\n".encode())
-        numbers = np.flatnonzero(each.kept)
+        numbers = np.flatnonzero(order.kept)
         for begin in range(0, len(numbers), _AT_ONCE):
             stream.writelines(_lines(orders[:n], words, numbers[begin : begin + _AT_ONCE]))
     stream.write(b"\n\\end\\\n")
@@ -144,10 +153,10 @@ def write_arpa(
 
 def _lines(orders: Sequence[Order], words: Sequence[str], numbers: _Ints) -> Iterator[bytes]:
     own = orders[-1]
-    columns, at = [], numbers
-    for each in reversed(orders):
-        columns.append([words[word] for word in each.last[at].tolist()])
-        at = each.prefix[at]
+    columns, ngrams = [], numbers
+    for order in reversed(orders):  # from the last word of each n-gram to its first
+        columns.append([words[word] for word in order.last[ngrams].tolist()])
+        ngrams = order.prefix[ngrams]
     log_p = own.log_p[numbers].tolist()
     backoff = own.log_backoff[numbers].tolist()
     for *ngram, p, weight in zip(*reversed(columns), log_p, backoff, strict=True):

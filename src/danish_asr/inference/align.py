@@ -124,8 +124,7 @@ def align(
     """
     import torch  # noqa: PLC0415
 
-    from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415
-    from danish_asr.decoding.ctc_path import FRAME_SECONDS  # noqa: PLC0415
+    from danish_asr.decoding.alignment import FRAME_SECONDS, SpokenText  # noqa: PLC0415
     from danish_asr.inference.streaming import read_regions  # noqa: PLC0415
 
     segments = _spoken_lines(lines, model)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from danish_asr.decoding import ctc_path
-from danish_asr.decoding.ctc_path import token_times
+from danish_asr.decoding import alignment
+from danish_asr.decoding.alignment import token_times
 
 
 def example(seed: int, frames: int, tokens: int) -> tuple[Tensor, Tensor]:
@@ -22,8 +22,8 @@ def test_the_search_for_long_audio_finds_the_exact_path(
 ) -> None:
     log_probs, tokens = example(seed, frames=60, tokens=(1, 20, 59, 60)[seed % 4])
     exact = token_times(log_probs, tokens)
-    monkeypatch.setattr(ctc_path, "_EXACT", 0)
-    monkeypatch.setattr(ctc_path, "_BLOCK", 16)
+    monkeypatch.setattr(alignment, "_EXACT", 0)
+    monkeypatch.setattr(alignment, "_BLOCK", 16)
     for found, expected in zip(token_times(log_probs, tokens), exact, strict=True):
         assert torch.equal(found, expected)
 
@@ -31,8 +31,8 @@ def test_the_search_for_long_audio_finds_the_exact_path(
 def test_the_search_reaches_the_end_of_a_text_that_was_not_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ctc_path, "_EXACT", 0)
-    monkeypatch.setattr(ctc_path, "_BEAM", 1.0)
+    monkeypatch.setattr(alignment, "_EXACT", 0)
+    monkeypatch.setattr(alignment, "_BEAM", 1.0)
     silence = torch.tensor([[0.98, 0.01, 0.01]]).log().repeat(100, 1)
     tokens = torch.tensor([1, 2, 2, 1] * 10)
     first, last, _ = token_times(silence, tokens)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import requests
 from huggingface_hub import constants
@@ -23,7 +24,7 @@ from tests.hub_server import COMMIT, GATED, Hub, serve_hub
 REPO = "CoRal-project/coral-v2"
 
 
-@pytest.fixture(params=[OfflineModeIsEnabled, requests.ConnectionError])
+@pytest.fixture(params=[OfflineModeIsEnabled, requests.ConnectionError, httpx.ConnectError("")])
 def hub_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

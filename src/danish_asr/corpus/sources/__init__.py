@@ -5,10 +5,13 @@ by the files in it, and a dataset of the hub is CoRal. docs/extending.md shows h
 without changing this package.
 """
 
+import fnmatch
+import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 from pickle import dumps
 from pkgutil import resolve_name
-from typing import Final
+from typing import Final, NamedTuple
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.extending import user_code
@@ -19,13 +22,12 @@ from danish_asr.corpus.sources.fleurs import is_fleurs, open_fleurs
 from danish_asr.corpus.sources.ft_speech import open_ft_speech
 from danish_asr.corpus.sources.leaderboard import open_leaderboard
 from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES
-from danish_asr.corpus.sources.location import PARQUET_SUFFIXES
+from danish_asr.corpus.sources.location import PARQUET_SUFFIXES, hub_hint
 from danish_asr.corpus.sources.manifest import SUFFIXES, open_manifest
 from danish_asr.corpus.sources.metadata import speaker
 from danish_asr.corpus.sources.nst import open_nst
 from danish_asr.corpus.sources.pairs import open_pairs
 from danish_asr.corpus.sources.parquet import open_coral, open_hf_parquet
-from danish_asr.corpus.sources.recognition import OpenSource, SourceKind, recognise
 
 __all__ = [
     "SOURCES",
@@ -39,6 +41,24 @@ __all__ = [
     "resolve_source",
     "speaker",
 ]
+
+OpenSource = Callable[[str, SourceOptions], Source]
+"""Opens the source at a location; raises `SourceError` if it does not exist or is unusable."""
+
+
+class SourceKind(NamedTuple):
+    """One kind of source: what ``danish-asr convert --list`` shows, and what opens it.
+
+    A folder is of the first kind whose ``signs`` are all there, each a choice of glob patterns, and
+    whose ``check`` agrees. A kind without signs is never recognised.
+    """
+
+    location: str
+    about: str
+    open: OpenSource
+    signs: tuple[tuple[str, ...], ...] = ()
+    check: Callable[[Path], bool] = lambda _: True
+
 
 _AUDIO: Final = tuple(f"**/*{suffix}" for suffix in AUDIO_SUFFIXES)
 _SPLIT_LISTS: Final = tuple(f"{split}.tsv" for split in SPLITS)
@@ -120,7 +140,7 @@ def resolve_source(spec: str) -> tuple[str, str]:
     if spec.endswith(SUFFIXES) and (not colon or Path(spec).exists()):
         return "manifest", spec
     if not colon or Path(spec).exists():
-        return recognise(spec, SOURCES), spec
+        return _recognise(spec), spec
     return kind, location
 
 
@@ -148,3 +168,55 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
             raise TypeError(f"expected a Source, found {source!r}")
         dumps(source)  # workers get a copy
     return source
+
+
+def _recognise(location: str) -> str:
+    """The name of the kind of a local folder; raises `SourceError` with the nearest kind."""
+    folder = Path(location)
+    if folder.is_file():
+        raise SourceError(
+            f"{location}: this kind of file is not read; expected a folder, *.csv, *.tsv, *.jsonl "
+            "or *.parquet. Save a spreadsheet as CSV in UTF-8"
+        )
+    if not folder.is_dir():
+        raise SourceError(
+            f"{location}: no such file or folder{hub_hint(location)}; expected a folder, a "
+            "manifest, KIND:WHERE or hf:OWNER/NAME (`danish-asr convert --list`)"
+        )
+    names = _names_below(folder)
+    if not names:
+        raise SourceError(f"{location}: holds no files, so no audio")
+    nearest, least_missing = "", 1.0
+    for name, kind in SOURCES.items():
+        if not kind.signs:
+            continue
+        missing = [choice for choice in kind.signs if not _has_one(folder, names, choice)]
+        if not missing and kind.check(folder):
+            return name
+        share = len(missing) / len(kind.signs)
+        if share < least_missing:
+            least_missing = share
+            lacks = " and no ".join(Path(choice[0]).name for choice in missing)
+            reason = f"found no {lacks}" if lacks else "the content of these files is another"
+            nearest = f". Nearest is {name} ({kind.about.partition(';')[0]}); {reason}"
+    raise SourceError(
+        f"{location}: not a known kind of source{nearest}. `danish-asr convert --list` shows all "
+        "kinds"
+    )
+
+
+def _has_one(folder: Path, names: Collection[str], choice: tuple[str, ...]) -> bool:
+    """Whether a folder has a file of one of the patterns; ``**/`` is any folder below it."""
+    for sign in choice:
+        if sign.startswith("**/"):
+            if fnmatch.filter(names, sign.removeprefix("**/")):
+                return True
+        elif any(folder.glob(sign)):
+            return True
+    return False
+
+
+def _names_below(folder: Path) -> set[str]:
+    """The names of all files, in lower case; one walk serves all signs."""
+    walk = os.walk(folder, followlinks=True)
+    return {name.lower() for _, _, names in walk for name in names if not name.startswith(".")}

@@ -64,9 +64,9 @@ _CONVERSATION: Final = (
 def draw_sentence(random: Random, split: str, *, conversation: bool) -> str:
     """Draw a sentence of a split, as it is written: with digits and ``%``."""
     # The order of the draws fixes the bytes of the corpus: these words, the template, the others.
-    first = "opener noun place" if conversation else "name noun place numeral adjective"
+    kinds = "opener noun place" if conversation else "name noun place numeral adjective"
     while True:
-        words = {kind: random.choice(_WORDS[kind]) for kind in first.split()}
+        words = {kind: random.choice(_WORDS[kind]) for kind in kinds.split()}
         template = random.choice(_CONVERSATION if conversation else _READ_ALOUD)
         for kind in re.findall(r"\w+(?=})", template):
             if kind not in words:
@@ -146,8 +146,11 @@ def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int
     made, marker = json.dumps({"seed": seed, **sizes}), folder / "synthetic.json"
     if not marker.is_file():
         publish_first(marker, made + "\n")
-    if (found := marker.read_text(encoding="utf-8").strip()) != made:
-        raise SourceError(f"{folder}: holds a synthetic corpus of {found}, not {made}; use another")
+    earlier = marker.read_text(encoding="utf-8").strip()
+    if earlier != made:
+        raise SourceError(
+            f"{folder}: holds a synthetic corpus of {earlier}, not {made}; use another"
+        )
     files = [file for file in _plan(folder, sizes, seed) if not file.path.is_file()]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for path in run_in_processes(_write_file, files, workers, fresh=True):
