@@ -62,6 +62,8 @@ return [
 """
 """The least contrast of texts, the lightness of the paper, and the width that is needed."""
 
+WIDTH = "return document.documentElement.scrollWidth;"
+
 
 def in_browser(page: Path, script: str, *, width: int = 1200, dark: bool = False) -> Any:
     """Return what the body of a function of ``document`` and ``window`` returns in the page.

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -112,28 +112,22 @@ def make_plan(
 ) -> Plan:
     """Plan a run of the configuration ``tree``, which errors call ``where``, on ``gpus`` cards.
 
-    ``run`` is its directory, whose checkpoints count for the disk. For the doctor:
-    ``make_plan(tree, where=..., card=gpus.here(), run=...)`` has ``fits``, ``total``, ``steps``,
-    ``disk.total`` and ``notes``; 1 to 4 s.
+    ``run`` is its directory, whose checkpoints count for the disk.
 
     Raises:
         ConfigError: A value is wrong, or the model is not known.
     """
+    config, faults = inspect(AsrConfig, tree)
+    if faults:
+        raise ConfigError(faults, where=where)
     try:
-        inputs = Inputs(_read(tree))
-        plan = _plan(_read(tree), inputs, card, gpus, run)
+        inputs = Inputs(config)
+        plan = _plan(config, inputs, card, gpus, run)
         if card is None or plan.fits:
             return plan
         return replace(plan, steps=_steps(tree, inputs, plan, card))
     except ConfigError as error:
         raise ConfigError(error.faults, where=where) from None
-
-
-def _read(tree: Tree) -> AsrConfig:
-    config, faults = inspect(AsrConfig, tree)
-    if faults:
-        raise ConfigError(faults)
-    return config
 
 
 def _plan(
@@ -185,30 +179,47 @@ def _memory(
 
 
 def _steps(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[Step]:
-    """Change the configuration until it fits, and leave out the changes that are not needed."""
-
-    def total(changes: Sequence[Tree]) -> int:
-        config, faults = inspect(AsrConfig, merge(tree, *changes))
-        config = with_accumulation(config, faults, plan.gpus)
-        # What another optimizer has no key for, or no audio in a step can be made of, is no way.
-        need = _memory(config, inputs.model(config), plan.epoch, plan.gpus)[1]
-        return sum(need.values()) if not faults else plan.total
-
+    """Change the configuration until it fits; empty if nothing makes it fit."""
     layers = inputs.model(plan.config).config.encoder_config.num_encoder_layers
-    chosen: list[tuple[Tree, str]] = []
+
+    def total(chosen: Sequence[Step]) -> int:
+        """Return the memory with some changes; as much as without them if they are refused."""
+        config, faults = inspect(AsrConfig, merge(tree, *(step.change for step in chosen)))
+        config = with_accumulation(config, faults, plan.gpus)
+        if faults:  # another optimizer lacks a key, or the batches do not make up a step
+            return plan.total
+        _, memory = _memory(config, inputs.model(config), plan.epoch, plan.gpus)
+        return sum(memory.values())
+
+    steps: list[Step] = []
     needed = plan.total
     for remedy in REMEDIES:
         while needed > card.free:
-            changes = [change for change, _ in chosen]
-            change = remedy.change(inspect(AsrConfig, merge(tree, *changes))[0], layers)
-            if change is None or (less := total([*changes, change])) >= needed:
+            config, _ = inspect(AsrConfig, merge(tree, *(step.change for step in steps)))
+            change = remedy.change(config, layers)
+            if change is None:
                 break
-            chosen, needed = [*chosen, (change, remedy.cost)], less
+            step = Step(change, remedy.cost, 0)
+            less = total([*steps, step])
+            if less >= needed:
+                break
+            steps.append(step)
+            needed = less
     if needed > card.free:
         return []
-    for each in chosen[-2::-1]:  # without the last one it did not fit
-        others = [other for other in chosen if other is not each]
-        if total([change for change, _ in others]) <= card.free:
-            chosen = others
-    sizes = [total([change for change, _ in chosen[:count]]) for count in range(len(chosen) + 1)]
-    return [Step(*each, sizes[n] - sizes[n + 1]) for n, each in enumerate(chosen)]
+    return _needed_steps(steps, total, card)
+
+
+def _needed_steps(
+    steps: list[Step], total: Callable[[Sequence[Step]], int], card: Card
+) -> list[Step]:
+    """Leave out what is not needed, and note what each of the others gives back."""
+    for step in steps[-2::-1]:  # without the last one it did not fit
+        others = [other for other in steps if other is not step]
+        if total(others) <= card.free:
+            steps = others
+    sizes = [total(steps[:count]) for count in range(len(steps) + 1)]
+    return [
+        step._replace(gives=before - after)
+        for step, before, after in zip(steps, sizes, sizes[1:], strict=False)
+    ]

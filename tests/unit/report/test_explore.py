@@ -19,7 +19,7 @@ from danish_asr.report import dataset_numbers as numbers
 from danish_asr.report import dataset_rows
 from danish_asr.report.dataset_page import explore
 from danish_asr.report.dataset_rows import Clips, measure, read_rows, stratified
-from tests.browser import CONTRAST_AND_WIDTH, in_browser, needs_browser
+from tests.browser import WIDTH, in_browser, needs_browser
 from tests.shards import flac, utterance, write_shard
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -217,14 +217,8 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
 
 
 @needs_browser
-@pytest.mark.parametrize(("width", "dark"), [(380, True), (1200, False)])
-def test_text_has_the_contrast_of_wcag_aa_and_nothing_scrolls_sideways(
-    page: Path, width: int, *, dark: bool
-) -> None:
-    contrast, paper, needed = in_browser(page, CONTRAST_AND_WIDTH, width=width, dark=dark)
-    assert contrast >= 4.5
-    assert (paper < 0.5) == dark
-    assert needed <= width
+def test_nothing_scrolls_sideways_on_a_phone(page: Path) -> None:
+    assert in_browser(page, WIDTH, width=380) <= 380
 
 
 def test_a_dataset_without_dialects_and_speakers_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -235,14 +229,6 @@ def test_a_dataset_without_dialects_and_speakers_has_a_page_that_says_so(tmp_pat
     assert "--column speaker_id=COLUMN" in text
     assert "all rows</th>" in text
     assert "Combinations that lack data" not in text  # no empty tables
-
-
-def test_a_dataset_of_another_program_needs_no_column_but_text_and_audio(tmp_path: Path) -> None:
-    columns = ("id", "speaker_id", "dialect", "sub_dialect", "age", "age_group", "gender")
-    write_shard(tmp_path, [_row(0, "train"), _row(1, "train")], drop=columns)
-    assert "No row has a value of speaker_id, dialect, age_group, gender. " in _explore(
-        tmp_path, tmp_path / "page.html"
-    )
 
 
 def test_undecodable_audio_is_counted(tmp_path: Path) -> None:
