@@ -19,6 +19,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.data.create_reader import create_reader
 from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
 from danish_asr.recipe.data.reader import BatchReader
 
@@ -120,13 +121,14 @@ def reader(
 ) -> BatchReader:
     """A reader with the settings of a test."""
     opened = DanishAsrDataset(dataset) if isinstance(dataset, Path) else dataset
-    return opened.create_reader(
-        split,
+    storage = storage_config or MixtureParquetStorageConfig()
+    return create_reader(
+        opened.read_index(split, storage),
         tokenizer=tokenizer,
         gangs=gangs(rank, world),
         dtype=options.pop("dtype", torch.float32),
         num_accumulate=accumulate,
-        storage_config=storage_config or MixtureParquetStorageConfig(),
+        storage_config=storage,
         task_config=task_config or task(),
         training=training,
         seed=options.pop("seed", 1),

@@ -15,7 +15,7 @@ import torch
 
 from danish_asr.recipe.entry import evaluate as eval_main
 from danish_asr.recipe.entry import train as train_main
-from danish_asr.recipe.evaluate.scored_batches import ScoredBatch, ScoredBatches
+from danish_asr.recipe.evaluate.evaluator import PredictionUnit
 from tests.forks import in_processes
 
 ROOT = Path(__file__).parents[2]
@@ -57,15 +57,16 @@ def evaluate(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -
 
 
 def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
-    """Call ``do`` with the number of batches that an evaluation has saved since its start."""
-    saved, add = [], ScoredBatches.add
+    """Call ``do`` with the number of batches that an evaluation has scored since its start."""
+    scored: list[Any] = []
+    process = PredictionUnit.process_batch
 
-    def then(self: ScoredBatches, batch: ScoredBatch) -> None:
-        add(self, batch)
-        saved.append(batch)
-        do(len(saved))
+    def then(self: PredictionUnit, batch: Any, metric_bag: Any) -> None:
+        process(self, batch, metric_bag)
+        scored.append(batch)
+        do(len(scored))
 
-    monkeypatch.setattr(ScoredBatches, "add", then)
+    monkeypatch.setattr(PredictionUnit, "process_batch", then)
 
 
 def start(

@@ -1,6 +1,5 @@
-"""How an evaluation stops before every row is scored, and how the same command continues it."""
+"""How an evaluation stops before every row is scored; the same command begins it anew."""
 
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
-from danish_asr.base.lease import LOCK_FILE
-from danish_asr.recipe.evaluate.evaluator import PREDICTIONS
+from danish_asr.recipe.evaluate.selection import PREDICTIONS
 from danish_asr.recipe.run.continuing import locked
 from tests.recipe.running import after_each_batch, evaluate, metrics
 
@@ -27,10 +25,6 @@ def scores(run: Path) -> list[Any]:
     return [tuple(row[title] for title in titles) for row in metrics(run / FILE.parent, "eval")]
 
 
-def parts(run: Path) -> list[Path]:
-    return sorted((run / FILE).parent.glob(f"{PREDICTIONS}.part*"))
-
-
 @pytest.fixture(scope="module")
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path
@@ -38,7 +32,6 @@ def undisturbed(
     run = tmp_path_factory.mktemp("runs") / "undisturbed"
     shutil.copytree(finished_run, run)
     assert evaluate(run, dataset, *FEW_ROWS) == 0
-    assert parts(run) == []
     return run
 
 
@@ -66,30 +59,7 @@ def test_a_stopped_evaluation_ends_with_the_predictions_and_scores_of_an_undistu
     assert evaluate(run, dataset, *FEW_ROWS) == 0
     assert (run / FILE).read_bytes() == (undisturbed / FILE).read_bytes()
     assert scores(run) == scores(undisturbed)
-    assert len(again) == 7
-    assert parts(run) == []
-
-
-def test_a_kill_costs_the_batch_that_was_being_written(
-    run: Path, dataset: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    killed = tmp_path / "killed"
-
-    def snapshot(count: int) -> None:
-        if count == 6:
-            shutil.copytree(run, killed, ignore=shutil.ignore_patterns(LOCK_FILE))
-
-    with monkeypatch.context() as patch:
-        after_each_batch(patch, snapshot)
-        assert evaluate(run, dataset, *FEW_ROWS) == 0
-    with parts(killed)[-1].open("r+b") as stream:
-        stream.truncate(stream.seek(0, os.SEEK_END) - 20)
-    again: list[int] = []
-    after_each_batch(monkeypatch, again.append)
-    assert evaluate(killed, dataset, *FEW_ROWS) == 0
-    assert len(again) == 7
-    assert (killed / FILE).read_bytes() == (undisturbed / FILE).read_bytes()
-    assert scores(killed) == scores(undisturbed)
+    assert len(again) == 12
 
 
 def test_two_evaluations_do_not_write_into_each_other(
@@ -100,13 +70,6 @@ def test_two_evaluations_do_not_write_into_each_other(
     assert f"is writing in {run / FILE.parent}" in capsys.readouterr().err
 
 
-def test_a_time_limit_stops_an_evaluation_and_another_one_begins_anew(
-    run: Path, dataset: Path, undisturbed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    limit, more = "trainer.max_wall_minutes=1e-6", "dataset.valid_max_num_elements=64000"
-    for _ in range(2):
-        assert evaluate(run, dataset, *FEW_ROWS, limit) == EXIT_STOPPED
-    assert " of 28 rows were scored before" in capsys.readouterr().err
-    assert evaluate(run, dataset, *FEW_ROWS, more) == 0
-    assert "Another evaluation stopped here (dataset changed)" in capsys.readouterr().err
-    assert (run / FILE).read_bytes() == (undisturbed / FILE).read_bytes()
+def test_a_time_limit_stops_an_evaluation(run: Path, dataset: Path) -> None:
+    assert evaluate(run, dataset, *FEW_ROWS, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
+    assert not (run / FILE).exists()

@@ -87,11 +87,11 @@ UNUSABLE = [
     ),
     (
         f"{STORAGE}.fragment_streaming.partition_filters=\"pc.field('corpus') == 'mls'\"",
-        *("dataset.train_split", "leaves nothing of split 'train'"),
+        *("dataset.train_where", "corpus has "),
     ),
     (
         f"{STORAGE}.fragment_loading.filters=\"pc.field('sex') == 'female'\"",
-        *(f"{STORAGE}.fragment_loading.filters", "expected an expression over id, text"),
+        *("dataset.train_where", "columns are id, text"),
     ),
     ("dataset.train_where=age > 200", "dataset.train_where", "age has "),
     ("dataset.valid_where=sex = 'f'", "dataset.valid_where", '"sex"'),

@@ -216,10 +216,10 @@ def test_a_row_filter_is_obeyed_and_ids_stay(root: Path, tokenizer: Tokenizer) -
 @pytest.mark.parametrize(
     ("key", "text", "error", "message"),
     [
-        ("partition_filters", '"corpus" == "x"', DatasetError, "of split 'test', which has: a/dan"),
-        ("partition_filters", '"age" == 7', ConfigError, "over corpus, split, language; found"),
-        ("filters", "no python", ConfigError, "filters: expected an expression over id, text"),
-        ("filters", '"age" == 7', DatasetError, "split 'test': no rows are left in 2 shards"),
+        ("partition_filters", '"corpus" == "x"', DatasetError, "split 'test' .*; corpus has a, b"),
+        ("partition_filters", '"sex" == 7', ConfigError, "columns are id, text"),
+        ("filters", "no python", ConfigError, "fragment_loading.filters: .*'no python'"),
+        ("filters", '"age" == 7', DatasetError, "age has nulls only"),
     ],
 )
 def test_a_filter_that_cannot_be_obeyed_is_refused(

@@ -9,9 +9,15 @@ import soundfile
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.recipe.data.augmentations import BandPass, ColouredNoise, Noise, Reverb, Telephone
-from danish_asr.recipe.data.make_transforms import TRANSFORMS, make_transforms
-from danish_asr.recipe.data.transforms import Transform
+from danish_asr.recipe.data.settings import TRANSFORMS, make_transforms
+from danish_asr.recipe.data.transforms import (
+    BandPass,
+    ColouredNoise,
+    Noise,
+    Reverb,
+    Telephone,
+    Transform,
+)
 
 RATE = 16_000
 
@@ -114,7 +120,7 @@ def test_all_follow_from_the_generator_and_leave_silence_alone(name: str, record
     [
         ({"name": "noise"}, "needs folder"),
         ({"name": "noise", "folder": "/missing"}, "WAV, FLAC or Ogg files in /missing, found none"),
-        ({"name": "telephone", "probability": 2.0}, "expected 0 to 1, found 2.0"),
+        ({"name": "telephone", "probability": 2.0}, "expected 0 to 1, .*found 2.0"),
         ({"name": "coloured_noise", "least_db": 50}, "-100 to 100, ascending, found 50.0, 40.0"),
         ({"name": "band_pass", "low": [300, 50]}, "ascending, found 300.0, 50.0, 3000.0, 7500.0"),
         ({"name": "band_pass", "high": [9000, 9500]}, "low, high: expected 1 to 8000"),

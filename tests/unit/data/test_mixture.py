@@ -80,7 +80,7 @@ def test_an_epoch_shows_partitions_by_their_shares_and_every_row_at_least_once(
 ) -> None:
     hours = f"{HEAD}a\tdan_Latn\t4\nb\tdan_Latn\t6\nc\tdan_Latn\t1\n"
     path = table(tmp_path, hours)
-    assert hours_of(path, needed=index.partitions, known=index.known_partitions)[B] == 6
+    assert hours_of(path, needed=index.partitions)[B] == 6
     # The table's row of `c` takes its share of the weights, as upstream's does.
     config = MixtureParquetStorageConfig(dataset_summary_path=str(path), beta_corpus=1)
     kept = np.arange(50, dtype=np.int32)
@@ -107,9 +107,8 @@ def test_an_epoch_shows_partitions_by_their_shares_and_every_row_at_least_once(
             "a\tdan_Latn\t2\nb\tdan_Latn\t1\na\tdan_Latn\t1\n",
             r"tsv:4: a/dan_Latn has a row already",
         ),
-        ("a\tdan_Latn\t2\nb\tdan_Latn\t1\nd\tdan_Latn\t1\n", r"d/dan_Latn matches no partition of"),
         # Upstream leaves such a corpus out silently (TRAPS).
-        ("a\tdan_Latn\t2\n", r"no row for b/dan_Latn, which would be left out"),
+        ("a\tdan_Latn\t2\n", r"no row for b/dan_Latn"),
         ("a\tdan_Latn\t-1\n", r"tsv:2: expected .* above 0\), found .*'-1'"),
         ("a\tdan_Latn\tto\n", r"tsv:2: expected .* found .*'to'"),
         ("a\tdan_Latn\n", r"tsv:2: expected corpus, language and hours"),
@@ -119,6 +118,4 @@ def test_a_table_that_does_not_fit_is_refused(
     index: Index, tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(DatasetError, match=message):
-        hours_of(
-            table(tmp_path, HEAD + text), needed=index.partitions, known=index.known_partitions
-        )
+        hours_of(table(tmp_path, HEAD + text), needed=index.partitions)

@@ -59,7 +59,7 @@ def test_all_impossible_settings_are_refused_at_once() -> None:
         batching_strategy=BatchingStrategy.STATIC,
     )
     with pytest.raises(ConfigError) as error:
-        check_settings(task, storage, training=True)
+        check_settings(task, storage)
     assert [fault.split()[0].rpartition(".")[2] for fault in error.value.faults] == [
         "batch_size",
         "use_fbank",

@@ -13,8 +13,9 @@ from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.recipe.data.epoch_lengths import Speed
 from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.data.transforms import SpecAugment, Speed
+from danish_asr.recipe.data.transforms import SpecAugment
 from tests.builders import tone
 from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
 
@@ -206,7 +207,7 @@ def test_the_list_of_transforms_does_what_the_older_keys_do(
 
     for left, right in zip(batches(older), batches(listed), strict=True):
         assert torch.equal(left.source_seqs, right.source_seqs)
-    with pytest.raises(RunError, match=r"speed_factors: 0\.9, .* then, .*transforms: absent then"):
+    with pytest.raises(RunError, match=r"speed_factors: .*0\.9.* then, .*transforms: "):
         listed.load_state_dict(older.state_dict())
     with pytest.raises(ConfigError, match="expected speed_factors and spec_aug_p to be unset"):
         reader(root, tokenizer, transforms=chosen, task_config=task(spec_aug_p=0.1))
@@ -225,8 +226,8 @@ def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenize
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ({"name": "sped"}, r"transforms\[1\] \(sped\): .*did you mean speed"),
-        ({}, r"transforms\[1\] \(None\): .*one of .*spec_augment, speed"),
+        ({"name": "sped"}, r"transforms\[1\]: .*did you mean speed"),
+        ({}, r"transforms\[1\]: .*one of .*spec_augment, speed"),
         ({"name": "speed"}, r"needs factors"),
         ({"name": "speed", "factor": [1]}, r"needs factors; unknown key factor"),
         ({"name": "speed", "factors": []}, r"expected 1 to 255 factors"),
@@ -237,7 +238,7 @@ def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenize
             {"name": "speed", "factors": ["fast"]},
             r"factors: expected Sequence\[float\], found \['fast'\]",
         ),
-        ({"name": "spec_augment", "probability": 2}, r"probability: expected 0 to 1, found 2"),
+        ({"name": "spec_augment", "probability": 2}, r"probability: expected 0 to 1, .*found 2"),
         (
             {"name": "spec_augment", "probability": 1, "p": 1},
             r"unknown key p; known: probability, max_frequency",

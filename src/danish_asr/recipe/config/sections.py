@@ -186,7 +186,6 @@ class AsrDatasetSection(base.DatasetSection):
             check_settings(
                 self.asr_task_config,
                 self.storage_config,
-                training=True,
                 speed_factors=self.speed_factors,
                 transforms=self.transforms,
             )

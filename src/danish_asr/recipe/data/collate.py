@@ -17,10 +17,11 @@ from danish_asr.base.audio.compressed import open_flac
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.extending import user_code
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
+from danish_asr.recipe.data.epoch_lengths import EpochLengths
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.recipe.data.targets import Targets
-from danish_asr.recipe.data.transforms import EpochLengths, Transform, Waveform
+from danish_asr.recipe.data.transforms import Transform, Waveform
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +68,8 @@ class Collate:
             try:
                 self._fill(waveforms[number, :size], row, epoch_lengths, [*seed, first + number])
             except ValueError as error:
-                where = self._describe(row, epoch_lengths)
                 raise DatasetError(
-                    f"{where}, id '{example['id'][number]}': {error}; "
+                    f"{self._describe(row, epoch_lengths)}, id '{example['id'][number]}': {error}; "
                     "`danish-asr verify` lists every damaged row"
                 ) from error
         if self.truncate:

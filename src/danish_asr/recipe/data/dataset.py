@@ -1,4 +1,4 @@
-"""A dataset as fairseq2 reads it: splits, an index of each, and readers of seeded batches.
+"""A dataset as fairseq2 opens it: its splits, and an index of each.
 
 The recipe registers these classes under upstream's family names, so that cards and YAML files
 written for upstream's datasets keep working.
@@ -7,40 +7,22 @@ written for upstream's datasets keep working.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import torch
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.gang import Gangs
 from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
-from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.schema import LANGUAGE, METADATA_COLUMNS, SAMPLE_RATE
-from danish_asr.corpus.shards import (
-    Partition,
-    chosen_shards,
-    empty_table,
-    find_shards,
-    split_names,
-)
+from danish_asr.base.schema import LANGUAGE, METADATA_COLUMNS
+from danish_asr.corpus.shards import Partition, find_shards, shards_of_split, split_names
 from danish_asr.recipe.data.audio_source import FileAudio
-from danish_asr.recipe.data.collate import Collate
+from danish_asr.recipe.data.conditions import check_condition, condition_of
 from danish_asr.recipe.data.index import Index, read_index
-from danish_asr.recipe.data.make_reader import evaluation_reader, training_reader
-from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.data.sampler import Sharding
-from danish_asr.recipe.data.settings import check_settings
-from danish_asr.recipe.data.targets import FrameCount, Targets
-from danish_asr.recipe.data.transforms import Transform
-from danish_asr.recipe.data.where import rows_where
 
 DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 MANIFEST_FAMILY: Final = "manifest_asr_dataset"
@@ -81,7 +63,7 @@ class AsrDataset(ABC):
     @property
     @abstractmethod
     def splits(self) -> list[str]:
-        """The names of splits that :meth:`read_index` and :meth:`create_reader` take."""
+        """The names of splits that :meth:`read_index` takes."""
 
     @abstractmethod
     def read_index(
@@ -93,74 +75,6 @@ class AsrDataset(ABC):
             DatasetError: No such split (the message names those that exist), or unreadable files.
             ConfigError: A filter of the section cannot be applied.
         """
-
-    def create_reader(
-        self,
-        split: str,
-        *,
-        tokenizer: Tokenizer,
-        gangs: Gangs,
-        dtype: torch.dtype,
-        num_accumulate: int,
-        storage_config: StorageConfig,
-        task_config: AsrTaskConfig,
-        training: bool,
-        seed: int,
-        text_profile: str = "raw",
-        speed_factors: Sequence[float] = (),
-        transforms: Sequence[Mapping[str, object]] = (),
-        quadratic_seconds: float | None = None,
-        num_frames: FrameCount | None = None,
-        index: Index | None = None,
-    ) -> BatchReader:
-        """Read the split in batches; no section is modified.
-
-        In training rows are filtered, mixed, shuffled and transformed as the sections say. In
-        evaluation every row comes exactly once over all processes, whatever they say.
-
-        The data-parallel gang decides which batches this process reads, ``num_accumulate`` per
-        step. Waveforms are normalised in float32 and then cast to ``dtype``; ``text_profile``
-        changes the targets, and ``example["text"]`` stays raw. ``num_frames`` counts the model's
-        frames (default: wav2vec2's), ``index`` gives the rows to read instead of all of the split.
-
-        Raises:
-            ConfigError: A setting is impossible, with this dataset or at all.
-            DatasetError: The dataset lacks the split, breaks its contract, or has too few rows.
-        """
-        parquet = isinstance(storage_config, MixtureParquetStorageConfig)
-        storage = storage_config if parquet else None
-        chosen = check_settings(
-            task_config,
-            storage,
-            training=training,
-            speed_factors=speed_factors,
-            transforms=transforms,
-        )
-        frames = num_frames or FrameCount()
-        collate = Collate(
-            index=self.read_index(split, storage_config) if index is None else index,
-            targets=Targets(tokenizer, text_profile),
-            dtype=dtype,
-            normalize=task_config.normalize_audio,
-            shortest=frames.shortest_input(),
-            remove_unknown=training and task_config.remove_unknown,
-            truncate=training and task_config.no_padding,
-            transforms=[each for each in chosen if isinstance(each, Transform)],
-            pin_memory=gangs.root.device.type == "cuda",
-        )
-        sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
-        if not training:
-            return evaluation_reader(collate, sharding, task_config, seed=seed)
-        quadratic = quadratic_seconds and quadratic_seconds * SAMPLE_RATE
-        settings: Any = {"transforms": chosen, "seed": seed, "quadratic": quadratic}
-        reader = training_reader(collate, sharding, frames, task_config, storage, **settings)
-        if quadratic:
-            reader.fingerprint["quadratic_seconds"] = quadratic_seconds
-        if speed_factors:
-            reader.fingerprint["speed_factors"] = ", ".join(map(str, speed_factors))
-        if transforms:
-            reader.fingerprint["transforms"] = str([dict(entry) for entry in transforms])
-        return reader
 
 
 class DanishAsrDataset(AsrDataset):
@@ -180,22 +94,16 @@ class DanishAsrDataset(AsrDataset):
     ) -> Index:
         """The rows of ``<split>`` or ``<split>_<corpus>``.
 
-        All of them, except for those that ``fragment_streaming.partition_filters`` and
-        ``fragment_loading.filters`` leave out; unlike upstream's, these hold for every split.
+        Upstream's ``partition_filters`` and ``fragment_loading.filters`` are conditions, too, and
+        hold for every split.
         """
         if not isinstance(storage_config, MixtureParquetStorageConfig):
             storage_config = MixtureParquetStorageConfig()
-        shards, every = chosen_shards(self.path, split, storage_config)
-        if where is not None:
-            rows_where(empty_table(shards[0]), where)  # refuse a faulty one before shards are read
-        return read_index(
-            shards,
-            split,
-            root=self.path,
-            known_partitions={shard.partition for shard in every},
-            row_filter=storage_config.fragment_loading.filters,
-            where=where,
-        )
+        shards = shards_of_split(self.path, split, split_key=storage_config.split_column)
+        condition = condition_of(storage_config, where)
+        if condition is not None:
+            check_condition(shards[0], condition)
+        return read_index(shards, split, root=self.path, condition=condition)
 
 
 class ManifestDataset(AsrDataset):
@@ -243,20 +151,18 @@ class ManifestDataset(AsrDataset):
                 raise DatasetError(f"{tsv}:{number}: expected <path><tab><samples>, found '{line}'")
             paths.append(path)
             lengths.append(int(length))
-        columns = {"id": paths, "text": texts} | dict.fromkeys(
-            METADATA_COLUMNS, [None] * len(lines)
-        )
-        partition = Partition(self.path.resolve().name, LANGUAGE)
+        columns = {name: [None] * len(lines) for name in METADATA_COLUMNS}
+        columns |= {"id": paths, "text": texts}
+        names = ("id", "text", *METADATA_COLUMNS)
         return Index(
             name=split,
             split=split,
-            table=pa.table({name: pa.array(each, pa.string()) for name, each in columns.items()}),
+            table=pa.table([pa.array(columns[name], pa.string()) for name in names], names),
             lengths=np.array(lengths, np.int32),
             partition_of=np.zeros(len(lines), np.int16),
             # Each row is a file of its own, so rows may be shuffled one by one.
             row_group_of=np.arange(len(lines), dtype=np.int32),
-            partitions=(partition,),
-            known_partitions=frozenset([partition]),
+            partitions=(Partition(self.path.resolve().name, LANGUAGE),),
             audio=FileAudio([_slice(Path(root), path) for path in paths]),
         )
 

@@ -25,6 +25,10 @@ ALL_UNKNOWN: Final = "no symbol that the tokenizer can write"
 TOO_FEW_FRAMES: Final = "fewer frames than CTC needs (targets + repeats)"
 
 _LATIN: Final = r"^[\x00-\x7F\x{C0}-\x{FF}]*$"
+"""Texts of ASCII and the letters of Latin-1 have at most as many tokens as bytes."""
+
+_ADDED_TOKENS: Final = 2
+"""What a tokenizer may add before and after a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +61,28 @@ class FilterStatistics:
 
 
 class TokenCounts:
-    """Numbers of tokens of every row, exact where a bound decides nothing.
+    """Numbers of tokens of every row, counted only where they decide something.
 
-    Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. An upper
-    bound from the bytes of a text is enough for most rows; :meth:`count` makes others exact.
-    ``tokens`` and ``frames`` (that CTC needs) are such bounds; where ``any_known`` holds, a token
-    is certainly not the unknown symbol.
+    Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. In plain
+    Latin text the bytes limit ``tokens`` and ``frames`` (that CTC needs); that is enough for most
+    rows. :meth:`count` makes others exact. Where ``any_known`` holds, a token is certainly known.
     """
 
     def __init__(self, index: Index, targets: Targets, *, remove_unknown: bool) -> None:
         self._index, self._targets, self._remove_unknown = index, targets, remove_unknown
-        self._exact = np.zeros(len(index), np.bool_)
-        self.tokens = np.zeros(len(index), np.int32)
-        self.any_known = np.zeros(len(index), np.bool_)
-        self.characters = np.zeros(len(index), np.int32)
-        self.empty = np.zeros(len(index), np.bool_)
+        texts = pa.chunked_array(
+            [targets.normalized(chunk) for chunk in index.table.column("text").chunks], pa.string()
+        )
         letters = "".join(letter for letter in ascii_lowercase if targets.can_write(letter))
-        begin = 0
-        for raw in index.table.column("text").chunks:
-            rows, texts = slice(begin, begin + len(raw)), targets.normalized(raw)
-            self.characters[rows] = pc.utf8_length(texts)
-            self.empty[rows] = pc.equal(pc.utf8_trim_whitespace(texts), "")
-            self.tokens[rows] = _most_tokens(texts)
-            if letters:
-                self.any_known[rows] = pc.match_substring_regex(texts, f"[{letters}]")
-            begin += len(raw)
+        self.characters = pc.utf8_length(texts).to_numpy()
+        self.empty = pc.equal(pc.utf8_trim_whitespace(texts), "").to_numpy()
+        self.tokens = pc.binary_length(texts).to_numpy() + _ADDED_TOKENS
         self.frames = 2 * self.tokens
+        self.any_known = np.zeros(len(index), np.bool_)
+        if letters:
+            self.any_known = pc.match_substring_regex(texts, f"[{letters}]").to_numpy().copy()
+        self._exact = self.empty.copy()
+        self.count(~pc.match_substring_regex(texts, _LATIN).to_numpy())
 
     def count(self, unsure: NDArray[np.bool_]) -> None:
         """Tokenise these rows, ``(rows,)``, each once."""
@@ -130,30 +130,16 @@ def select_rows(
 
 
 def _statistics(index: Index, first: NDArray[np.int64], reasons: Sequence[str]) -> FilterStatistics:
-    """Counts of the rows by the number of their first reason and by dialect."""
+    """Count the rows by the number of their first reason and by dialect."""
     codes, dialects = index.dialects()
-    cell, shape = first * len(dialects) + codes, (len(reasons) + 1, len(dialects))
-    size = shape[0] * shape[1]
-    rows = np.bincount(cell, minlength=size).reshape(shape)
-    samples = np.bincount(cell, index.lengths, minlength=size).reshape(shape)
-    seconds = samples / SAMPLE_RATE
-    removed = tuple(
-        Removed(reason, dialect, int(rows[number, code]), float(seconds[number, code]))
-        for number, reason in enumerate(reasons)
-        for code, dialect in enumerate(dialects)
-        if rows[number, code]
+    removed = []
+    for number, reason in enumerate(reasons):
+        for code, dialect in enumerate(dialects):
+            lengths = index.lengths[(first == number) & (codes == code)]
+            if len(lengths):
+                seconds = float(lengths.sum(dtype=np.int64) / SAMPLE_RATE)
+                removed.append(Removed(reason, dialect, len(lengths), seconds))
+    kept = index.lengths[first == len(reasons)]
+    return FilterStatistics(
+        len(kept), float(kept.sum(dtype=np.int64) / SAMPLE_RATE), tuple(removed)
     )
-    return FilterStatistics(int(rows[-1].sum()), float(seconds[-1].sum()), removed)
-
-
-def _most_tokens(texts: pa.Array) -> pa.Array:
-    """An upper bound of the tokens of each text, for any tokenizer of characters or larger pieces.
-
-    A character gives one token, or as many as NFKC or a fall-back to bytes makes of it. ASCII and
-    the letters of Latin-1 (U+00C0 to U+00FF) give at most their bytes; others at most 3 for 2
-    bytes, 18 for 3 bytes (U+FDFA), 4 for 4 bytes, that is 9 for each byte beyond the first. Two
-    more are for what a tokenizer adds before and after a text.
-    """
-    size, characters = pc.binary_length(texts), pc.utf8_length(texts)
-    other = pc.subtract(pc.multiply(size, 9), pc.multiply(characters, 8))
-    return pc.add(pc.if_else(pc.match_substring_regex(texts, _LATIN), size, other), 2)

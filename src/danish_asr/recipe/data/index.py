@@ -2,7 +2,7 @@
 
 It is one Arrow IPC file, memory-mapped, so that all processes of a node share its pages and a
 restart reads nothing again. It is written once per set of shards: its name is a hash of their
-names, sizes and modification times, and of the filters over rows. It is in the first of these
+names, sizes and modification times, and of the SQL condition. It is in the first of these
 directories that can be written:
 
 1. ``.index`` in the dataset's ROOT, shared by all runs, evaluations and users;
@@ -34,19 +34,18 @@ from danish_asr.base.cluster.cpus import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError
 from danish_asr.base.files import publish
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
-from danish_asr.corpus.shards import Partition, Shard, passing_rows
+from danish_asr.corpus.shards import Partition, Shard
 from danish_asr.recipe.data.audio_source import AudioSource, ParquetAudio, RowGroup, row_groups
-from danish_asr.recipe.data.where import rows_where, values_of
+from danish_asr.recipe.data.conditions import fulfilling_rows, values_of_columns
 
 INDEX_DIR: Final = ".index"
+UNKNOWN_DIALECT: Final = "unknown"
 _FORMAT: Final = 1
 _LEASE_SECONDS: Final = 60.0
 """A builder on another host that has not refreshed its lock for this long has been killed."""
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
 _TEXT: Final = ("id", "text", *METADATA_COLUMNS)
 _NUMBERS: Final = ("audio_size", "row_group", "row_in_group")
-_Filters = tuple[str | None, str | None]
-"""``fragment_loading.filters`` and the condition of the rows."""
 _SCHEMA: Final = pa.schema(
     [(name, pa.string()) for name in _TEXT] + [(name, pa.int32()) for name in _NUMBERS]
 )
@@ -63,7 +62,6 @@ class Index:
     partition_of: NDArray[np.int16]  # index into `partitions`, (rows,)
     row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
     partitions: tuple[Partition, ...]
-    known_partitions: frozenset[Partition]  # of the dataset, whatever their split
     audio: AudioSource = field(repr=False)
 
     def __len__(self) -> int:
@@ -89,7 +87,7 @@ class Index:
         chunks = column.unify_dictionaries().chunks
         names = chunks[0].dictionary.to_pylist()
         codes = [chunk.indices.fill_null(len(names)).to_numpy() for chunk in chunks]
-        return np.concatenate(codes), names + ["unknown"] * (column.null_count > 0)
+        return np.concatenate(codes), names + [UNKNOWN_DIALECT] * (column.null_count > 0)
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Index:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""
@@ -112,31 +110,24 @@ class Index:
             for chunk in chunks:
                 digest.update(pc.binary_length(chunk).to_numpy())
             for chunk in chunks:
-                whole = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
-                digest.update(pc.binary_join(whole, "")[0].as_buffer())
+                texts = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
+                digest.update(pc.binary_join(texts, "")[0].as_buffer())
         return digest.hexdigest()
 
 
 def read_index(
-    shards: Sequence[Shard],
-    split: str,
-    *,
-    root: Path,
-    known_partitions: Iterable[Partition] = (),
-    row_filter: str | None = None,
-    where: str | None = None,
+    shards: Sequence[Shard], split: str, *, root: Path, condition: str | None = None
 ) -> Index:
     """The index of these shards, from its file or, the first time, from the shards.
 
-    ``root`` is the dataset's ROOT or ``version=0`` directory; only the rows that pass
-    ``row_filter`` (``fragment_loading.filters``) and fulfil ``where`` (SQL) are kept.
+    ``root`` is the dataset's ROOT or ``version=0`` directory; only the rows that fulfil the SQL
+    ``condition`` are kept.
 
     Raises:
         DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
-        ConfigError: The filter cannot be applied.
+        ConfigError: The condition is faulty.
     """
-    file = pa.ipc.open_file(_open_or_build(shards, split, root, (row_filter, where)))
-    partitions = tuple(sorted({shard.partition for shard in shards}))
+    file = pa.ipc.open_file(_open_or_build(shards, split, root, condition))
     batches, starts = [], []
     groups: list[RowGroup] = []
     for number, shard in enumerate(shards):
@@ -146,33 +137,33 @@ def read_index(
         chunks = json.loads(metadata[b"row_groups"])
         groups += [RowGroup(shard.path, place, *chunk) for place, chunk in enumerate(chunks)]
     rows = [len(batch) for batch in batches]
-    if not sum(rows) and where:
-        raise DatasetError(
-            f"no row of split '{split}' fulfils \"{where}\"; {values_of(shards, where)}"
-        )
     if not sum(rows):
-        raise DatasetError(f"split '{split}': no rows are left in {len(shards)} shards")
-    codes = np.array([partitions.index(shard.partition) for shard in shards], np.int16)
+        if condition is None:
+            raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
+        values = values_of_columns(shards, condition)
+        raise DatasetError(f"no row of split '{split}' fulfils \"{condition}\"; {values}")
+    filled = [shard.partition for shard, count in zip(shards, rows, strict=True) if count]
+    partitions = tuple(sorted(set(filled)))
     table = pa.Table.from_batches(batches)
     lengths, group, within = (table.column(name).to_numpy() for name in _NUMBERS)
     row_group_of = group + np.repeat(np.array(starts, np.int32), rows)
+    codes = np.array([partitions.index(partition) for partition in filled], np.int16)
     return Index(
         name=split,
         split=shards[0].keys["split"],
         table=table.select(_TEXT),
         lengths=lengths,
-        partition_of=np.repeat(codes, rows),
+        partition_of=np.repeat(codes, [count for count in rows if count]),
         row_group_of=row_group_of,
         partitions=partitions,
-        known_partitions=frozenset(known_partitions),
         audio=ParquetAudio(groups, row_group_of, within),
     )
 
 
 def _open_or_build(
-    shards: Sequence[Shard], split: str, root: Path, filters: _Filters
+    shards: Sequence[Shard], split: str, root: Path, condition: str | None
 ) -> pa.NativeFile:
-    name = f"{split}-{_key(shards, filters)}.arrow"
+    name = f"{split}-{_key(shards, condition)}.arrow"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = root.parent if root.name == VERSION_DIR else root
     paths = [root / INDEX_DIR / name, cache / "danish-asr" / "index" / name]
@@ -188,37 +179,38 @@ def _open_or_build(
             # refreshes, because a file system may keep the system's locks on one host.
             with SoftFileLease(path.with_suffix(".lock"), lease_duration=_LEASE_SECONDS):
                 if not path.exists():
-                    for left in path.parent.glob(f".{path.name}.*"):  # by a builder that was killed
-                        left.unlink(missing_ok=True)
+                    for unfinished in path.parent.glob(f".{path.name}.*"):  # by a killed builder
+                        unfinished.unlink(missing_ok=True)
                     with publish(path) as stream:
-                        _build(shards, filters, stream)
+                        _build(shards, condition, stream)
             return pa.memory_map(str(path))
         except DatasetError:
             raise
         except (OSError, DanishAsrError):  # read-only or full
             continue
     memory = pa.BufferOutputStream()
-    _build(shards, filters, memory)
+    _build(shards, condition, memory)
     return pa.BufferReader(memory.getvalue())
 
 
-def _key(shards: Sequence[Shard], filters: _Filters) -> str:
-    stats = [(shard, shard.path.stat()) for shard in shards]
-    files = [[*s.path.parts[-4:], stat.st_size, stat.st_mtime_ns] for s, stat in stats]
-    row_filter, where = filters
-    content = json.dumps([_FORMAT, files, row_filter, *([where] if where else [])])
+def _key(shards: Sequence[Shard], condition: str | None) -> str:
+    files = []
+    for shard in shards:
+        status = shard.path.stat()
+        files.append([*shard.path.parts[-4:], status.st_size, status.st_mtime_ns])
+    content = json.dumps([_FORMAT, files, condition])
     return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
-def _build(shards: Sequence[Shard], filters: _Filters, sink: IO[bytes] | pa.NativeFile) -> None:
+def _build(shards: Sequence[Shard], condition: str | None, sink: IO[bytes] | pa.NativeFile) -> None:
     """Write a record batch per shard, in their order, whatever order they are read in."""
     with ThreadPoolExecutor(usable_cpus()) as pool, pa.ipc.new_file(sink, _SCHEMA) as writer:
-        for batch, groups in pool.map(lambda shard: _read_shard(shard, filters), shards):
+        for batch, groups in pool.map(lambda shard: _read_shard(shard, condition), shards):
             writer.write_batch(batch, {"row_groups": json.dumps(groups)})
 
 
 def _read_shard(
-    shard: Shard, filters: _Filters
+    shard: Shard, condition: str | None
 ) -> tuple[pa.RecordBatch, list[tuple[int, int, int, bool]]]:
     """The rows of a shard, and its row groups as :class:`RowGroup` has them."""
     try:
@@ -228,8 +220,8 @@ def _read_shard(
             raise DatasetError(
                 f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
             )
-        wanted = set(schema.names) - {"audio_bytes"} if any(filters) else {*_TEXT, "audio_size"}
-        columns = [name for name in schema.names if name in wanted]
+        needed = {*_TEXT, "audio_size"} if condition is None else {*schema.names} - {"audio_bytes"}
+        columns = [name for name in schema.names if name in needed]
         # The columns are small pieces between the audio; pre-buffering fetches many at a time,
         # which is what a network file system needs.
         with pq.ParquetFile(shard.path, metadata=footer, pre_buffer=True) as file:
@@ -241,14 +233,11 @@ def _read_shard(
             raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
     groups = row_groups(footer, nullable=schema.field("audio_bytes").nullable)
     table = _with_numbers(shard, table, [group[0] for group in groups])
-    row_filter, where = filters
-    if any(filters):
-        for name in [key for key in shard.keys if key not in table.column_names]:
-            table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
-    if row_filter is not None:
-        table = table.take(passing_rows(table, row_filter))
-    if where is not None:
-        table = table.take(rows_where(table, where))
+    if condition is not None:
+        for name in shard.keys:
+            if name not in table.column_names:
+                table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
+        table = table.take(fulfilling_rows(table, condition))
     combined = table.select(_SCHEMA.names).cast(_SCHEMA).combine_chunks()
     (batch,) = combined.to_batches() or [pa.RecordBatch.from_pylist([], _SCHEMA)]
     return batch, groups

@@ -10,7 +10,7 @@ weight favours least is read once, the others more often. Betas of 1 leave every
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -61,16 +61,25 @@ def make_mix(index: Index, kept: Rows, config: MixtureParquetStorageConfig | Non
         DatasetError: The table of hours does not fit the index.
     """
     shares = partition_shares(index, config) if config else None
-    rows, hours = _totals(index, kept)
-    present = np.flatnonzero(rows)
-    partitions = [index.partitions[code] for code in present]
+    counts, hours = _totals(index, kept)
+    present = np.flatnonzero(counts)
     hours = hours[present]
-    wanted = np.array([shares[each] for each in partitions]) if shares else hours
+    partitions = [index.partitions[code] for code in present]
+    wanted = np.array([shares[partition] for partition in partitions]) if shares else hours
     repeats = wanted / hours / (wanted / hours).min()
-    total = math.fsum(hours * repeats)
-    columns = (rows[present], hours, hours * repeats / total, repeats)
-    table = zip(partitions, *(column.tolist() for column in columns), strict=True)
-    return Mix(tuple(MixRow(*row) for row in table))
+    epoch_hours = hours * repeats
+    share = epoch_hours / math.fsum(epoch_hours)
+    rows = [
+        MixRow(
+            partition,
+            rows=int(counts[present[number]]),
+            hours=float(hours[number]),
+            share=float(share[number]),
+            repeats=float(repeats[number]),
+        )
+        for number, partition in enumerate(partitions)
+    ]
+    return Mix(tuple(rows))
 
 
 def epoch_entries(index: Index, kept: Rows, mix: Mix, *, seed: int, epoch: int) -> Rows:
@@ -98,11 +107,11 @@ def partition_shares(
     if corpus is None and language is None:
         return None
     if config.dataset_summary_path is None:
-        totals = _totals(index, np.arange(len(index), dtype=np.int32))[1].tolist()
-        hours = {each: value for each, value in zip(index.partitions, totals, strict=True) if value}
+        _, totals = _totals(index, np.arange(len(index), dtype=np.int32))
+        hours = dict(zip(index.partitions, totals.tolist(), strict=True))
+        hours = {partition: value for partition, value in hours.items() if value}
     else:
-        path = Path(config.dataset_summary_path)
-        hours = hours_of(path, needed=index.partitions, known=index.known_partitions)
+        hours = hours_of(Path(config.dataset_summary_path), needed=index.partitions)
     return weights(
         hours,
         beta_corpus=1.0 if corpus is None else corpus,
@@ -140,14 +149,11 @@ def _flattened(hours: Mapping[_Key, float], beta: float) -> dict[_Key, float]:
     return {key: value / norm for key, value in powers.items()}
 
 
-def hours_of(
-    path: Path, *, needed: Collection[Partition], known: Collection[Partition]
-) -> dict[Partition, float]:
+def hours_of(path: Path, *, needed: Iterable[Partition]) -> dict[Partition, float]:
     """Training hours per partition from a ``language_distribution`` TSV.
 
     Raises:
-        DatasetError: The file is missing or malformed, it has a partition twice, a row matches none
-            that is known, or one that is needed, as it is trained on, has no row.
+        DatasetError: The file is malformed, has a partition twice, or lacks one that is needed.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -168,16 +174,12 @@ def hours_of(
         if partition in hours:
             raise DatasetError(
                 f"{path}:{number}: {partition} has a row already; expected one row per corpus and "
-                "language, with training hours only (rows per split would change the weights)"
+                "language, with training hours only"
             )
         hours[partition] = value
-    if strangers := sorted(set(hours) - set(known)):
-        names, exist = (", ".join(map(str, each)) for each in (strangers, sorted(known)))
-        raise DatasetError(f"{path}: {names} matches no partition of the dataset; it has: {exist}")
     if missing := sorted(set(needed) - set(hours)):
         names = ", ".join(map(str, missing))
         raise DatasetError(
-            f"{path}: no row for {names}, which would be left out of training; add a row, or leave "
-            "it out on purpose with fragment_streaming.partition_filters"
+            f"{path}: no row for {names}; add one, or leave its rows out with dataset.train_where"
         )
     return hours

@@ -1,7 +1,7 @@
 """fairseq2's ``DataReader`` over the batches of an epoch: background decoding, exact resume."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
 
 import numpy as np
 from fairseq2.data.data_pipeline import read_sequence
@@ -11,16 +11,10 @@ from typing_extensions import override
 from danish_asr.base.cluster.cpus import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
 from danish_asr.recipe.data.collate import Collate
+from danish_asr.recipe.data.epoch_lengths import EpochLengths
 from danish_asr.recipe.data.filters import FilterStatistics
 from danish_asr.recipe.data.mixture import Mix
-from danish_asr.recipe.data.sampler import (
-    Batches,
-    Rows,
-    Sharding,
-)
-from danish_asr.recipe.data.transforms import EpochLengths
-
-_STATE_VERSION: Final = 1
+from danish_asr.recipe.data.sampler import Batches, Rows, Sharding
 
 MakeEpoch = Callable[[int], tuple[Batches, EpochLengths]]
 """The batches of an epoch, counted from 0, and the lengths that its rows have."""
@@ -38,7 +32,6 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         mix: The effective mix of training; None in evaluation.
         epoch: The current epoch, counted from 0.
         before_step: Called before each step is read; it may end the run with an exception.
-        fingerprint: What a checkpoint must agree with to be continued, by name.
     """
 
     def __init__(
@@ -48,13 +41,13 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         sharding: Sharding,
         *,
         seed: int,
-        fingerprint: Mapping[str, object],
+        fingerprint: Mapping[str, object] | None = None,
         filtered: FilterStatistics | None = None,
         mix: Mix | None = None,
     ) -> None:
         self.filtered, self.mix = filtered, mix
         self.before_step: Callable[[], None] = lambda: None
-        self.fingerprint = dict(fingerprint)
+        self._fingerprint = dict(fingerprint or {})
         self._collate, self._make_epoch, self._seed = collate, make_epoch, seed
         self._sharding = sharding
         self._keep_all = filtered is None
@@ -146,8 +139,11 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         if self._lengths.draws or self._lengths.pairs is not None:
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
             # might not fit a batch together, and other pairs.
-            rows = [row for batch in carried for row in batch.tolist()]
-            carried = [np.array([r], np.int32) for row in rows for r in self._lengths.parts(row)[0]]
+            single = list[Rows]()
+            for row in np.concatenate([np.array([], np.int32), *carried]).tolist():
+                parts, _ = self._lengths.parts(row)
+                single += [np.array([part], np.int32) for part in parts]
+            carried = single
         self._begin_epoch(self.epoch + 1, 0, carried)
 
     def begin_with_longest(self, steps: int) -> int:
@@ -166,53 +162,30 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self._steps = self._sharding.steps(self._batches, 0, keep_all=False)
         return int(padded.max())
 
-    def position_after(self, ids: Container[str]) -> tuple[int, list[str]]:
-        """The position after the leading steps with no row outside ``ids``, and their rows' ids.
-
-        Steps are kept whole, so that the remaining batches are those of an undisturbed reader.
-        """
-        rows = self._collate.index.values("id", self._batches.rows.tolist())
-        missing = next((place for place, name in enumerate(rows) if name not in ids), None)
-        if missing is None:
-            return len(self._batches), rows
-        batch = int(np.searchsorted(self._batches.offsets, missing, side="right")) - 1
-        position = batch - batch % (self._sharding.world_size * self.num_accumulate)
-        return position, rows[: self._batches.offsets[position]]
-
-    def begin_at(self, position: int) -> None:
-        """Begin the first epoch at a position, which must be the same on all processes."""
-        self._begin_epoch(0, position, [])
-
     @override
     def state_dict(self) -> dict[str, object]:
         return {
-            "version": _STATE_VERSION,
             "epoch": self.epoch,
             "position": self._position,
             "carried": [batch.tolist() for batch in self._carried],
-            "fingerprint": dict(self.fingerprint),
+            "fingerprint": dict(self._fingerprint),
         }
 
     @override
     def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """Continue where a reader of the same dataset and settings was, else ``RunError``."""
         state: dict[str, Any] = dict(state_dict)
-        advice = "start a new output directory, with the checkpoint's model as model.path"
-        if state.get("version") != _STATE_VERSION:
-            raise RunError(
-                "the checkpoint's data position was not written by this version of danish-asr; "
-                f"{advice}"
-            )
-        then, now = state["fingerprint"], self.fingerprint
-        changes = "; ".join(
-            f"{key}: {then.get(key, 'absent')} then, {now.get(key, 'absent')} now"
-            for key in dict.fromkeys([*then, *now])
-            if then.get(key) != now.get(key)
-        )
+        then, now = state["fingerprint"], self._fingerprint
+        changes = [
+            f"{key}: {then.get(key)} then, {value} now"
+            for key, value in now.items()
+            if then.get(key) != value
+        ]
         if changes:
             raise RunError(
-                f"the checkpoint was made with other data or settings ({changes}), so its data "
-                f"position cannot be used; restore them, or {advice}"
+                f"the checkpoint was made with other data or settings ({'; '.join(changes)}), so "
+                "its data position cannot be used; restore them, or start a new output directory, "
+                "with the checkpoint's model as model.path"
             )
         carried = [np.array(batch, np.int32) for batch in state["carried"]]
         self._begin_epoch(state["epoch"], state["position"], carried)

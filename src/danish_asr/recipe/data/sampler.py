@@ -7,6 +7,7 @@ continue with another number of processes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -126,44 +127,53 @@ def training_batches(
     ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch; ``entries`` are
     the epoch's rows in ascending order, repeated rows several times.
     """
-    limits, window = BatchLimits.of(task, quadratic), task.example_shuffle_window
-    stream = _stream(row_group_of, entries, window, np.random.default_rng([seed, epoch, 0]))
-    count = len(stream)
-    bucket = max(1, min(count, max(window or count, BUCKETING_ROWS)))
-    if limits.max_samples is None and limits.max_rows:
-        # Batches of a fixed size fill a bucket exactly.
-        bucket = -(-bucket // limits.max_rows) * limits.max_rows
-    ends = np.minimum(np.arange(bucket, count + bucket, bucket), count)
+    limits = BatchLimits.of(task, quadratic)
+    rng = np.random.default_rng([seed, epoch, 0])
+    stream = _shuffled_rows(row_group_of, entries, task.example_shuffle_window, rng)
+    window = _sorting_window(len(stream), task.example_shuffle_window, limits)
+    window_of = np.arange(len(stream)) // window
     step = np.log(LENGTH_STEP)
     bins = np.ceil(np.log(np.maximum(lengths[stream], 1)) / step).astype(np.int32)
-    # One stable sort: by window, then from long to short; equal bins keep the stream's order.
-    key = np.arange(count, dtype=np.int64) // bucket * 4096 + (4095 - bins)
-    order = np.argsort(key, kind="stable")
+    # By window, then from long to short; rows of equal bins keep the stream's order.
+    order = np.lexsort((-bins, window_of))
     # A batch is cut for the upper edge of its first row's bin, so that none exceeds the limit.
     edges = np.exp(bins[order] * step).astype(np.int64) + 1
-    offsets = _cut(np.minimum(edges, lengths[stream].max(initial=1)), ends, limits)
-    batches = Batches(stream[order], offsets)
-    firsts = np.minimum.reduceat(order, offsets[:-1])
+    longest = np.minimum(edges, lengths[stream].max(initial=1))
+    ends = np.minimum(np.arange(window, len(stream) + window, window), len(stream))
+    batches = Batches(stream[order], _cut(longest, ends, limits))
+    # A batch stands in the epoch where its first row stands in the stream.
+    place_of_batch = np.minimum.reduceat(order, batches.offsets[:-1])
     last = batches.batch(len(batches) - 1)
     if task.drop_remainder and len(last) < limits.rows(int(lengths[last].max())):
-        firsts = firsts[:-1]
+        place_of_batch = place_of_batch[:-1]
     rng = np.random.default_rng([seed, epoch, 1])
-    sequence = _shuffled(np.argsort(firsts), task.batch_shuffle_window, rng)
-    return batches.take(sequence[: task.max_num_batches])
+    numbers = _shuffled(np.argsort(place_of_batch), task.batch_shuffle_window, rng)
+    return batches.take(numbers[: task.max_num_batches])
 
 
-def _stream(
+def _sorting_window(rows: int, shuffle_window: int, limits: BatchLimits) -> int:
+    """How many neighbouring rows of so many are sorted by length together."""
+    window = max(shuffle_window or rows, BUCKETING_ROWS)
+    window = max(1, min(rows, window))
+    if limits.max_samples is None and limits.max_rows:
+        # Batches of a fixed size fill a window exactly.
+        window = math.ceil(window / limits.max_rows) * limits.max_rows
+    return window
+
+
+def _shuffled_rows(
     row_group_of: NDArray[np.int32], entries: Rows, window: int, rng: np.random.Generator
 ) -> Rows:
-    # Each further copy of a row group is a row group of its own, so that copies stay apart.
-    new = np.concatenate([[True], entries[1:] != entries[:-1]])
-    first = np.maximum.accumulate(np.where(new, np.arange(len(entries)), 0))
-    copy = np.arange(len(entries)) - first
+    """Row groups in random order, and their rows shuffled within windows."""
+    begins = np.flatnonzero(np.append(True, entries[1:] != entries[:-1]))
+    times = np.diff(np.append(begins, len(entries)))
+    copy = np.arange(len(entries)) - np.repeat(begins, times)
+    # The copies of a row group are row groups of their own, so that they stay apart.
     groups = row_group_of[entries] + copy * (int(row_group_of.max()) + 1)
-    _, dense = np.unique(groups, return_inverse=True)
-    priority = rng.permutation(int(dense.max()) + 1)
-    stream = entries[np.argsort(priority[dense], kind="stable")]
-    return _shuffled(stream, window, rng)
+    _, group_of = np.unique(groups, return_inverse=True)
+    place_of_group = rng.permutation(int(group_of.max()) + 1)
+    rows = entries[np.argsort(place_of_group[group_of], kind="stable")]
+    return _shuffled(rows, window, rng)
 
 
 def _shuffled(items: NDArray[Any], window: int, rng: np.random.Generator) -> NDArray[Any]:
@@ -211,23 +221,22 @@ class Sharding:
         that is impossible, fewer rows than processes, are the :meth:`remainder`, or, with
         ``keep_all`` (evaluation), go to the first processes; the others have an empty step.
         """
-        each = self.num_accumulate
-        whole = self.world_size * each
-        steps = [
-            self._step(batches.offsets[first : first + whole + 1], each, whole)
-            for first in range(position, len(batches) - whole + 1, whole)
-        ]
-        tail = batches.offsets[position + len(steps) * whole :]
-        left = len(tail) - 1
-        if left < 1:
-            return steps
+        batches_per_step = self.world_size * self.num_accumulate
+        full_steps = (len(batches) - position) // batches_per_step
+        steps = []
+        for number in range(full_steps):
+            begin = position + number * batches_per_step
+            offsets = batches.offsets[begin : begin + batches_per_step + 1]
+            steps.append(self._step(offsets, self.num_accumulate, batches_per_step))
+        tail = batches.offsets[position + full_steps * batches_per_step :]
+        consumed = len(tail) - 1
         parts = _split(tail, self.world_size)
-        kept = len(parts) - 1
-        if kept % self.world_size and not keep_all:
-            left = kept = kept - kept % self.world_size
-            parts = tail[: kept + 1]
-        if kept:
-            steps.append(self._step(parts, -(-kept // self.world_size), left))
+        count = len(parts) - 1
+        if count % self.world_size and not keep_all:
+            count -= count % self.world_size
+            parts, consumed = tail[: count + 1], count
+        if count > 0:
+            steps.append(self._step(parts, math.ceil(count / self.world_size), consumed))
         return steps
 
     def remainder(self, batches: Batches, position: int) -> list[Rows]:
@@ -236,10 +245,10 @@ class Sharding:
         done = position + sum(step.consumed for step in steps)
         return [batches.batch(number) for number in range(done, len(batches))]
 
-    def _step(self, offsets: NDArray[np.int64], each: int, consumed: int) -> Step:
-        """This rank's block of ``each`` of the batches between these offsets."""
-        mine = offsets[self.rank * each : (self.rank + 1) * each + 1].tolist()
-        return Step(list(pairwise(mine)), consumed)
+    def _step(self, offsets: NDArray[np.int64], count: int, consumed: int) -> Step:
+        """This rank's block of ``count`` of the batches between these offsets."""
+        own = offsets[self.rank * count : (self.rank + 1) * count + 1].tolist()
+        return Step(list(pairwise(own)), consumed)
 
 
 def _split(offsets: NDArray[np.int64], multiple: int) -> NDArray[np.int64]:

@@ -1,20 +1,48 @@
-"""The rules of upstream's dataset sections."""
+"""Checks ``dataset``'s sections, and creates the transforms that they name."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import MISSING, fields, is_dataclass
+from inspect import formatannotation
+from typing import Any, Final, cast, get_type_hints
 
+from fairseq2.utils.structured import StandardValueConverter, StructureError
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.recipe.data.make_transforms import make_transforms
-from danish_asr.recipe.data.transforms import AnyTransform, SpecAugment, Speed
+from danish_asr.base.extending import find_named
+from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, LengthTransform, Speed
+from danish_asr.recipe.data.transforms import (
+    BandPass,
+    ColouredNoise,
+    Noise,
+    Reverb,
+    SpecAugment,
+    Telephone,
+    Transform,
+)
+
+TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {
+    "band_pass": BandPass,
+    "coloured_noise": ColouredNoise,
+    "join": Join,
+    "noise": Noise,
+    "reverb": Reverb,
+    "spec_augment": SpecAugment,
+    "speed": Speed,
+    "telephone": Telephone,
+}
+"""Names that ``dataset.transforms`` takes beside ``<module>:<class>``."""
 
 _TASK: Final = "dataset.asr_task_config"
 
 _AT_LEAST_ONE: Final = (
-    "batch_size num_seqs_multiple_of max_num_elements max_bucket_size max_num_batches "
-    "filter_long_text_threshold"
+    "batch_size",
+    "num_seqs_multiple_of",
+    "max_num_elements",
+    "max_bucket_size",
+    "max_num_batches",
+    "filter_long_text_threshold",
 )
 
 
@@ -22,11 +50,10 @@ def check_settings(
     task: AsrTaskConfig,
     storage: object,
     *,
-    training: bool,
     speed_factors: Sequence[float] = (),
     transforms: Sequence[Mapping[str, object]] = (),
 ) -> list[AnyTransform]:
-    """Refuse impossible settings, all faults at once; return the transforms to apply.
+    """Refuse impossible settings, all faults at once; return the transforms of training.
 
     These are ``transforms``, or else those of ``speed_factors`` and ``spec_aug_*``, in this order.
 
@@ -35,41 +62,96 @@ def check_settings(
     """
     faults = [*_faults(task, storage)]
     chosen: list[AnyTransform] = []
-    if transforms:
-        if speed_factors or task.spec_aug_p:
-            faults.append(
-                "dataset.transforms: expected speed_factors and spec_aug_p to be unset; list "
-                "`speed` and `spec_augment` among the transforms instead"
-            )
+    try:
+        chosen += make_transforms(transforms)
+    except ConfigError as error:
+        faults += error.faults
+    if transforms and (speed_factors or task.spec_aug_p):
+        faults.append(
+            "dataset.transforms: expected speed_factors and spec_aug_p to be unset; list "
+            "`speed` and `spec_augment` among the transforms instead"
+        )
+    if speed_factors:
         try:
-            chosen += make_transforms(transforms)
-        except ConfigError as error:
-            faults += error.faults
-    masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
-    for key, given, transform in (
-        ("dataset.speed_factors", speed_factors, lambda: Speed(speed_factors)),
-        (f"{_TASK}.spec_aug_*", task.spec_aug_p, lambda: SpecAugment(task.spec_aug_p or 0, *masks)),
-    ):
-        try:
-            if given:
-                chosen.append(transform())
+            chosen.append(Speed(speed_factors))
         except ValueError as error:
-            faults.append(f"{key}: {error}")
+            faults.append(f"dataset.speed_factors: {error}")
+    if task.spec_aug_p:
+        masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
+        try:
+            chosen.append(SpecAugment(task.spec_aug_p, *masks))
+        except ValueError as error:
+            faults.append(f"{_TASK}.spec_aug_*: {error}")
     if faults:
         raise ConfigError(faults)
-    return chosen if training else []
+    return chosen
 
 
 def _faults(task: AsrTaskConfig, storage: object) -> Iterator[str]:
-    for name in _AT_LEAST_ONE.split():
-        if (value := getattr(task, name)) is not None and value < 1:
+    for name in _AT_LEAST_ONE:
+        value = getattr(task, name)
+        if value is not None and value < 1:
             yield f"{_TASK}.{name} must be 1 or more, but is {value}"
     if task.use_fbank:
         yield f"{_TASK}.use_fbank must be false: the models take waveforms"
     if task.no_padding and task.batching_strategy is BatchingStrategy.STATIC:
         yield f"{_TASK}.no_padding must be false with batching_strategy STATIC"
-    key = "dataset.mixture_parquet_storage_config"
     for name in ("beta_corpus", "beta_language"):
-        if (beta := getattr(storage, name, None)) is not None and not 0 <= beta <= 1:
-            rule = "must be from 0 (equal shares) to 1 (shares by hours)"
-            yield f"{key}.{name} {rule}, but is {beta}"
+        beta = getattr(storage, name, None)
+        if beta is not None and not 0 <= beta <= 1:
+            yield (
+                f"dataset.mixture_parquet_storage_config.{name} must be from 0 (equal shares) to 1 "
+                f"(shares by hours), but is {beta}"
+            )
+
+
+def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransform]:
+    """Create the transforms that ``dataset.transforms`` lists; raises all faults at once."""
+    made, faults = [], []
+    for number, entry in enumerate(entries):
+        values = dict(entry)
+        name = values.pop("name", None)
+        try:
+            kind = _transform_class(name)
+            made.append(kind(**_structured(kind, values)))
+        except ConfigError as error:
+            faults += [f"dataset.transforms[{number}]: {fault}" for fault in error.faults]
+        except (TypeError, ValueError) as error:
+            faults.append(f"dataset.transforms[{number}] ({name}): {error}")
+    if sum(isinstance(transform, Join) for transform in made) > 1:
+        faults.append("dataset.transforms: expected `join` once, found it several times")
+    if faults:
+        raise ConfigError(faults)
+    return made
+
+
+def _transform_class(name: object) -> type[AnyTransform]:
+    """Look a name up, or import it; raises ConfigError or ``ValueError``."""
+    kind: Any = find_named(str(name), TRANSFORMS, "name")
+    derived = isinstance(kind, type) and issubclass(kind, Transform | LengthTransform | Join)
+    if not (derived and is_dataclass(kind)):
+        raise ValueError("expected a dataclass that derives from Transform or LengthTransform")
+    return cast(type[AnyTransform], kind)
+
+
+def _structured(kind: type[AnyTransform], values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values in the types of the fields; raises ``ValueError`` for what does not fit."""
+    faults, structured, hints = [], {}, get_type_hints(kind)
+    keys = []
+    for field in fields(cast(Any, kind)):
+        keys.append(field.name)
+        if field.name not in values:
+            if field.default is MISSING and field.default_factory is MISSING:
+                faults.append(f"needs {field.name}")
+            continue
+        value, hint = values[field.name], hints[field.name]
+        try:
+            structured[field.name] = StandardValueConverter().structure(value, hint)
+        except StructureError:
+            expected = formatannotation(hint).removeprefix("collections.abc.")
+            faults.append(f"{field.name}: expected {expected}, found {value!r}")
+    if unknown := [key for key in values if key not in keys]:
+        faults.append(f"unknown key {', '.join(unknown)}; known: {', '.join(keys)}")
+    if faults:
+        raise ValueError("; ".join(faults))
+    return structured

@@ -121,8 +121,8 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
                 forms.append((part, raw_counts))
             for rows, total in forms:
                 codes = np.frombuffer("".join(rows.to_pylist()).encode("utf-32-le"), np.uint32)
-                found = np.bincount(codes)
-                total[: len(found)] += found
+                occurrences = np.bincount(codes)
+                total[: len(occurrences)] += occurrences
     unknown = _most_frequent(counts, lambda symbol: not targets.can_write(symbol))
     return UnknownSymbols(
         characters=int(counts.sum()),
@@ -137,5 +137,5 @@ def _most_frequent(
     counts: NDArray[np.int64], chosen: Callable[[str], bool]
 ) -> tuple[tuple[str, int], ...]:
     pairs = ((chr(code), int(counts[code])) for code in np.flatnonzero(counts).tolist())
-    found = [pair for pair in pairs if chosen(pair[0])]
-    return tuple(sorted(found, key=lambda pair: (-pair[1], pair[0])))
+    selected = [pair for pair in pairs if chosen(pair[0])]
+    return tuple(sorted(selected, key=lambda pair: (-pair[1], pair[0])))

@@ -1,27 +1,29 @@
-"""Transforms of training waveforms: speed perturbation, SpecAugment and those that users add.
+"""Transforms of training waveforms that keep their length: SpecAugment, noise, rooms, channels.
 
-docs/extending.md shows how to add one. All that is random follows from seed and epoch: a
-:class:`LengthTransform` draws once per row of the index, before batches are made; a
-:class:`Transform` draws from a generator that is seeded with the utterance's place in the epoch.
+docs/extending.md shows how to add one. Each draws from a generator that is seeded with the
+utterance's place in the epoch. Levels are relative to the utterance's own, so that they hold for
+quiet recordings too. Transforms that change the length are in :mod:`.epoch_lengths`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
+import soundfile
 import soxr
 import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from danish_asr.base.audio.decode import RESAMPLING_QUALITY
-from danish_asr.base.extending import user_code
+from danish_asr.base.errors import RunFailedError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.data.joining import Join, Pairs
 
 Waveform: TypeAlias = NDArray[np.float32]
 """``(samples,)`` at 16 kHz, in -1 to 1 before normalisation."""
@@ -30,6 +32,16 @@ _N_FFT: Final = 400
 _HOP: Final = 200
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
+_SUFFIXES = {".flac", ".ogg", ".wav"}
+_MU = 255
+"""Of the μ-law of telephony, ITU-T G.711."""
+
+_RANGES: Final = {
+    ("probability",): (0, 1),
+    ("least_db", "most_db"): (-100, 100),
+    ("low", "high"): (1, SAMPLE_RATE // 2),
+}
+"""Fields whose values, in this order, ascend from one limit to the other."""
 
 
 class Transform(ABC):
@@ -48,71 +60,6 @@ class Transform(ABC):
     @abstractmethod
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
         """Return a waveform of the same length; the input may be changed in place."""
-
-
-class LengthTransform(ABC):
-    """Changes a training waveform and its length, by a rule that needs no audio.
-
-    Batches are made of the new lengths, so all that is random is drawn for the whole epoch first.
-    A row that would break a limit (``min_audio_len``, ``max_audio_len``, ``max_num_elements``, the
-    frames that CTC needs) is not transformed in that epoch. Acts before normalisation. A subclass
-    is a dataclass, as a :class:`Transform` is.
-    """
-
-    @abstractmethod
-    def draw(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
-        """A value for each of ``count`` rows, ``(count,)``."""
-
-    @abstractmethod
-    def lengths(self, lengths: NDArray[np.int32], values: NDArray[Any]) -> NDArray[np.int32]:
-        """The samples that come out for rows of these lengths with these values, ``(rows,)``."""
-
-    @abstractmethod
-    def __call__(self, waveform: Waveform, value: Any) -> Waveform:
-        """Return a waveform with exactly the samples that :meth:`lengths` states for the value."""
-
-
-AnyTransform: TypeAlias = Transform | LengthTransform | Join
-
-
-@dataclass(frozen=True)
-class Speed(LengthTransform):
-    """Plays each row at one of several speeds, drawn evenly.
-
-    Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is
-    resampled, so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
-    """
-
-    factors: Sequence[float]
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for factors that cannot be used."""
-        for factor in self.factors:
-            if not 0.5 <= factor <= 2:
-                raise ValueError(f"expected factors from 0.5 to 2, found {factor}")
-        if not 0 < len(set(self.factors)) == len(self.factors) <= 255:
-            raise ValueError(f"expected 1 to 255 factors, each once, found {list(self.factors)}")
-
-    @override
-    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        codes = rng.integers(1, len(self.factors), count, np.uint8, endpoint=True)
-        return np.asarray(np.array(self.factors)[codes - 1], np.float64)
-
-    @override
-    def lengths(self, lengths: NDArray[np.int32], values: NDArray[np.float64]) -> NDArray[np.int32]:
-        return np.asarray(np.rint(lengths / values), np.int32)
-
-    @override
-    def __call__(self, waveform: Waveform, value: float) -> Waveform:
-        if value == 1:
-            return waveform
-        rate = SAMPLE_RATE * value
-        played = soxr.resample(waveform, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
-        # soxr's odd sample is cut, or a zero fills its place.
-        out = np.zeros(int(np.rint(len(waveform) / value)), np.float32)
-        count = min(len(played), len(out))
-        out[:count] = played[:count]
-        return out
 
 
 @dataclass(frozen=True)
@@ -162,65 +109,168 @@ class SpecAugment(Transform):
         return np.asarray(masked.numpy(), np.float32)
 
 
-@dataclass(frozen=True, eq=False)
-class EpochLengths:
-    """The lengths of all rows in one epoch, and the draws that they follow from.
+@dataclass(frozen=True, kw_only=True)
+class _Sometimes(Transform):
+    probability: float = 1.0
 
-    Attributes:
-        lengths: Samples of every row of the index, and then of every pair, ``(rows + pairs,)``.
-        draws: For each length transform its value for every row, and whether it acts on the row.
-        pairs: Rows that are joined in this epoch.
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for values that are impossible."""
+        for names, (least, most) in _RANGES.items():
+            values = np.ravel([getattr(self, name) for name in names if hasattr(self, name)])
+            limited = [least, *values.tolist(), most]
+            if limited != sorted(limited):
+                raise ValueError(
+                    f"{', '.join(names)}: expected {least} to {most}, ascending, found "
+                    f"{', '.join(map(str, values.tolist()))}"
+                )
+
+    @override
+    def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
+        if rng.random() >= self.probability or not waveform.any():
+            return waveform
+        return self._change(waveform, rng).astype(np.float32, copy=False)
+
+    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColouredNoise(_Sometimes):
+    """Adds noise whose power falls with frequency as 1/f^exponent: 0 is white, 1 pink, 2 brown.
+
+    ``least_db`` and ``most_db`` are the range of the signal-to-noise ratio.
     """
 
-    lengths: NDArray[np.int32]
-    draws: tuple[tuple[LengthTransform, NDArray[Any], NDArray[np.bool_]], ...] = ()
-    pairs: Pairs | None = None
+    least_db: float = 10.0
+    most_db: float = 40.0
+    exponents: Sequence[float] = (0.0, 1.0, 2.0)
 
-    @classmethod
-    def draw(
-        cls,
-        transforms: Sequence[AnyTransform],
-        lengths: NDArray[np.int32],
-        fits: Callable[[NDArray[np.int32]], NDArray[np.bool_]],
-        *,
-        seed: int,
-        epoch: int,
-    ) -> EpochLengths:
-        """Draw an epoch's values; a row acts only if it ``fits`` with its new length."""
-        rng = np.random.default_rng([seed, epoch, 3])
-        draws = []
-        for transform in transforms:
-            if isinstance(transform, LengthTransform):
-                with user_code(transform, "in `draw` and `lengths`"):
-                    values = transform.draw(len(lengths), rng)
-                    changed = np.asarray(transform.lengths(lengths, values))
-                    if changed.shape != lengths.shape or changed.dtype.kind not in "iu":
-                        raise TypeError(f"expected {lengths.shape} integers from `lengths`")
-                acts = fits(changed)
-                lengths = np.where(acts, changed, lengths)
-                draws.append((transform, values, acts))
-        return cls(lengths, tuple(draws))
+    @override
+    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
+        white = np.fft.rfft(rng.standard_normal(_fast_size(len(waveform))))
+        frequency = np.maximum(np.arange(len(white)), 1.0)
+        white *= frequency ** (-rng.choice(self.exponents) / 2)
+        noise = np.fft.irfft(white)[: len(waveform)]
+        return _mixed(waveform, noise, rng.uniform(self.least_db, self.most_db))
 
-    def joined(self, pairs: Pairs) -> EpochLengths:
-        """These lengths, and those of the pairs."""
-        return replace(
-            self, lengths=np.append(self.lengths, pairs.lengths(self.lengths)), pairs=pairs
-        )
 
-    def parts(self, row: int) -> tuple[list[int], int]:
-        """The rows of the index that a row or pair is made of, and the samples between two."""
-        if self.pairs is None or (number := row - len(self.lengths) + len(self.pairs.first)) < 0:
-            return [row], 0
-        pairs = self.pairs
-        return [int(pairs.first[number]), int(pairs.second[number])], int(pairs.pauses[number])
+@dataclass(frozen=True, kw_only=True)
+class _FromFolder(_Sometimes):
+    """Takes recordings from a folder and its folders: WAV, FLAC or Ogg of any rate."""
 
-    def change(self, waveform: Waveform, row: int) -> Waveform:
-        """Apply the length transforms that act on a row of the index."""
-        for transform, values, acts in self.draws:
-            if acts[row]:
-                with user_code(transform, "changing a waveform"):
-                    waveform = np.asarray(transform(waveform, values[row]), np.float32)
-        if len(waveform) != (stated := self.lengths[row]):
-            names = ", ".join(type(transform).__name__ for transform, _, _ in self.draws)
-            raise ValueError(f"{names} returned {len(waveform)} samples, `lengths` stated {stated}")
-        return waveform
+    folder: str
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a folder without recordings."""
+        super().__post_init__()
+        if not self._files:
+            raise ValueError(
+                f"folder: expected WAV, FLAC or Ogg files in {self.folder}, found none"
+            )
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        files = Path(self.folder).expanduser().rglob("*")
+        return sorted(file for file in files if file.suffix.lower() in _SUFFIXES)
+
+    def _recording(self, rng: np.random.Generator, samples: int | None) -> NDArray[np.float32]:
+        """Return mono sound at 16 kHz: ``samples`` from a random place, repeated, or all."""
+        file = self._files[rng.integers(len(self._files))]
+        share = rng.random()
+        try:
+            with soundfile.SoundFile(file) as sound:
+                count = sound.frames
+                if samples is not None:
+                    count = min(count, samples * sound.samplerate // SAMPLE_RATE + 1)
+                    sound.seek(int(share * (sound.frames - count + 1)))
+                mono = sound.read(count, np.float32, always_2d=True).mean(axis=1)
+                rate = sound.samplerate
+        except soundfile.LibsndfileError as error:
+            raise RunFailedError(f"dataset.transforms: {file} cannot be read: {error}") from error
+        if rate != SAMPLE_RATE:
+            mono = soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
+        return np.resize(mono, samples) if samples is not None and len(mono) else mono
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(_FromFolder):
+    """Adds recorded noise, such as MUSAN's or ESC-50's, at a signal-to-noise ratio in a range."""
+
+    least_db: float = 5.0
+    most_db: float = 30.0
+
+    @override
+    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
+        noise = self._recording(rng, len(waveform))
+        return _mixed(waveform, noise, rng.uniform(self.least_db, self.most_db))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reverb(_FromFolder):
+    """Places the speaker in a room, by convolution with a recorded impulse response.
+
+    The direct sound stays where it was, and the level of the utterance too. OpenSLR's RIRS_NOISES
+    has such recordings.
+    """
+
+    @override
+    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
+        recording = self._recording(rng, None)
+        response = np.ones(1, np.float32)
+        if len(recording):
+            response = recording[int(np.abs(recording).argmax()) :]
+        size = _fast_size(len(waveform) + len(response) - 1)
+        spectrum = np.fft.rfft(waveform, size) * np.fft.rfft(response, size)
+        wet = np.fft.irfft(spectrum, size)[: len(waveform)]
+        wet = wet * (_level(waveform) / max(_level(wet), 1e-12))
+        return np.asarray(wet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandPass(_Sometimes):
+    """Removes what is below one frequency and above another, each drawn from a range in Hz."""
+
+    low: tuple[float, float] = (50.0, 300.0)
+    high: tuple[float, float] = (3_000.0, 7_500.0)
+
+    @override
+    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
+        return _band(waveform, rng.uniform(*self.low), rng.uniform(*self.high))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telephone(_Sometimes):
+    """A telephone line: 300 to 3,400 Hz, and 8-bit μ-law as in ITU-T G.711."""
+
+    @override
+    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
+        band = _band(waveform, 300.0, 3_400.0)
+        peak = max(np.abs(band).max(), 1e-12)
+        companded = np.sign(band) * np.log1p(_MU * np.abs(band) / peak) / np.log1p(_MU)
+        codes = np.round(companded * 127) / 127
+        return np.asarray(np.sign(codes) * peak * np.expm1(np.abs(codes) * np.log1p(_MU)) / _MU)
+
+
+def _band(waveform: Waveform, low: float, high: float) -> NDArray[Any]:
+    size = _fast_size(len(waveform))
+    spectrum = np.fft.rfft(waveform, size)
+    frequency = np.fft.rfftfreq(size, 1 / SAMPLE_RATE)
+    # Butterworth's response of the fourth order, without its phase.
+    with np.errstate(divide="ignore", over="ignore"):
+        spectrum /= np.sqrt((1 + (low / frequency) ** 8) * (1 + (frequency / high) ** 8))
+    return np.fft.irfft(spectrum, size)[: len(waveform)]
+
+
+def _fast_size(samples: int) -> int:
+    """The next even size without large prime factors, for which the transform is fast."""
+    power = 1 << max(samples - 1, 15).bit_length()
+    return min(n for n in (power, power * 15 // 16, power * 3 // 4, power * 5 // 8) if n >= samples)
+
+
+def _mixed(waveform: Waveform, noise: NDArray[Any], ratio_db: float) -> NDArray[Any]:
+    factor = _level(waveform) / max(_level(noise), 1e-12) * 10 ** (-ratio_db / 20)
+    return waveform + noise * factor
+
+
+def _level(waveform: NDArray[Any]) -> float:
+    return float(np.sqrt(np.mean(np.square(waveform, dtype=np.float64))))

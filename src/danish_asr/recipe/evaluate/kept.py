@@ -1,20 +1,43 @@
-"""The log-probabilities that an evaluation keeps, for evaluations with other decoders."""
+"""The log-probabilities that an evaluation keeps, and evaluations that read them, without a model.
+
+Greedy's evaluation writes ``log_probs.arrow``; those with other decoders read it.
+"""
 
 import json
+import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from functools import lru_cache, partial
+from math import inf
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, Self, final
 
-import pyarrow as pa
+import numpy as np
 from fairseq2.gang import Gangs
+from fairseq2.recipe.task import TaskStopException
 from torch import Tensor
 
-from danish_asr.base.errors import LogProbsError, RunFailedError
+from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.errors import LogProbsError
+from danish_asr.base.fairseq2_private import configure_logging
+from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.progress import watch
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.base.workers import SECONDS_ALONE, run_in_processes
+from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
-from danish_asr.recipe.train.console import log
-from danish_asr.scoring.predictions import Prediction, to_row
+from danish_asr.recipe.config.config import AsrEvalConfig
+from danish_asr.recipe.config.loading import unstructure
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.evaluate.selection import Selection, publish_predictions
+from danish_asr.recipe.models.assets import open_tokenizer
+from danish_asr.recipe.run.run_directory import CONFIG_FILE
+from danish_asr.recipe.train.console import configure_console, log
+from danish_asr.recipe.train.stopping import on_stop_signals
+from danish_asr.recipe.train.validation import ErrorRates, table
+from danish_asr.scoring.predictions import Prediction, from_row, to_row
 
 LOG_PROBS: Final = "log_probs.arrow"
 
@@ -23,65 +46,43 @@ LOG_PROBS: Final = "log_probs.arrow"
 class LogProbsKeeper:
     """Writes ``log_probs.arrow``: each batch at once to a file of its own, in the end all to one.
 
-    ``about`` is what the log-probabilities depend on. A batch is kept before its predictions are,
-    so an evaluation that continues has the log-probabilities of all that was scored.
+    ``about`` is what the log-probabilities depend on.
     """
 
-    def __init__(
-        self, directory: Path, gangs: Gangs, about: Mapping[str, Any], *, continues: bool
-    ) -> None:
+    def __init__(self, directory: Path, gangs: Gangs, about: Mapping[str, Any]) -> None:
         self._file = directory / LOG_PROBS
         self._parts = directory / f"{LOG_PROBS}.part"
-        self._gangs, self._about = gangs, dict(about)
-        if gangs.root.rank == 0 and not continues:
-            shutil.rmtree(self._parts, ignore_errors=True)
+        self._rank, self._about, self._batches = gangs.root.rank, dict(about), 0
+        if gangs.root.rank == 0:
+            shutil.rmtree(self._parts, ignore_errors=True)  # of an evaluation that was stopped
+            self._parts.mkdir(parents=True)
         gangs.root.barrier()
 
     def add(self, rows: Sequence[Prediction], logits: Tensor, lengths: Sequence[int]) -> None:
         """Keep a batch: ``logits`` are (N, S, V), ``lengths`` the frames of each row."""
         texts = [json.dumps(to_row(row), ensure_ascii=False) for row in rows]
         about = json.dumps(self._about | {"vocabulary": logits.size(-1)})
-        name = sha256("\n".join(row.id for row in rows).encode()).hexdigest()[:20]
-        batch = to_batch(texts, keep(logits, lengths), about)
-        write_batches(self._parts / f"{name}.arrow", [batch])
+        file = self._parts / f"{self._rank:04}_{self._batches:08}.arrow"
+        write_batches(file, [to_batch(texts, keep(logits, lengths), about)])
+        self._batches += 1
 
-    def finish(self, ids: Sequence[str]) -> None:
-        """Write the file, with each of ``ids`` once; on the first rank, when all ranks have ended.
-
-        The parts stay until `delete`: a kill before the predictions are written costs nothing.
-        """
-        left = set(ids)
-        write_batches(self._file, self._collect(left))
-        if left:
-            self._file.unlink()
-            raise RunFailedError(
-                f"{self._parts} lacks the log-probabilities of {len(left)} rows; delete it and "
-                f"{self._file.parent / 'predictions.jsonl.part'}, and run the same command again"
-            )
-        size = self._file.stat().st_size / 1e6
-        log.info("Log-probabilities of {} rows ({:.1f} MB) kept in {}.", len(ids), size, self._file)
-
-    def delete(self) -> None:
-        """Delete the parts, on the first rank."""
+    def finish(self) -> None:
+        """Write the batches of all ranks to one file; call it on one rank."""
+        files = sorted(self._parts.glob("*.arrow"))
+        write_batches(self._file, (LogProbsFile(file).batch(0) for file in files))
         shutil.rmtree(self._parts)
 
-    def _collect(self, left: set[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the parts, without rows that were kept twice, and take their ids out of ``left``.
 
-        Another number of processes may continue with other batches of the same rows.
-        """
-        for part in sorted(self._parts.glob("*.arrow")):
-            file = LogProbsFile(part)
-            for number in range(len(file)):
-                ids = [json.loads(row)["id"] for row in file.rows(number)]
-                fresh = [each in left for each in ids]
-                left.difference_update(ids)
-                yield file.batch(number).filter(pa.array(fresh))
+def content_of_splits(indices: Mapping[str, Index]) -> dict[str, str]:
+    """Return a digest of the rows of each split."""
+    return {
+        name: index.digest(np.arange(len(index), dtype=np.int32)) for name, index in indices.items()
+    }
 
 
-def kept_log_probs(directory: Path, about: Mapping[str, Any]) -> LogProbsFile | None:
-    """Open what an evaluation into ``directory`` kept, if it depends on the same as ``about``."""
-    file = directory / LOG_PROBS
+def find_kept(selection: Selection, content: Mapping[str, str]) -> LogProbsFile | None:
+    """Open what greedy's evaluation kept, if it depends on the same as the ``selection``."""
+    file = selection.greedy_dir / LOG_PROBS
     if not file.is_file():
         return None
     try:
@@ -89,8 +90,109 @@ def kept_log_probs(directory: Path, about: Mapping[str, Any]) -> LogProbsFile | 
     except LogProbsError as error:
         log.warning("{}", error)
         return None
-    then = {key: value for key, value in kept.about.items() if key != "vocabulary"}
-    if changes := [key for key in {**then, **about} if then.get(key) != about.get(key)]:
+    about = selection.dependencies(content)
+    if changes := [key for key, value in about.items() if kept.about.get(key) != value]:
         log.warning("{} is of another evaluation ({} changed).", file, ", ".join(changes))
         return None
     return kept
+
+
+class DecoderSpec(NamedTuple):
+    """What another process needs to create a decoder; it is hashable."""
+
+    name: str
+    config: str  # JSON
+    tokenizer: str  # name or file
+    cards: tuple[Path, ...]  # directories with the tokenizer's card
+
+    @classmethod
+    def of(cls, config: AsrEvalConfig) -> Self:
+        """The decoder of a resolved configuration."""
+        section, tokenizer = config.decoder, config.tokenizer
+        cards = tuple(config.common.assets.extra_paths)
+        named = str(tokenizer.path or tokenizer.name)
+        return cls(section.name, json.dumps(section.config), named, cards)
+
+
+@lru_cache(maxsize=1)
+def open_decoder(spec: DecoderSpec) -> Decoder:
+    """Create a decoder, once per process."""
+    tokenizer = open_tokenizer(spec.tokenizer, spec.cards)
+    return make_decoder(spec.name, json.loads(spec.config), tokenizer)
+
+
+def decode_kept(kept: LogProbsFile, selection: Selection, rows: Mapping[str, int]) -> None:
+    """Decode all utterances of a file over processes, and write the results.
+
+    ``rows`` are the number of each split's rows.
+
+    Raises:
+        TaskStopException: A signal or the time limit stopped it; nothing is written.
+    """
+    config, directory = selection.config, selection.output_dir
+    configure_logging()
+    configure_console()
+    log.info("Decoding the log-probabilities in {}; the model does not run.", kept.path)
+    publish_text(directory / CONFIG_FILE, to_yaml(unstructure(config)))
+    spec = DecoderSpec.of(config)
+    decoder = open_decoder(spec)
+    minutes = config.trainer.max_wall_minutes
+    predictions = _decode_all(kept, spec, sum(rows.values()), minutes)
+    _report(predictions, config.regime.score_profile, list(rows))
+    about = selection.about(decoder, rows)
+    about["log_probs"] = os.path.relpath(kept.path, directory)
+    publish_predictions(directory, predictions, about)
+
+
+def _decode_all(
+    kept: LogProbsFile, spec: DecoderSpec, rows: int, minutes: float | None
+) -> list[Prediction]:
+    begin, stop_requests = time.monotonic(), list[bool]()
+    predictions: list[Prediction] = []
+    task = partial(_decode_batch, kept.path, spec)
+    with (
+        on_stop_signals(lambda: stop_requests.append(True)),
+        closing(_results(task, len(kept))) as batches,
+    ):
+        for batch in watch("decoded", batches, _measure, rows):
+            predictions += batch
+            if stop_requests or time.monotonic() - begin > 60 * (minutes or inf):
+                raise TaskStopException
+    return predictions
+
+
+def _results(
+    task: Callable[[int], list[Prediction]], count: int
+) -> Generator[list[Prediction], None, None]:
+    """Run the task for so many numbers: some seconds in this process, the rest in others."""
+    begin, numbers = time.monotonic(), list(range(count))
+    while numbers and time.monotonic() - begin < SECONDS_ALONE:
+        yield task(numbers.pop(0))
+    with closing(run_in_processes(task, numbers, usable_cpus())) as batches:
+        yield from batches
+
+
+def _decode_batch(file: Path, spec: DecoderSpec, number: int) -> list[Prediction]:
+    kept, decoder, predictions = LogProbsFile(file), open_decoder(spec), []
+    for text, log_probs in kept.log_probs(number):
+        (hypothesis,) = decode(decoder, log_probs[None], [len(log_probs)])
+        predictions.append(from_row({**json.loads(text), "hypothesis": hypothesis}, str(file)))
+    return predictions
+
+
+def _measure(batch: Sequence[Prediction]) -> tuple[int, int]:
+    seconds = sum(row.duration or 0 for row in batch)
+    return len(batch), round(seconds * SAMPLE_RATE)
+
+
+def _report(predictions: Sequence[Prediction], profile: str, splits: Sequence[str]) -> None:
+    """Print the error rates as an evaluation that runs the model does."""
+    groups = tuple(splits) if len(splits) > 1 else ()
+    rates = ErrorRates(groups, profile)
+    rates.update(
+        [row.reference for row in predictions],
+        [row.hypothesis for row in predictions],
+        [{str(row.split)} & {*groups} for row in predictions],
+    )
+    lines = table(rates.compute(), rates.groups)
+    log.info("Evaluation, text profile {}\n{}", profile, "\n".join(lines))

@@ -20,11 +20,16 @@ from danish_asr.base.schema import CARDS_DIR
 from danish_asr.decoding import GREEDY, make_decoder
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrEvalConfig, DecoderSection
-from danish_asr.recipe.evaluate.evaluator import PREDICTIONS, PredictionUnit, StoppableEvaluation
-from danish_asr.recipe.evaluate.kept import LOG_PROBS, LogProbsKeeper, kept_log_probs
-from danish_asr.recipe.evaluate.kept_decoding import decode_kept, split_fingerprints
-from danish_asr.recipe.evaluate.scored_batches import ScoredBatches
+from danish_asr.recipe.evaluate.evaluator import PredictionUnit, StoppableEvaluation
+from danish_asr.recipe.evaluate.kept import (
+    LOG_PROBS,
+    LogProbsKeeper,
+    content_of_splits,
+    decode_kept,
+    find_kept,
+)
 from danish_asr.recipe.evaluate.selection import Selection, select
+from danish_asr.recipe.models.assets import configured_dataset
 from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import AVERAGES, CONFIG_FILE, checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar
@@ -32,6 +37,7 @@ from danish_asr.recipe.train.diagnostics import exit_on_error, explained
 from danish_asr.recipe.train.preflight import dump, resolve
 from danish_asr.recipe.train.readers import ReaderSetup, splits_reader
 from danish_asr.recipe.train.record import keep_wandb_id
+from danish_asr.recipe.train.subsets import validation_indices
 from danish_asr.recipe.train.training import register_common
 
 
@@ -70,7 +76,7 @@ def _note_models(selection: Selection) -> None:
         return
     if AVERAGES in selection.model:
         cli.note(f"scoring {selection.model}, an average of weights")
-    others = selection.of_other_models()
+    others = selection.results_of_other_models()
     others.pop(selection.greedy_dir, None)  # greedy's evaluation runs again
     for folder, model in others.items():
         cli.note(f"{folder} has results of another model, {model}; evaluate them again, too")
@@ -92,19 +98,20 @@ def _decode_kept(selection: Selection) -> bool:
     config, folder = selection.config, selection.greedy_dir
     if not (config.evaluator.keep_log_probs or (folder / LOG_PROBS).is_file()):
         return False
-    rows = split_fingerprints(config)
-    about = selection.dependencies(rows)
-    kept = kept_log_probs(folder, about)
+    dataset, splits = configured_dataset(config), str(config.evaluator.split)
+    indices = validation_indices(dataset, config.dataset, splits, None)
+    content = content_of_splits(indices)
+    kept = find_kept(selection, content)
     if kept is None and config.evaluator.keep_log_probs:
         evaluator = replace(config.evaluator, label=None)
         greedy = replace(config, decoder=DecoderSection(), evaluator=evaluator)
         _run_model(selection._replace(config=greedy, output_dir=folder))
-        kept = kept_log_probs(folder, about)
+        kept = find_kept(selection, content)
     if kept is None:
         return False
     if rank_info(config.common.cluster).rank == 0:
         with locked(selection.output_dir), explained():
-            decode_kept(kept, selection, rows)
+            decode_kept(kept, selection, {name: len(index) for name, index in indices.items()})
     return True
 
 
@@ -122,19 +129,16 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config = context.config.as_(AsrEvalConfig)
-        reader = splits_reader(ReaderSetup.of(context), config, config.evaluator.split or "")
-        section, directory = config.decoder, context.output_dir
-        decoder = make_decoder(section.name, section.config, context.default_tokenizer)
-        selection = self._selection
-        rows = {name: each.fingerprint for name, each in reader.readers.items()}
-        scored = ScoredBatches(directory / PREDICTIONS, context.gangs)
-        scored.resume(selection.predictions_depend_on(rows, decoder), reader)
+        setup, section = ReaderSetup.of(context), config.dataset
+        indices = validation_indices(setup.dataset, section, str(config.evaluator.split), None)
+        reader = splits_reader(setup, config, indices)
+        decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
         keeper = None
         if config.evaluator.keep_log_probs:
-            depends, continues = selection.dependencies(rows), bool(scored.earlier)
-            keeper = LogProbsKeeper(directory, context.gangs, depends, continues=continues)
-        about = selection.about(decoder, reader.rows)
-        unit = PredictionUnit(context, config, decoder, about=about, scored=scored, keeper=keeper)
+            depends = self._selection.dependencies(content_of_splits(indices))
+            keeper = LogProbsKeeper(context.output_dir, context.gangs, depends)
+        about = self._selection.about(decoder, reader.rows)
+        unit = PredictionUnit(context, config, decoder, about=about, keeper=keeper)
         evaluator = context.create_evaluator([unit], [reader])
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, evaluator, reader))

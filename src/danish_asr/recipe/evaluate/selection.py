@@ -1,7 +1,7 @@
 """What an evaluation scores: which model on which split, and where the results go."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -9,12 +9,13 @@ from typing import Any, Final, NamedTuple, cast
 from fairseq2.recipe.config import ReferenceModelSection
 
 from danish_asr.base.config_tree import Tree, merge
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import RunError, RunFailedError
+from danish_asr.base.files import publish_text
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.decoding import GREEDY, Decoder
+from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import inspect, unstructure
-from danish_asr.recipe.evaluate.evaluator import EVALUATION
 from danish_asr.recipe.models.assets import configured_dataset
 from danish_asr.recipe.models.model_path import cards_of
 from danish_asr.recipe.run.run_directory import (
@@ -24,11 +25,15 @@ from danish_asr.recipe.run.run_directory import (
     checkpoint_steps,
     evaluated_model,
 )
+from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.subsets import validation_indices
+from danish_asr.scoring.predictions import Prediction, write_predictions
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
 
 NO_CHECKPOINT: Final = "none"
+PREDICTIONS: Final = "predictions.jsonl"
+EVALUATION: Final = "evaluation.json"
 
 
 class Selection(NamedTuple):
@@ -55,27 +60,22 @@ class Selection(NamedTuple):
         name = self.config.model.name
         return evaluated_model({"run": str(run or ""), "step": self.step, "model": name})
 
-    def of_other_models(self) -> dict[Path, str]:
-        """Return the results that will stand beside these, of other models: the best changes."""
+    def results_of_other_models(self) -> dict[Path, str]:
+        """Return the directories beside these results with those of another model, and its name."""
+        others = {}
         files = [self.greedy_dir / EVALUATION, *sorted(self.greedy_dir.glob(f"*/{EVALUATION}"))]
-        found = {
-            file.parent: evaluated_model(json.loads(file.read_text(encoding="utf-8")))
-            for file in files
-            if file.is_file() and file.parent != self.output_dir
-        }
-        return {folder: model for folder, model in found.items() if model != self.model}
+        for file in files:
+            if file.is_file() and file.parent != self.output_dir:
+                model = evaluated_model(json.loads(file.read_text(encoding="utf-8")))
+                if model != self.model:
+                    others[file.parent] = model
+        return others
 
     def about(self, decoder: Decoder, rows: Mapping[str, int]) -> dict[str, Any]:
         """Return the content of ``evaluation.json``; ``rows`` of each split are scored."""
         config = self.config
-        where, in_split = config.evaluator.where, rows
-        if where:
-            data, every = configured_dataset(config), replace(config.dataset, valid_where=None)
-            indices = validation_indices(data, every, str(config.evaluator.split), None)
-            in_split = {name: len(index) for name, index in indices.items()}
-        section = {**vars(config.decoder), **_settings(decoder)}
         path = configured_dataset(config).path.resolve()
-        return {
+        about = {
             "dataset": config.dataset.name,
             "dataset_root": str(path.parent if path.name == VERSION_DIR else path),
             "model": config.model.name,
@@ -83,149 +83,183 @@ class Selection(NamedTuple):
             "step": self.step,
             "run": str(config.common.assets.prev_checkpoint_dir or ""),
             "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
-            **({"decoder": section} if section["name"] != GREEDY else {}),
-            **({"where": where} if where else {}),
-            "rows": dict(rows),
-            "rows_in_split": dict(in_split),
         }
+        if config.decoder.name != GREEDY:
+            about["decoder"] = dict(vars(config.decoder))
+            if settings := getattr(decoder, "settings", None):  # such as tuned values
+                about["decoder"]["settings"] = settings
+        rows_in_split = rows
+        if config.evaluator.where:
+            about["where"] = config.evaluator.where
+            indices = validation_indices(
+                configured_dataset(config),
+                replace(config.dataset, valid_where=None),
+                str(config.evaluator.split),
+                None,
+            )
+            rows_in_split = {name: len(index) for name, index in indices.items()}
+        return about | {"rows": dict(rows), "rows_in_split": dict(rows_in_split)}
 
-    def dependencies(self, rows: Mapping[str, object]) -> dict[str, Any]:
+    def dependencies(self, content: Mapping[str, str]) -> dict[str, Any]:
         """Return all that the log-probabilities depend on, as JSON has it.
 
-        ``rows`` are the fingerprints of the splits.
+        ``content`` has the digest of each split's rows.
         """
-        whole = unstructure(self.config)
-        found: dict[str, Any] = {name: whole[name] for name in ("model", "dataset", "tokenizer")}
-        section = whole["evaluator"].items()
-        found["evaluator"] = {k: v for k, v in section if k not in {"label", "keep_log_probs"}}
-        found["rows"] = rows
+        sections = unstructure(self.config)
+        evaluator = dict(sections["evaluator"])
+        del evaluator["label"], evaluator["keep_log_probs"]
+        depends: dict[str, Any] = {
+            "model": sections["model"],
+            "dataset": sections["dataset"],
+            "tokenizer": sections["tokenizer"],
+            "evaluator": evaluator,
+            "rows": content,
+        }
         if self.step is not None:
             checkpoints = cast(Path, self.config.common.assets.prev_checkpoint_dir)
-            found["checkpoint"] = (checkpoints / f"step_{self.step}").stat().st_mtime
-        return _as_json(found)
-
-    def predictions_depend_on(self, rows: Mapping[str, object], decoder: Decoder) -> dict[str, Any]:
-        """Return all that the predictions depend on, as JSON has it."""
-        config = self.config
-        section = {**vars(config.decoder), **_settings(decoder)}
-        keeps = config.evaluator.keep_log_probs
-        return self.dependencies(rows) | _as_json({"decoder": section, "keep_log_probs": keeps})
+            depends["checkpoint"] = (checkpoints / f"step_{self.step}").stat().st_mtime
+        return cast(dict[str, Any], json.loads(json.dumps(depends, default=str)))
 
 
-def _settings(decoder: Decoder) -> dict[str, Any]:
-    """What a decoder uses beside its configuration, such as tuned values, if it says so."""
-    settings = getattr(decoder, "settings", None)
-    return {"settings": settings} if settings else {}
+def publish_predictions(
+    directory: Path, predictions: Collection[Prediction], about: Mapping[str, Any]
+) -> None:
+    """Write ``predictions.jsonl`` and ``evaluation.json``.
+
+    Raises:
+        RunFailedError: There is not one prediction for each row to score.
+    """
+    rows = sum(about["rows"].values())
+    if len({p.id for p in predictions}) != rows or len(predictions) != rows:
+        raise RunFailedError(
+            f"{len(predictions)} predictions were made for {rows} rows; every row must "
+            "be scored once. `danish-asr verify` finds ids that occur twice."
+        )
+    file = directory / PREDICTIONS
+    write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
+    text = json.dumps(about, ensure_ascii=False, indent=2) + "\n"
+    publish_text(directory / EVALUATION, text)
+    log.info("{} predictions written to {}.", rows, file)
+    if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
+        log.warning("{}", NOTHING_HELD_OUT)
 
 
-def _as_json(found: Mapping[str, Any]) -> dict[str, Any]:
-    return cast(dict[str, Any], json.loads(json.dumps(found, default=str)))
-
-
-def select(run_dir: Path | None, tree: Mapping[str, Any]) -> Selection:
+def select(run_dir: Path | None, tree: Tree) -> Selection:
     """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML.
 
     Without OUTDIR, which only ``--dump-config`` allows, no checkpoint is looked up.
     """
+    evaluator = _texts(tree.get("evaluator"))
+    model = _texts(tree.get("model"))
     trains = any(section in tree for section in TRAINING_SECTIONS)
-    section = tree.get("evaluator")
-    given = section if isinstance(section, Mapping) else {}
-    # Values of a wrong type are reported with the other faults.
-    given = {key: value for key, value in given.items() if isinstance(value, str)}
-    model = tree.get("model")
-    if isinstance(model, Mapping):  # its head is for training
-        model = {key: value for key, value in model.items() if key != "head"}
-        tree = {**tree, "model": model}
-    named = not trains and isinstance(model, Mapping) and (model.get("name") or model.get("path"))
-    checkpoint = given.get("checkpoint") or (NO_CHECKPOINT if named else "best")
-    split = given.get("split") or ("test" if trains else None)
-
-    changes: Tree = {"dataset": {"valid_where": given.get("where")}}
-    changes["dataset"] |= {"valid_split": split} if split else {}
-    directory, step, missing = run_dir, None, []
-    try:
-        if run_dir is not None and checkpoint != NO_CHECKPOINT:
-            directory, step = _model(run_dir, checkpoint)
-    except RunError as error:
-        missing = [f"evaluator.checkpoint: {error}"]
-    if directory is not None and step is not None:
-        checkpoints = str((directory / CHECKPOINTS).resolve())
-        changes |= {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}}
-        name = f"checkpoint_step_{step}"
-        tree = {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
-    config, faults = inspect(AsrEvalConfig, merge(tree, changes))
-    if isinstance(model, Mapping) and model.get("path"):
+    names_model = not trains and bool(model.get("name") or model.get("path"))
+    checkpoint = evaluator.get("checkpoint") or (NO_CHECKPOINT if names_model else "best")
+    split = evaluator.get("split") or ("test" if trains else None)
+    changes: Tree = {"dataset": {"valid_where": evaluator.get("where")}}
+    if split:
+        changes["dataset"]["valid_split"] = split
+    scored_model, step, faults = None, None, list[str]()
+    if run_dir is not None and checkpoint != NO_CHECKPOINT:
+        try:
+            directory, step = _find_checkpoint(run_dir, checkpoint)
+            checkpoints = str((directory / CHECKPOINTS).resolve())
+            changes["common"] = {"assets": {"prev_checkpoint_dir": checkpoints}}
+            scored_model = f"checkpoint_step_{step}"
+        except RunError as error:
+            faults.append(f"evaluator.checkpoint: {error}")
+            scored_model = checkpoint  # no further fault for a model that is not there
+    config, more_faults = inspect(AsrEvalConfig, merge(_with_model(tree, scored_model), changes))
+    if faults:
+        config = replace(config, model=ReferenceModelSection(name=""))
+    faults += more_faults
+    if model.get("path"):
         # A run that began with another model takes its tokenizer from there.
         assets = config.common.assets
-        cards = cards_of(Path(str(model["path"])))
-        assets = replace(assets, extra_paths=[*assets.extra_paths, cards])
+        assets = replace(assets, extra_paths=[*assets.extra_paths, cards_of(Path(model["path"]))])
         config = replace(config, common=replace(config.common, assets=assets))
     split = config.dataset.valid_split
-    if missing:
-        # Without a checkpoint there is no model either, and no tokenizer of it: that is one fault.
-        faults = [fault for fault in faults if not fault.startswith("model: ")]
-        config = replace(config, model=ReferenceModelSection(name=""))
     if not split:
         faults.append("evaluator.split must name a split to score")
-    evaluator = replace(config.evaluator, checkpoint=checkpoint, split=split)
-    # They are checked like the rest of a training configuration, then dropped: fairseq2 has no
-    # optimizers in an evaluation.
-    config = replace(config, evaluator=evaluator, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
-    itself = config.model.path.name if config.model.path else str(config.model.name)
-    scored = checkpoint if checkpoint != NO_CHECKPOINT else itself
-    output_dir = greedy_dir = (run_dir or Path()) / "eval" / scored / str(split)
-    if label := _label(config):
+    # Optimizer and schedule are checked like the rest of a training configuration, then dropped:
+    # fairseq2 has none in an evaluation.
+    config = replace(
+        config,
+        evaluator=replace(config.evaluator, checkpoint=checkpoint, split=split),
+        optimizer=None,  # type: ignore[arg-type]
+        lr_scheduler=None,  # type: ignore[arg-type]
+    )
+    return _with_directory(run_dir or Path(), config, step, faults)
+
+
+def _texts(section: object) -> dict[str, str]:
+    """The texts of a section; values of a wrong type are reported with the other faults."""
+    if not isinstance(section, Mapping):
+        return {}
+    return {key: str(value) for key, value in section.items() if isinstance(value, str | Path)}
+
+
+def _with_model(tree: Tree, name: str | None) -> Tree:
+    """Name the model that is scored, by default the tree's; its head is for training."""
+    if name is not None:
+        return {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
+    model = tree.get("model")
+    if not isinstance(model, Mapping):
+        return tree
+    return {**tree, "model": {key: value for key, value in model.items() if key != "head"}}
+
+
+def _with_directory(
+    run_dir: Path, config: AsrEvalConfig, step: int | None, faults: list[str]
+) -> Selection:
+    """Choose the directory of the results, and refuse to replace others there."""
+    scored = str(config.evaluator.checkpoint)
+    if scored == NO_CHECKPOINT:
+        scored = config.model.path.name if config.model.path else str(config.model.name)
+    output_dir = greedy_dir = run_dir / "eval" / scored / str(config.evaluator.split)
+    label = config.evaluator.label
+    if label is None and config.decoder.name != GREEDY:
+        label = config.decoder.name.replace(":", ".")
+    if label:
         output_dir = greedy_dir / label
-        faults += _would_replace(output_dir, config)
-    selection = Selection(config, output_dir, greedy_dir, step, [*missing, *faults])
+        faults += _faults_of_replacing(output_dir, config)
+    selection = Selection(config, output_dir, greedy_dir, step, faults)
     # With kept log-probabilities, greedy's evaluation runs again first.
     if step is not None and not config.evaluator.keep_log_probs:
-        selection.faults.extend(_beside_another(selection))
+        other = selection.results_of_other_models().get(greedy_dir)
+        if other is not None:
+            faults.append(
+                f"evaluator.checkpoint: '{scored}' is now {selection.model}, but {greedy_dir} has "
+                f"greedy's results of {other}, and the two cannot be compared. Evaluate with "
+                "greedy first, which replaces them, or name the other model: "
+                "evaluator.checkpoint=step_<n>"
+            )
     return selection
 
 
-def _beside_another(selection: Selection) -> list[str]:
-    """Refuse results of a decoder below greedy's of another model."""
-    folder, section = selection.greedy_dir, selection.config.evaluator
-    if (other := selection.of_other_models().get(folder)) is None:
-        return []
-    fault = (
-        f"evaluator.checkpoint: '{section.checkpoint}' is now {selection.model}, but {folder} has "
-        f"greedy's results of {other}, and the two cannot be compared. Evaluate with greedy first, "
-        "which replaces them, or name the other model: evaluator.checkpoint=step_<n>"
-    )
-    return [fault]
-
-
-def _label(config: AsrEvalConfig) -> str | None:
-    """Return the directory of the results below greedy's, None for greedy's own."""
-    name = config.decoder.name
-    return config.evaluator.label or (None if name == GREEDY else name.replace(":", "."))
-
-
-def _would_replace(output_dir: Path, config: AsrEvalConfig) -> list[str]:
-    """Refuse to write over the results of another decoder, or of another configuration."""
+def _faults_of_replacing(output_dir: Path, config: AsrEvalConfig) -> list[str]:
+    """Refuse to write over the results of another decoder, configuration or part of the rows."""
     file = output_dir / EVALUATION
     if not file.is_file():
         return []
     about = json.loads(file.read_text(encoding="utf-8"))
-    then = about.get("decoder", {"name": GREEDY})
-    found = [then["name"], then.get("config", {}), about.get("where")]
-    now = [config.decoder.name, config.decoder.config, config.evaluator.where]
-    if found == now:
+    decoder = about.get("decoder", {"name": GREEDY, "config": {}})
+    then = {"decoder": decoder["name"], "config": decoder["config"], "where": about.get("where")}
+    now = {
+        "decoder": config.decoder.name,
+        "config": config.decoder.config,
+        "where": config.evaluator.where,
+    }
+    if then == now:
         return []
-    of_found, of_now = (
-        f"{name} with {json.dumps(values, default=str)}" + (f' where "{where}"' if where else "")
-        for name, values, where in (found, now)
-    )
     fault = (
-        f"evaluator.label: {output_dir} has the results of {of_found}; set evaluator.label=NAME "
-        f"for a directory of those of {of_now}, or delete this one"
+        f"evaluator.label: {output_dir} has the results of {json.dumps(then, default=str)}; set "
+        f"evaluator.label=NAME for a directory of those of {json.dumps(now, default=str)}, or "
+        "delete this one"
     )
     return [fault]
 
 
-def _model(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
+def _find_checkpoint(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
     """Return the run and the step that ``best``, ``last`` or ``step_<n>`` names.
 
     The best can be one of the run's averages.
@@ -237,14 +271,17 @@ def _model(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
             f"run, or set evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model "
             "as it is"
         )
-    named = {f"step_{step}": (run_dir, step) for step in steps}
-    named |= {"best": best_model(run_dir) or (run_dir, steps[-1]), "last": (run_dir, steps[-1])}
-    if checkpoint == "best" and not checkpoint_scores(run_dir):
-        raise RunError(
-            f"no checkpoint of {run_dir} was validated, so none is the best; "
-            "set evaluator.checkpoint=last to score the newest."
-        )
-    if checkpoint not in named:
-        known = ", ".join([NO_CHECKPOINT, "best", "last", *(n for n in named if "_" in n)])
-        raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")
-    return named[checkpoint]
+    if checkpoint == "best":
+        if not checkpoint_scores(run_dir):
+            raise RunError(
+                f"no checkpoint of {run_dir} was validated, so none is the best; "
+                "set evaluator.checkpoint=last to score the newest."
+            )
+        return best_model(run_dir) or (run_dir, steps[-1])
+    if checkpoint == "last":
+        return run_dir, steps[-1]
+    for step in steps:
+        if checkpoint == f"step_{step}":
+            return run_dir, step
+    known = ", ".join([NO_CHECKPOINT, "best", "last", *(f"step_{step}" for step in steps)])
+    raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")

@@ -23,11 +23,13 @@ from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import STATISTICS_FILE
-from danish_asr.corpus.shards import chosen_shards, find_shards, splitting_hint
+from danish_asr.corpus.shards import find_shards, shards_of_split, splitting_hint
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import unstructure
 from danish_asr.recipe.config.sections import AsrModelSection, names_of_splits
+from danish_asr.recipe.data.conditions import condition_of
 from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
+from danish_asr.recipe.data.index import UNKNOWN_DIALECT
 from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, overridden
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.models.model_path import with_named_model
@@ -36,7 +38,7 @@ from danish_asr.recipe.train.optimizers import optimizer_faults
 from danish_asr.recipe.train.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.train.record import recorder_faults
 from danish_asr.recipe.train.step_checks import training_faults, with_accumulation
-from danish_asr.recipe.train.subsets import has_dialects, validation_indices
+from danish_asr.recipe.train.subsets import validation_indices
 
 
 def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> AsrConfig:
@@ -140,7 +142,7 @@ def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     for key, split in splits:
         try:
             if isinstance(dataset, DanishAsrDataset):
-                shards, _ = chosen_shards(dataset.path, split, storage)
+                shards = shards_of_split(dataset.path, split, split_key=storage.split_column)
                 if key != "dataset.train_split":
                     both = {taken.setdefault(shard.path, split) for shard in shards} - {split}
                     yield from (
@@ -160,13 +162,14 @@ def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
 def _where_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     """Check that rows fulfil the conditions; that writes the indices which the run reads."""
     section = config.dataset
+    filtered = condition_of(section.mixture_parquet_storage_config, None) is not None
     parts = [("dataset.train_where", section.train_where, section.train_split)]
     if isinstance(config, AsrEvalConfig):
         parts = [("evaluator.where", section.valid_where, section.valid_split)]
     else:
         parts += [("dataset.valid_where", section.valid_where, section.valid_split)]
     for key, where, splits in parts:
-        for split in names_of_splits(splits) if where else ():
+        for split in names_of_splits(splits) if where or filtered else ():
             try:
                 dataset.read_index(split, section.storage_config, where)
             except ConfigError as error:
@@ -181,9 +184,10 @@ def _score_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     trains = not isinstance(config, AsrEvalConfig)
     if trains and section.valid_split and metric == "worst_group_wer":
         indices = validation_indices(dataset, section, section.valid_split, section.valid_subset)
-        if not any(has_dialects(index, config.regime.score_profile) for index in indices.values()):
+        dialects = [name for index in indices.values() for name in index.dialects()[1]]
+        if not set(dialects) - {UNKNOWN_DIALECT}:
             yield (
-                f"regime.score_metric: {metric} needs words in rows with a dialect, and "
+                f"regime.score_metric: {metric} needs rows with a dialect, and "
                 f"dataset.valid_split '{section.valid_split}' has none; set regime.score_metric=wer"
             )
 

@@ -20,6 +20,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.sections import AsrDatasetSection
+from danish_asr.recipe.data.create_reader import create_reader
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader
@@ -27,7 +28,7 @@ from danish_asr.recipe.data.targets import FrameCount, UnknownSymbols, count_unk
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.own_tokenizer import run_tokenizer
 from danish_asr.recipe.train.preflight import tokenizer_of
-from danish_asr.recipe.train.subsets import training_rows, validation_indices
+from danish_asr.recipe.train.subsets import training_rows
 
 
 class ReaderSetup(NamedTuple):
@@ -96,22 +97,15 @@ def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> Batc
 
 def open_training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
     """Open the training split without logging."""
-    return _reader(setup, config, index.name, index, training=True)
+    return _reader(setup, config, index, training=True)
 
 
 def splits_reader(
-    setup: ReaderSetup, config: AsrConfig, splits: str, *, subset: int | None = None
+    setup: ReaderSetup, config: AsrConfig, indices: Mapping[str, Index]
 ) -> SplitsReader:
-    """Open splits, separated by commas, for validation or evaluation.
-
-    Of each about ``subset`` rows are read; None: all.
-
-    Raises:
-        DatasetError: A split does not exist; the message names those that do.
-    """
-    indices = validation_indices(setup.dataset, config.dataset, splits, subset)
+    """Read the rows of splits, by name, for validation or evaluation."""
     return SplitsReader(
-        [_reader(setup, config, name, index, training=False) for name, index in indices.items()],
+        [_reader(setup, config, index, training=False) for index in indices.values()],
         rows={name: len(index) for name, index in indices.items()},
         dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
     )
@@ -161,17 +155,15 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: 
     log.warning("{}{}", found, fix)
 
 
-def _reader(
-    setup: ReaderSetup, config: AsrConfig, split: str, index: Index, *, training: bool
-) -> BatchReader:
+def _reader(setup: ReaderSetup, config: AsrConfig, index: Index, *, training: bool) -> BatchReader:
     section = config.dataset
     task = section.asr_task_config if training else evaluation_task(section)
     storage = section.storage_config
     if section.train_where and isinstance(storage, MixtureParquetStorageConfig):
         # The file has the hours of all rows.
         storage = replace(storage, dataset_summary_path=None)
-    return setup.dataset.create_reader(
-        split,
+    return create_reader(
+        index,
         tokenizer=setup.tokenizer,
         gangs=setup.gangs,
         dtype=waveform_dtype(setup.gangs, config),
@@ -185,7 +177,6 @@ def _reader(
         transforms=section.transforms,
         quadratic_seconds=section.quadratic_seconds,
         num_frames=setup.frames,
-        index=index,
     )
 
 

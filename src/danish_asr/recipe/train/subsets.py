@@ -5,11 +5,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from danish_asr.metrics import split_words
 from danish_asr.recipe.config.sections import AsrDatasetSection, names_of_splits
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
-from danish_asr.text.profiles import normalize
 
 _GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
 
@@ -55,12 +53,3 @@ def validation_indices(
         index = dataset.read_index(name, section.storage_config, section.valid_where)
         indices[name] = index if subset is None else index.take(stratified(index, subset))
     return indices
-
-
-def has_dialects(index: Index, profile: str) -> bool:
-    """Whether a row with a dialect has words under a text profile, so that it has a WER."""
-    columns = (index.table.column(name).to_pylist() for name in ("dialect", "text"))
-    rows = zip(*columns, strict=True)
-    return any(
-        split_words(normalize(text, profile)) for dialect, text in rows if dialect is not None
-    )

@@ -24,6 +24,7 @@ from danish_asr.recipe.run.run_directory import validation_scores
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.readers import ReaderSetup, SplitsReader, splits_reader
+from danish_asr.recipe.train.subsets import validation_indices
 from danish_asr.text.profiles import normalize
 
 ALL: Final = "all"
@@ -118,7 +119,10 @@ def open_validation(
 ) -> tuple[AsrValidationUnit, SplitsReader]:
     """Return what measures a model on ``dataset.valid_split``, and the reader of its rows."""
     section, decoder = config.dataset, config.decoder
-    reader = splits_reader(setup, config, section.valid_split or "", subset=section.valid_subset)
+    indices = validation_indices(
+        setup.dataset, section, section.valid_split or "", section.valid_subset
+    )
+    reader = splits_reader(setup, config, indices)
     unit = AsrValidationUnit(
         criterion,
         make_decoder(decoder.name, decoder.config, setup.tokenizer),
