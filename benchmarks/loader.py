@@ -40,6 +40,7 @@ from danish_asr.base.schema import (
     partition_dir,
 )
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.data.create_reader import create_reader
 from danish_asr.recipe.data.dataset import DanishAsrDataset
 
 # isort: split
@@ -232,8 +233,8 @@ def open_reader(
         transforms = [{"name": reader, **TRANSFORMS[reader]}]
         if folder := transforms[0].get("folder"):
             transforms[0]["folder"] = str(root / str(folder))
-    return DanishAsrDataset(root).create_reader(
-        "train",
+    return create_reader(
+        DanishAsrDataset(root).read_index("train"),
         tokenizer=tokenizer,
         gangs=gangs,
         dtype=torch.float32,

@@ -38,7 +38,5 @@ def test_a_corpus_without_training_audio_is_no_hindrance_for_training(tmp_path: 
         "corpus\tlanguage\thours\ncoral_read_aloud\tdan_Latn\t0.002250\n"
     )
     index = DanishAsrDataset(tmp_path / "less").read_index("train")
-    hours = hours_of(
-        tmp_path / "less" / STATISTICS_FILE, needed=index.partitions, known=index.known_partitions
-    )
+    hours = hours_of(tmp_path / "less" / STATISTICS_FILE, needed=index.partitions)
     assert [partition.corpus for partition in hours] == ["coral_read_aloud"]

@@ -151,7 +151,9 @@ class ManifestDataset(AsrDataset):
                 raise DatasetError(f"{tsv}:{number}: expected <path><tab><samples>, found '{line}'")
             paths.append(path)
             lengths.append(int(length))
-        columns = {name: [None] * len(lines) for name in METADATA_COLUMNS}
+        columns: dict[str, list[str] | list[None]] = {
+            name: [None] * len(lines) for name in METADATA_COLUMNS
+        }
         columns |= {"id": paths, "text": texts}
         names = ("id", "text", *METADATA_COLUMNS)
         return Index(

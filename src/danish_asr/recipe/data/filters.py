@@ -6,7 +6,6 @@ from string import ascii_lowercase
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
@@ -70,19 +69,23 @@ class TokenCounts:
 
     def __init__(self, index: Index, targets: Targets, *, remove_unknown: bool) -> None:
         self._index, self._targets, self._remove_unknown = index, targets, remove_unknown
-        texts = pa.chunked_array(
-            [targets.normalized(chunk) for chunk in index.table.column("text").chunks], pa.string()
-        )
+        self.characters = np.zeros(len(index), np.int32)
+        self.tokens = np.zeros(len(index), np.int32)
+        self.empty, self.any_known, plain = np.zeros((3, len(index)), np.bool_)
         letters = "".join(letter for letter in ascii_lowercase if targets.can_write(letter))
-        self.characters = pc.utf8_length(texts).to_numpy()
-        self.empty = pc.equal(pc.utf8_trim_whitespace(texts), "").to_numpy()
-        self.tokens = pc.binary_length(texts).to_numpy() + _ADDED_TOKENS
+        begin = 0
+        for chunk in index.table.column("text").chunks:
+            rows, texts = slice(begin, begin + len(chunk)), targets.normalized(chunk)
+            self.characters[rows] = pc.utf8_length(texts)
+            self.tokens[rows] = pc.add(pc.binary_length(texts), _ADDED_TOKENS)
+            self.empty[rows] = pc.equal(pc.utf8_trim_whitespace(texts), "")
+            plain[rows] = pc.match_substring_regex(texts, _LATIN)
+            if letters:
+                self.any_known[rows] = pc.match_substring_regex(texts, f"[{letters}]")
+            begin += len(chunk)
         self.frames = 2 * self.tokens
-        self.any_known = np.zeros(len(index), np.bool_)
-        if letters:
-            self.any_known = pc.match_substring_regex(texts, f"[{letters}]").to_numpy().copy()
         self._exact = self.empty.copy()
-        self.count(~pc.match_substring_regex(texts, _LATIN).to_numpy())
+        self.count(~plain)
 
     def count(self, unsure: NDArray[np.bool_]) -> None:
         """Tokenise these rows, ``(rows,)``, each once."""

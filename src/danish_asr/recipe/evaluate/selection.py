@@ -75,7 +75,7 @@ class Selection(NamedTuple):
         """Return the content of ``evaluation.json``; ``rows`` of each split are scored."""
         config = self.config
         path = configured_dataset(config).path.resolve()
-        about = {
+        about: dict[str, Any] = {
             "dataset": config.dataset.name,
             "dataset_root": str(path.parent if path.name == VERSION_DIR else path),
             "model": config.model.name,
