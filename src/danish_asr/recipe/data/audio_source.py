@@ -107,20 +107,26 @@ class FileAudio(AudioSource):
         return FileAudio([self._slices[row] for row in rows])
 
 
-class RowGroup(NamedTuple):
-    """The audio column's chunk in one row group."""
+class AudioChunk(NamedTuple):
+    """The audio column of one row group."""
 
-    path: Path
-    number: int
     num_rows: int
     begin: int  # of the chunk in the file; -1 if Arrow has to decode its values
     size: int
     nullable: bool  # definition levels come before the values
 
 
-def row_groups(metadata: pq.FileMetaData, *, nullable: bool) -> list[tuple[int, int, int, bool]]:
-    """The last four fields of each :class:`RowGroup` of a file, from its footer."""
-    found = []
+class RowGroup(NamedTuple):
+    """A row group of a shard."""
+
+    path: Path
+    number: int
+    audio: AudioChunk
+
+
+def audio_chunks(metadata: pq.FileMetaData, *, nullable: bool) -> list[AudioChunk]:
+    """The audio column of each row group of a file, from its footer."""
+    chunks = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if not number:
@@ -134,8 +140,9 @@ def row_groups(metadata: pq.FileMetaData, *, nullable: bool) -> list[tuple[int, 
             and not (nullable and (chunk.statistics is None or chunk.statistics.null_count))
         )
         begin = chunk.data_page_offset if direct else -1
-        found.append((chunk.num_values, begin, chunk.total_compressed_size, nullable))
-    return found
+        size = chunk.total_compressed_size
+        chunks.append(AudioChunk(chunk.num_values, begin, size, nullable))
+    return chunks
 
 
 class ParquetAudio(AudioSource):
@@ -152,7 +159,7 @@ class ParquetAudio(AudioSource):
     @override
     def _read(self, row: int) -> bytes:
         group, within = self._groups[self._group_of[row]], int(self._within[row])
-        if group.begin < 0:
+        if group.audio.begin < 0:
             value: bytes | None = self._decode(group)[within].as_py()
             if value is None:
                 raise ValueError("the audio is null")
@@ -180,15 +187,15 @@ def _locate_values(
     files: _OpenFiles, group: RowGroup
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """First byte and size of each value of a plain column chunk that holds no null."""
-    read = partial(files.read, group.path)
-    begins, sizes = np.empty(group.num_rows, np.int64), np.empty(group.num_rows, np.int32)
-    position, end, value = group.begin, group.begin + group.size, 0
-    while value < group.num_rows:
+    read, chunk = partial(files.read, group.path), group.audio
+    begins, sizes = np.empty(chunk.num_rows, np.int64), np.empty(chunk.num_rows, np.int32)
+    position, end, value = chunk.begin, chunk.begin + chunk.size, 0
+    while value < chunk.num_rows:
         header, position = _page_header(read, position, end)
         kind, page_end = header[1], position + header[3]
         if kind == _DATA_PAGE:
             count = header[5][1]
-            if group.nullable:
+            if chunk.nullable:
                 position += 4 + int.from_bytes(read(position, 4), "little")
         elif kind == _DATA_PAGE_V2:
             count = header[8][1]

@@ -100,20 +100,19 @@ class Collate:
             self._decode(out[begin:end], part, epoch_lengths)
             begin = end + pause
             out[end:begin] = 0
-        rng = np.random.default_rng(seed) if self.transforms else None
-        for after in (False, True):
-            if after and self.normalize:
-                tensor = torch.from_numpy(out)
-                # NumPy copies in this thread. Torch would wake its pool for each copy, whose
-                # threads then spin: three times the processor time for the whole reader.
-                out[:] = layer_norm(tensor, tensor.shape).numpy()
-            for transform in self.transforms:
-                if rng is not None and transform.after_normalization == after:
-                    with user_code(transform, f"on {self._describe(row, epoch_lengths)}"):
-                        changed = np.asarray(transform(out, rng), np.float32)
-                        if changed.shape != out.shape:
-                            raise ValueError(f"returned {changed.shape}, expected {out.shape}")
-                    out[:] = changed
+        rng = np.random.default_rng(seed)
+        before = [t for t in self.transforms if not t.after_normalization]
+        after = [t for t in self.transforms if t.after_normalization]
+        described = self._describe(row, epoch_lengths) if self.transforms else ""
+        for transform in before:
+            _apply(transform, out, rng, described)
+        if self.normalize:
+            tensor = torch.from_numpy(out)
+            # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads
+            # then spin: three times the processor time for the whole reader.
+            out[:] = layer_norm(tensor, tensor.shape).numpy()
+        for transform in after:
+            _apply(transform, out, rng, described)
 
     def _decode(self, out: Waveform, row: int, epoch_lengths: EpochLengths) -> None:
         encoded = self.index.audio.read(row)
@@ -134,20 +133,31 @@ class Collate:
     def _metadata(self, rows: list[int], epoch_lengths: EpochLengths) -> dict[str, list[Any]]:
         """The columns of ``example``; a pair has ids and texts of both, else those of its first."""
         parts = [epoch_lengths.parts(row)[0] for row in rows]
-        numbers = [first for first, *_ in parts]
+        firsts = [rows_of_part[0] for rows_of_part in parts]
         columns = ("id", "text", *METADATA_COLUMNS)
-        partitions = [self.index.partitions[code] for code in self.index.partition_of[numbers]]
-        metadata = {name: self.index.values(name, numbers) for name in columns} | {
+        partitions = [self.index.partitions[code] for code in self.index.partition_of[firsts]]
+        metadata = {name: self.index.values(name, firsts) for name in columns} | {
             "corpus": [partition.corpus for partition in partitions],
             "language": [partition.language for partition in partitions],
             "split": [self.index.split] * len(partitions),
-            "audio_size": [int(self.index.lengths[each].sum()) for each in parts],
+            "audio_size": [int(self.index.lengths[numbers].sum()) for numbers in parts],
         }
-        for place, (_, *others) in enumerate(parts):
+        for number, rows_of_part in enumerate(parts):
+            if len(rows_of_part) == 1:
+                continue
             for name, between in (("id", "+"), ("text", " ")):
-                for value in self.index.values(name, others):
-                    metadata[name][place] += f"{between}{value}"
+                values = self.index.values(name, rows_of_part)
+                metadata[name][number] = between.join(values)
         return metadata
+
+
+def _apply(transform: Transform, out: Waveform, rng: np.random.Generator, described: str) -> None:
+    """Change a waveform in place; errors of the transform name its rows."""
+    with user_code(transform, f"on {described}"):
+        changed = np.asarray(transform(out, rng), np.float32)
+        if changed.shape != out.shape:
+            raise ValueError(f"returned {changed.shape}, expected {out.shape}")
+    out[:] = changed
 
 
 _decode_other = AudioDecoder(dtype=torch.float32)

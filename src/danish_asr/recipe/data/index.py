@@ -35,7 +35,13 @@ from danish_asr.base.errors import DanishAsrError, DatasetError
 from danish_asr.base.files import publish
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
 from danish_asr.corpus.shards import Partition, Shard
-from danish_asr.recipe.data.audio_source import AudioSource, ParquetAudio, RowGroup, row_groups
+from danish_asr.recipe.data.audio_source import (
+    AudioChunk,
+    AudioSource,
+    ParquetAudio,
+    RowGroup,
+    audio_chunks,
+)
 from danish_asr.recipe.data.conditions import fulfilling_rows, values_of_columns
 
 INDEX_DIR: Final = ".index"
@@ -134,8 +140,8 @@ def read_index(
         batch, metadata = file.get_batch_with_custom_metadata(number)
         batches.append(batch)
         starts.append(len(groups))
-        chunks = json.loads(metadata[b"row_groups"])
-        groups += [RowGroup(shard.path, place, *chunk) for place, chunk in enumerate(chunks)]
+        chunks = [AudioChunk(*values) for values in json.loads(metadata[b"row_groups"])]
+        groups += [RowGroup(shard.path, place, chunk) for place, chunk in enumerate(chunks)]
     rows = [len(batch) for batch in batches]
     if not sum(rows):
         if condition is None:
@@ -205,14 +211,12 @@ def _key(shards: Sequence[Shard], condition: str | None) -> str:
 def _build(shards: Sequence[Shard], condition: str | None, sink: IO[bytes] | pa.NativeFile) -> None:
     """Write a record batch per shard, in their order, whatever order they are read in."""
     with ThreadPoolExecutor(usable_cpus()) as pool, pa.ipc.new_file(sink, _SCHEMA) as writer:
-        for batch, groups in pool.map(lambda shard: _read_shard(shard, condition), shards):
-            writer.write_batch(batch, {"row_groups": json.dumps(groups)})
+        for batch, chunks in pool.map(lambda shard: _read_shard(shard, condition), shards):
+            writer.write_batch(batch, {"row_groups": json.dumps(chunks)})
 
 
-def _read_shard(
-    shard: Shard, condition: str | None
-) -> tuple[pa.RecordBatch, list[tuple[int, int, int, bool]]]:
-    """The rows of a shard, and its row groups as :class:`RowGroup` has them."""
+def _read_shard(shard: Shard, condition: str | None) -> tuple[pa.RecordBatch, list[AudioChunk]]:
+    """The rows of a shard, and the audio of its row groups."""
     try:
         with pq.ParquetFile(shard.path) as file:
             schema, footer = file.schema_arrow, file.metadata
@@ -231,8 +235,8 @@ def _read_shard(
     for name in ("text", "audio_size"):
         if nulls := table.column(name).null_count:
             raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
-    groups = row_groups(footer, nullable=schema.field("audio_bytes").nullable)
-    table = _with_numbers(shard, table, [group[0] for group in groups])
+    chunks = audio_chunks(footer, nullable=schema.field("audio_bytes").nullable)
+    table = _with_numbers(shard, table, [chunk.num_rows for chunk in chunks])
     if condition is not None:
         for name in shard.keys:
             if name not in table.column_names:
@@ -240,7 +244,7 @@ def _read_shard(
         table = table.take(fulfilling_rows(table, condition))
     combined = table.select(_SCHEMA.names).cast(_SCHEMA).combine_chunks()
     (batch,) = combined.to_batches() or [pa.RecordBatch.from_pylist([], _SCHEMA)]
-    return batch, groups
+    return batch, chunks
 
 
 def _with_numbers(shard: Shard, table: pa.Table, sizes: list[int]) -> pa.Table:

@@ -92,10 +92,10 @@ def epoch_entries(index: Index, kept: Rows, mix: Mix, *, seed: int, epoch: int) 
     times = np.ones(len(kept), np.int64)
     codes: NDArray[np.int16] = index.partition_of[kept]
     for row in mix.rows:
-        whole, part = divmod(row.repeats, 1)
+        full_times, share = divmod(row.repeats, 1)
         own = np.flatnonzero(codes == index.partitions.index(row.partition))
-        times[own] = int(whole)
-        times[rng.choice(own, round(part * len(own)), replace=False)] += 1
+        times[own] = int(full_times)
+        times[rng.choice(own, round(share * len(own)), replace=False)] += 1
     return np.repeat(kept, times)
 
 

@@ -83,15 +83,15 @@ def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> Batc
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
-    steps, padding = reader.steps_per_epoch, reader.padding
-    minutes, end = reader.samples / SAMPLE_RATE / 60 / max(steps, 1), config.regime.num_steps
-    epochs = f" | {end} steps are {end / steps:.1f} epochs" if end and steps else ""
-    whole = config.trainer.effective_audio_minutes
-    of = f" of {whole:g}" if whole else ""
-    log.info(
-        "Steps per epoch: {} | Padding: {:.1%} | Audio per step: {:.3g}{} minutes{}",
-        *(steps, padding, minutes, of, epochs),
+    steps, num_steps = reader.steps_per_epoch, config.regime.num_steps
+    minutes = reader.samples / SAMPLE_RATE / 60 / max(steps, 1)
+    line = (
+        f"Steps per epoch: {steps} | Padding: {reader.padding:.1%} | "
+        f"Audio per step: {minutes:.3g} minutes"
     )
+    if num_steps and steps:
+        line += f" | {num_steps} steps are {num_steps / steps:.1f} epochs"
+    log.info("{}", line)
     return reader
 
 
