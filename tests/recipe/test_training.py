@@ -122,14 +122,6 @@ def test_a_run_that_stopped_early_stays_stopped(tmp_path: Path, dataset: Path) -
         assert checkpoint_steps(run) == [2, 4]
 
 
-def test_a_failure_within_a_run_has_a_status_of_its_own(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wild = ["optimizer.config.lr=1e30", "lr_scheduler.config.start_lr_scale=1.0"]
-    assert train(tmp_path / "run", dataset, *wild) == 1
-    assert "the loss is NaN or infinite" in capsys.readouterr().err
-
-
 def test_a_longer_run_keeps_the_best_and_the_last_two_checkpoints(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
