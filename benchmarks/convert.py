@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.audio.decode import to_flac
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import sha256_of
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert

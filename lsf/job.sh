@@ -43,15 +43,14 @@ begin() {
   say "job $id on $(hostname): $1, start $try of $ASR_TRIES, ${budget:-unknown} minutes"
 }
 
-# recipe MODULE: run a recipe with one process per GPU of the job, and record what it uses.
+# recipe MODULE: run a recipe with one process per GPU of the job.
 recipe() {
   local gpus hosts
   set -- "$1" "$ASR_RUN" "${arguments[@]}"
   gpus=$(tr , '\n' <<<"${CUDA_VISIBLE_DEVICES:-}" | grep -c .)
   hosts=$(sort -u "${LSB_DJOB_HOSTFILE:-/dev/null}" | paste -sd ' ')
-  # Ignored until the recipe has a handler; the trace passes the warning on.
+  # Ignored until the recipe, or its launcher, has a handler.
   trap '' USR2
-  python -m danish_asr.base.cluster.trace "$ASR_RUN/trace/$id.$(hostname).jsonl" &
   if [[ $hosts == *' '* ]]; then # several hosts: untested
     blaunch -z "$hosts" "$ASR_VENV/bin/python" -m danish_asr.base.cluster --nnodes "$(wc -w <<<"$hosts")" \
       --nproc-per-node "$gpus" --rdzv-backend c10d --rdzv-id "$LSB_JOBID" \

@@ -17,7 +17,7 @@ from typing import Final
 
 from rich.console import Console
 
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import EXIT_STOPPED, RunError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.corpus.convert import convert
@@ -81,7 +81,8 @@ def print_next_steps(run: Path, console: Console) -> None:
 def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:
     """Run a recipe in its own process, as its user would.
 
-    Ctrl-C reaches that process too; it saves its state and exits, and this function waits for it.
+    The process saves its state at Ctrl-C, which reaches it too, and at SIGTERM, which is passed on.
+    Either ends the demo as soon as the process has ended.
     """
     config = files("danish_asr.recipe") / "configs" / "demo.yaml"
     cards = dataset.resolve() / CARDS_DIR
@@ -89,13 +90,27 @@ def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> 
         *(sys.executable, "-m", module, str(run), "--config-file", str(config)),
         *("--config", f"common.assets.extra_paths=[{cards}]", *overrides),
     ]
-    # The child does not inherit a handler that does nothing; it would inherit SIG_IGN.
-    handler = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    received: list[int] = []
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def stop(number: int, _frame: object) -> None:
+        received.append(number)
+        if number == signal.SIGTERM:
+            for process in processes:
+                process.terminate()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        status = subprocess.run(command, check=False).returncode  # noqa: S603 - our own module
+        processes.append(subprocess.Popen(command))  # noqa: S603 - our own module
+        if signal.SIGTERM in received:  # before there was a process to pass it on to
+            processes[0].terminate()
+        status = processes[0].wait()
     finally:
-        signal.signal(signal.SIGINT, handler)
-    if status in {EXIT_STOPPED, -signal.SIGINT}:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if signal.SIGTERM in received:
+        sys.exit(128 + signal.SIGTERM)
+    if signal.SIGINT in received or status == EXIT_STOPPED:
         raise KeyboardInterrupt
     if status:
         raise RunError(

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.base.cluster.trace import descendants
 from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED, EXIT_TOO_MANY_TRIES
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.run.run_directory import checkpoint_steps
@@ -139,13 +138,9 @@ def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
     assert cluster.jobs()[2]["options"]["-n"] == "8"
     results = run / "eval" / "best" / "test"
     assert len({row.id for row in read_predictions(results / "predictions.jsonl")}) == 16
-    assert "Memory of the jobs" in (results / "report.html").read_text(encoding="utf-8")
+    assert (results / "report.html").is_file()
     config = from_yaml((run / "config.yaml").read_text(encoding="utf-8"))
     assert config["trainer"]["max_wall_minutes"] == 24 * 60 - 15
-    trace = "".join(file.read_text(encoding="utf-8") for file in (run / "trace").iterdir())
-    lines = [json.loads(line) for line in trace.splitlines()]
-    assert {line["job"] for line in lines} == {"3", "4"}
-    assert all(line["memory_mib"] > 0 for line in lines)
 
 
 def test_an_array_of_jobs_builds_what_one_conversion_builds(
@@ -186,6 +181,13 @@ def test_a_refused_configuration_is_not_started_again(cluster: Cluster) -> None:
     assert "optimizer.config.lr" in cluster.log()
 
 
+def descendants(pid: int) -> list[int]:
+    """The processes that ``pid`` started, those that they started, and so on."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for file in files for child in file.read_text().split()]
+    return [process for child in children for process in (child, *descendants(child))]
+
+
 def workers(cluster: Cluster) -> list[int]:
     """The processes of a training, without the launcher."""
     found = [(pid, Path("/proc", str(pid), "cmdline")) for pid in descendants(cluster.script_pid())]
@@ -203,15 +205,11 @@ def test_a_killed_worker_and_bkill_end_a_run_and_a_warning_saves_it(
     folder = cluster.root / number.name
     settings = {"ASR_RUN": folder, "ASR_ARGS": LONG, "ASR_TRIES": 1}
     process = cluster.start("bsub", *TWO_GPUS.split(), script="train.sh", **settings)
-    if number is signal.SIGUSR2:
-        wait_until(lambda: list((folder / "trace").glob("*.jsonl")))  # libraries still load
-        os.killpg(cluster.script_pid(), number)
+    wait_until((folder / "metrics" / "train.jsonl").is_file)
+    if number is signal.SIGKILL:
+        os.kill(workers(cluster)[1], number)
     else:
-        wait_until((folder / "metrics" / "train.jsonl").is_file)
-        if number is signal.SIGKILL:
-            os.kill(workers(cluster)[1], number)
-        else:
-            os.killpg(cluster.script_pid(), number)
+        os.killpg(cluster.script_pid(), number)
     process.communicate(timeout=300)
     assert cluster.statuses() == [status], cluster.log()
     if number is signal.SIGUSR2:

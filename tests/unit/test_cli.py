@@ -80,13 +80,10 @@ def test_the_shell_completes_keys_of_the_configuration() -> None:
     assert output.split() == ["regime.num_steps=", "regime.num_data_epochs="]
 
 
-@pytest.mark.parametrize("name", ["--part", "--shard"])
-def test_convert_has_the_defaults_of_its_options_and_an_old_name_of_part(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_convert_has_the_defaults_of_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, Any] = {}
     monkeypatch.setattr(command, "convert_command", lambda _, **options: found.update(options))
-    _run("convert", "in", name, "3/16")
+    _run("convert", "in", "--part", "3/16")
     assert found["options"] == ConvertOptions()
     assert found["part"] == "3/16"
 
@@ -122,9 +119,8 @@ sys.exit(", ".join({{"torch", "pyarrow", "matplotlib", "pandas"}} & sys.modules.
 
 
 @pytest.mark.parametrize("path", [*COMMANDS])
-def test_help_has_plain_types_and_examples_that_parse(path: str) -> None:
+def test_help_has_examples_that_parse(path: str) -> None:
     output = _run(*path.split(), "-h")
-    assert not re.search(r"<(list|str|int|bool|path)", output)
     examples = re.findall(r"\$ danish-asr (.*?) *\n", output)
     assert examples or hasattr(COMMANDS[path], "commands")
     for example in examples:
@@ -133,8 +129,7 @@ def test_help_has_plain_types_and_examples_that_parse(path: str) -> None:
         COMMANDS[name].make_context(name, shlex.split(example.removeprefix(name)))
 
 
-def test_help_loads_nothing_heavy_and_hides_old_names() -> None:
-    assert "--shard " not in _run("convert", "--help")
+def test_help_loads_nothing_heavy() -> None:
     for module in ("danish_asr", "danish_asr.recipe", "workflows.recipes.wav2vec2.asr.eval.recipe"):
         program = HELP.format(module)
         subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

@@ -1,6 +1,5 @@
 """Rank, CPUs, launcher and trace of the processes of a job."""
 
-import json
 import os
 import signal
 import socket
@@ -13,9 +12,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from danish_asr.base.cluster import rank_info, wait_for_first_rank
-from danish_asr.base.cluster.cpus import usable_cpus
-from danish_asr.base.cluster.trace import append, gpus, moment
+from danish_asr.base.cluster import rank_info, usable_cpus, wait_for_first_rank
 
 VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "LOCAL_WORLD_SIZE")
 
@@ -80,63 +77,24 @@ def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status:
     assert ended.returncode == status
 
 
-HANDLES_LATE = """
-import signal, time
-time.sleep(1)
+HANDLES_WARNING = """
+import os, pathlib, signal, time
 signal.signal(signal.SIGUSR2, lambda *_: exit(75))
+pathlib.Path(os.environ["RANK"]).touch()
 time.sleep(60)
 """
 
 
-def test_the_trace_passes_a_warning_on_when_it_can_be_handled(tmp_path: Path) -> None:
-    script = f"""
-        trap '' USR2
-        {sys.executable} -m danish_asr.base.cluster.trace "$1/trace.jsonl" &
-        setsid {sys.executable} -c "$2"
-    """
-    command = ["bash", "-c", script, "bash", str(tmp_path), HANDLES_LATE]
-    job = subprocess.Popen(command, start_new_session=True)
-    while not (tmp_path / "trace.jsonl").is_file():
+@pytest.mark.slow
+def test_the_launcher_passes_a_warning_on(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(HANDLES_WARNING)
+    command = ["danish_asr.base.cluster", "--standalone", "--nproc-per-node", "2", "-m", "job"]
+    launcher = subprocess.Popen([sys.executable, "-m", *command], cwd=tmp_path)
+    while not all((tmp_path / rank).exists() for rank in "01"):
+        assert launcher.poll() is None
         time.sleep(0.02)
-    os.killpg(job.pid, signal.SIGUSR2)
-    assert job.wait(timeout=30) == 75
-
-
-def test_a_line_of_the_trace_has_the_memory_of_all_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LSB_JOBID", "7")
-    file = tmp_path / "trace.jsonl"
-    file.write_text('{"time": 1}\n{"half')
-    child = subprocess.Popen(["sleep", "60"])
-    append(file, moment(os.getpid()))
-    child.kill()
-    child.wait()
-    _, line = [json.loads(line) for line in file.read_text().splitlines()]
-    assert line.keys() == {"job", "host", "time", "memory_mib", "gpus"}
-    assert (line["job"], line["host"]) == ("7", socket.gethostname())
-    assert line["memory_mib"] > 10
-
-
-def test_gpus_are_those_of_the_job_and_a_lost_one_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = '#!/bin/sh\necho "$@" >asked\necho "1, 90, 1000, 40000, [N/A]"\necho "GPU is lost"\n'
-    (tmp_path / "nvidia-smi").write_text(answer)
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
-    assert gpus() == [
-        {
-            "index": 1,
-            "utilisation_percent": 90,
-            "memory_mib": 1000,
-            "memory_total_mib": 40000,
-            "power_w": None,
-        }
-    ]
-    assert "--id=1,3" in (tmp_path / "asked").read_text()
+    launcher.send_signal(signal.SIGUSR2)
+    assert launcher.wait(timeout=60) == 75
 
 
 def test_the_other_ranks_wait_for_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:

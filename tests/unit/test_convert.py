@@ -13,10 +13,11 @@ from danish_asr.base.lease import take
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module
-from danish_asr.corpus import tasks as plan
 from danish_asr.corpus.convert import convert, convert_part, finish
 from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.shards import find_shards
 from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.verify import verify
 from tests.builders import (
     CONVERSATION_SCHEMA,
     build_dataset,
@@ -232,17 +233,12 @@ def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
 
 
-def test_a_finished_dataset_of_other_options_or_an_earlier_version_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_dataset_of_other_options_is_not_overwritten(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds", options=SMALL)
     message = r"holds the finished dataset 'tiny', made from .*rm -r"
     for change in ({"name": "other"}, {"options": ConvertOptions(max_seconds=1)}):
         with pytest.raises(DatasetError, match=message):
             run(tmp_path / "ds.source", tmp_path / "ds", **change)
-    monkeypatch.setattr(plan, "FORMAT", 0)
-    with pytest.raises(DatasetError, match=message):
-        run(tmp_path / "ds.source", tmp_path / "ds")
 
 
 def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path) -> None:
@@ -311,6 +307,17 @@ def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path
     assert table["audio_size"].to_pylist() == [16_000, 4_000, 8_000]
     reasons = [entry["reason"] for entry in ledger(tmp_path / "ds")]
     assert reasons == ["audio file missing", "past the end of its audio"]
+
+
+def test_a_dataset_can_have_another_language(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    build_dataset(root, options=ConvertOptions(language="nob_Latn"))
+    partitions = {str(shard.partition) for shard in find_shards(root)}
+    assert partitions == {"coral_read_aloud/nob_Latn", "coral_conversation/nob_Latn"}
+    lines = (root / "language_distribution_0.tsv").read_text().splitlines()[1:]
+    assert [line.split("\t")[1] for line in lines] == ["nob_Latn", "nob_Latn"]
+    assert "\n- nob\n" in (root / "README.md").read_text()
+    assert verify(root).faults == []
 
 
 def test_a_dataset_without_training_rows_has_no_tokenizer(tmp_path: Path) -> None:

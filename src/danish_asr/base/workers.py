@@ -116,12 +116,4 @@ def _end_with_parent() -> None:
         parent.join()
         os._exit(1)
 
-    def obey() -> None:
-        # A broken pool ends its processes with SIGTERM, which they block, and from Python 3.12 on
-        # nothing else can end them while it waits.
-        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
-            pass
-        os._exit(1)
-
-    for each in (wait_and_exit, obey):
-        threading.Thread(target=each, daemon=True).start()
+    threading.Thread(target=wait_and_exit, daemon=True).start()

@@ -1,5 +1,7 @@
-"""The ``danish-asr`` command. Each body parses its options, then calls one function.
+"""The ``danish-asr`` command.
 
+Comes in: a command line. Goes out: a call of one function of another room, and an exit status.
+Each file has the commands of one subject. Read first: ``app.py``, what all commands share.
 Packages are imported inside the commands, so that ``danish-asr doctor`` starts in an installation
 in which others, such as torch or pyarrow, cannot be imported.
 """

@@ -2,53 +2,17 @@
 
 # ruff: noqa: PLC0415
 
-import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
 import danish_asr
 
 _Body = TypeVar("_Body", bound=Callable[..., Any])
-
-_TYPES: Final = {"bool": "", "str": "text", "Path": "path", "int range": "int"}
-
-
-def _type_shown(param: Any, ctx: Any) -> str:
-    typers = type(param).display_type_rich(param, ctx)
-    name = re.sub(r"<(?:list\[)?(.*?)\]?>", r"\1", typers)
-    return _TYPES.get(name, name)
-
-
-class _Plain:
-    """Help with ``path`` and ``text`` in place of typer's ``<list[Path]>`` and ``<str>``."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of the next base
-        for param in params:
-            vars(param)["display_type_rich"] = partial(_type_shown, param)
-        return params
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
-        except typer.BadParameter as error:  # typer 0.29 shows pydantic's prefix
-            error.message = error.message.removeprefix("Value error, ")
-            raise
-
-
-class _Command(_Plain, TyperCommand):
-    pass
-
-
-class _Group(_Plain, TyperGroup):
-    pass
 
 
 class App(typer.Typer):
@@ -58,7 +22,6 @@ class App(typer.Typer):
         super().__init__(
             name=name,
             help=about,
-            cls=_Group,
             no_args_is_help=True,
             pretty_exceptions_enable=False,
             context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,7 +32,7 @@ class App(typer.Typer):
         """Register a command; its ``examples`` end its help."""
         commands = options.pop("examples")
         lines = ["Examples:", *(f"$ danish-asr {command}" for command in commands)]
-        return super().command(name, cls=_Command, epilog="\n".join(lines), **options)
+        return super().command(name, epilog="\n".join(lines), **options)
 
 
 def choice(names: Iterable[str], *declarations: str, about: str) -> Any:

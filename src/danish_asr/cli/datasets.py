@@ -43,7 +43,7 @@ def synthesize(
     workers: _Workers = None,
 ) -> None:
     """Make synthetic Danish speech in the format of CoRal; by default as much as the demo's."""
-    from danish_asr.base.cluster.cpus import usable_cpus
+    from danish_asr.base.cluster import usable_cpus
     from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 
     given = {"train": train, "dev": dev, "test": test}
@@ -71,6 +71,7 @@ def convert(
     split: Annotated[
         str | None, Option(help="Split; default: from file names; else train, to be divided.")
     ] = None,
+    language: Annotated[str, Option(help="omniASR's code of its language.")] = _CONVERT.language,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
     shard_rows: Annotated[
@@ -82,7 +83,6 @@ def convert(
     ] = "processes",
     address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
     part: Annotated[str | None, Option(metavar="I/N", help="Convert only part I of N.")] = None,
-    shard: Annotated[str | None, Option(hidden=True, help="The old name of --part.")] = None,
     split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
     drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
     finish: Annotated[bool, Option("--finish", help="Complete a dataset of parts.")] = False,
@@ -112,11 +112,12 @@ def convert(
             max_drop=max_drop,
             split_by_speaker=split_by_speaker,
             drop_shared_sentences=drop_shared,
+            language=language,
         ),
         workers=workers,
         engine=engine,
         address=address,
-        part=part or shard,
+        part=part,
         finish=finish,
     )
 

@@ -76,7 +76,7 @@ def tune(
     plot: Annotated[Path | None, Option(help="Default: tuning.png in DIR; or .svg, .pdf.")] = None,
 ) -> None:
     """Choose alpha, beta and beam on dev, from kept log-probabilities, for later decodings."""
-    from danish_asr.base.cluster.cpus import usable_cpus
+    from danish_asr.base.cluster import usable_cpus
     from danish_asr.decoding.ngram_tuning import tune_language_model
     from danish_asr.recipe.evaluate.dev_log_probs import find_dev_log_probs
 

@@ -17,12 +17,11 @@ def demo(
     values: Values = None,
     *,
     root: Annotated[Path, Option("--dir", help="Directory for all files.")] = Path("demo"),
-    config: Annotated[list[str] | None, Option(hidden=True, help="The old way of values.")] = None,
 ) -> None:
     """Synthesise speech, convert, train, evaluate and report in one run, or continue it."""
     from danish_asr.demo import run_demo
 
-    run_demo(root, overrides=[*(config or []), *(values or [])])
+    run_demo(root, overrides=values or [])
 
 
 @app.command(

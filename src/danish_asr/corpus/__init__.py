@@ -1,6 +1,14 @@
-"""Utterances of any source to a built dataset (the contract: ``data/README.md``)."""
+"""From a corpus to a built dataset, its check, and finding its shards again.
+
+Comes in: a folder, a manifest or a corpus of the hub (``sources/``, one file per kind).
+Goes out: Parquet shards with FLAC, a ledger of what was left out, cards and ``manifest.json``, the
+contract of which is ``data/README.md``.
+Read first: ``convert.py``.
+"""
 
 from dataclasses import dataclass
+
+from danish_asr.base.schema import DANISH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,4 +19,5 @@ class ConvertOptions:
     shard_rows: int = 1000  # most source rows per shard; row groups stay whole if they fit
     max_drop: float = 0.05  # largest share of the rows that may go to the ledger
     split_by_speaker: str | None = None  # shares, such as 80/10/10; None keeps the source's splits
+    language: str = DANISH  # omniASR's code: the partition of all rows
     drop_shared_sentences: bool = False  # rows of train whose sentence is in dev or test

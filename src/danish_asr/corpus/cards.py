@@ -9,7 +9,7 @@ from typing import Any, Final
 import sentencepiece
 
 from danish_asr.base.files import publish, publish_text, to_yaml
-from danish_asr.base.schema import CARDS_DIR, LANGUAGE, SAMPLE_RATE, VERSION_DIR
+from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE, VERSION_DIR
 from danish_asr.corpus.inventory import ShardEntry
 
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
@@ -56,13 +56,14 @@ def statistics(shards: Iterable[ShardEntry]) -> str:
 
     Sampling weights are computed from these hours, so a row per split would distort them.
     """
-    samples: Counter[str] = Counter()
+    samples: Counter[tuple[str, str]] = Counter()
     for shard in shards:
         if shard.partition("split") == "train":
-            samples[shard.partition("corpus")] += round(shard.seconds * SAMPLE_RATE)
+            key = shard.partition("corpus"), shard.partition("language")
+            samples[key] += round(shard.seconds * SAMPLE_RATE)
     rows = [
-        f"{corpus}\t{LANGUAGE}\t{samples[corpus] / SAMPLE_RATE / 3600:.6f}"
-        for corpus in sorted(samples)
+        f"{corpus}\t{language}\t{count / SAMPLE_RATE / 3600:.6f}"
+        for (corpus, language), count in sorted(samples.items())
     ]
     return "\n".join(["corpus\tlanguage\thours", *rows, ""])
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
 from danish_asr.corpus import ConvertOptions
@@ -59,6 +59,10 @@ def check_options(
             (
                 not 0 <= options.max_drop <= 1,
                 f"--max-drop: a share from 0 to 1; found {options.max_drop:g}",
+            ),
+            (
+                not re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", options.language),
+                f"--language: a code such as dan_Latn or nob_Latn; found {options.language!r}",
             ),
             (not options.max_seconds > 0, f"--max-seconds: above 0; found {options.max_seconds:g}"),
             (

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
@@ -100,55 +100,85 @@ def divide(source: Source, options: ConvertOptions) -> Division:
     )
 
 
+class _Speaker(NamedTuple):
+    name: str
+    group: tuple[str, ...]  # dialect, gender and age group
+    weight: float  # seconds of speech, or rows
+
+    @property
+    def dialect(self) -> str:
+        return self.group[0]
+
+
 def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[str, int]:
     """Assign each speaker to a split, an index of `SPLITS`, by its share of the speech.
 
-    Each dialect is divided by itself: its speakers, in an order of hashes that mixes genders and
-    age groups evenly, go to the split with the most room. Lengths
-    count, or rows if the source lacks some lengths.
+    Each dialect is divided by itself: its speakers, in an order that mixes genders and age groups
+    evenly, go to the split with the most room.
 
     Raises:
         SourceError: There are fewer speakers than splits.
     """
-    weights: Counter[str] = Counter()
-    groups: dict[str, tuple[str, ...]] = {}
-    by_length = not rows["seconds"].null_count
-    for row in rows.drop_columns(["sentence"]).to_pylist():
-        if (name := row["speaker_id"]) is not None:
-            weights[name] += row["seconds"] if by_length else 1
-            groups.setdefault(name, tuple(row[key] or "" for key in _GROUP))
+    speakers = _speakers_of(rows)
     wanted = [split for split, share in enumerate(shares) if share]
-    if len(weights) < len(wanted):
+    if len(speakers) < len(wanted):
         raise SourceError(
-            f"--split-by-speaker: {len(weights)} known speakers cannot fill {len(wanted)} splits; "
+            f"--split-by-speaker: {len(speakers)} known speakers cannot fill {len(wanted)} splits; "
             "name the column with the speakers (--column speaker_id=THEIRS), or put the recordings "
             "of each speaker into a folder. If nobody knows who speaks, convert with --split train"
         )
-    dialects = defaultdict[str, list[tuple[float, str]]](list)
-    ordered = sorted(
-        weights, key=lambda name: (groups[name], sha256(f"{seed}:{name}".encode()).digest())
-    )
-    for group, members in groupby(ordered, lambda name: groups[name]):
-        names = list(members)
-        dialects[group[0]] += [(rank / len(names), name) for rank, name in enumerate(names, 1)]
+    speakers.sort(key=lambda speaker: (speaker.group, _hash(seed, speaker.name)))
+    fractions = np.array(shares) / sum(shares)
+    room = np.zeros(len(fractions))
     assigned: dict[str, int] = {}
-    share = np.array(shares) / sum(shares)
-    room = np.zeros(len(share))  # half of it goes on to the next dialect, so that errors cancel
-    for speakers in dialects.values():
-        due = share * sum(weights[name] for _, name in speakers)
+    for _, members in groupby(speakers, lambda speaker: speaker.dialect):
+        of_dialect = list(members)
+        due = fractions * sum(speaker.weight for speaker in of_dialect)
         room += due
-        smallest = min(due[wanted])
         # Speakers that are too large for the smallest split come first, while train has room.
-        for _, _, name in sorted((weights[pair[1]] <= smallest, *pair) for pair in speakers):
-            assigned[name] = int(np.argmax(room))
-            room[assigned[name]] -= weights[name]
-        room /= 2
+        smallest = min(due[wanted])
+        mixed = _mix_groups(of_dialect)
+        mixed.sort(key=lambda speaker: speaker.weight <= smallest)
+        for speaker in mixed:
+            roomiest = int(np.argmax(room))
+            assigned[speaker.name] = roomiest
+            room[roomiest] -= speaker.weight
+        room /= 2  # half of it goes on to the next dialect, so that errors cancel
     for split in wanted:
         if split not in assigned.values():
-            most = Counter(assigned.values()).most_common(1)[0][0]
-            largest = [name for name in ordered if assigned[name] == most]
-            assigned[min(largest, key=lambda name: weights[name])] = split
+            fullest = Counter(assigned.values()).most_common(1)[0][0]
+            movable = [speaker for speaker in speakers if assigned[speaker.name] == fullest]
+            lightest = min(movable, key=lambda speaker: speaker.weight)
+            assigned[lightest.name] = split
     return assigned
+
+
+def _speakers_of(rows: pa.Table) -> list[_Speaker]:
+    """The known speakers, weighted by the lengths of their rows, or by rows if one is missing."""
+    by_length = not rows["seconds"].null_count
+    weights: Counter[str] = Counter()
+    groups: dict[str, tuple[str, ...]] = {}
+    for row in rows.drop_columns(["sentence"]).to_pylist():
+        name = row["speaker_id"]
+        if name is not None:
+            weights[name] += row["seconds"] if by_length else 1
+            groups.setdefault(name, tuple(row[key] or "" for key in _GROUP))
+    return [_Speaker(name, groups[name], weight) for name, weight in weights.items()]
+
+
+def _mix_groups(speakers: Sequence[_Speaker]) -> list[_Speaker]:
+    """Order speakers so that every part of the list has its share of each group."""
+    sizes = Counter(speaker.group for speaker in speakers)
+    seen: Counter[tuple[str, ...]] = Counter()
+    places: dict[str, float] = {}
+    for speaker in speakers:
+        seen[speaker.group] += 1
+        places[speaker.name] = seen[speaker.group] / sizes[speaker.group]
+    return sorted(speakers, key=lambda speaker: (places[speaker.name], speaker.name))
+
+
+def _hash(seed: int, name: str) -> bytes:
+    return sha256(f"{seed}:{name}".encode()).digest()
 
 
 def _read(source: Source, file: SourceFile) -> pa.Table:

@@ -37,10 +37,10 @@ class Inventory:
     unmapped_dialects: dict[str, int]  # rows per dialect name that maps to no dialect
     files: list[dict[str, Any]]  # file, rows and fingerprint of the source files
     shards: list[ShardEntry]  # in the order of the plan
-    ledger_sha256: str | None = None  # None in datasets of earlier versions
+    ledger_sha256: str
+    suspects_sha256: str
     countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
     suspects: dict[str, int] = field(default_factory=dict)  # rows per reason to listen to them
-    suspects_sha256: str | None = None  # None in datasets of earlier versions
     notes: list[str] = field(default_factory=list)  # for people: how rows were divided, unread ages
 
     @property

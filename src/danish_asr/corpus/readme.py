@@ -12,15 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.files import to_yaml
-from danish_asr.base.schema import SAMPLE_RATE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.base.schema import DANISH, SAMPLE_RATE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus.inventory import Inventory, ShardEntry
 
 ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default
 
+_HUB_CODES: Final = {DANISH: "da"}  # the hub prefers codes of two letters
+
 _TEXT: Final = """\
 # {name}
 
-Danish speech for automatic speech recognition: {rows:,} utterances, {total}, made by
+Speech ({languages}) for automatic speech recognition: {rows:,} utterances, {total}, made by
 `danish-asr convert` from `{source}`. {dropped:,} of {source_rows:,} source rows were left out;
 `ledger.parquet` has the reason of each.
 {notes}
@@ -56,13 +58,14 @@ def readme(root: Path, inventory: Inventory) -> str:
     """Return the text; reads dialects and lengths of all shards."""
     shards = inventory.shards
     corpora = sorted({shard.partition("corpus") for shard in shards})
+    languages = sorted({shard.partition("language") for shard in shards})
     by_config = {ALL_CORPORA: shards} | {
         corpus: [shard for shard in shards if shard.partition("corpus") == corpus]
         for corpus in corpora
     }
     metadata = {
         "pretty_name": inventory.name,
-        "language": ["da"],
+        "language": [_HUB_CODES.get(name, name.partition("_")[0]) for name in languages],
         "task_categories": ["automatic-speech-recognition"],
         "configs": [
             {
@@ -83,6 +86,7 @@ def readme(root: Path, inventory: Inventory) -> str:
     }
     text = _TEXT.format(
         name=inventory.name,
+        languages=", ".join(languages) or "no language",
         rows=inventory.rows,
         total=duration(inventory.hours * 3600),
         source=inventory.source,

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -27,7 +27,6 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.division import SHARED_SENTENCE, Division
 from danish_asr.corpus.sources.base import Source, SourceFile
 
-FORMAT: Final = 4  # raised when the same source and options give other bytes
 WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
 
 
@@ -79,7 +78,7 @@ def plan_tasks(
     duplicates = find_duplicates(source)
     tasks: list[ShardTask] = []
     for corpus, split, shards in _partitions(source, options, division):
-        folder = partition_dir(Path(), corpus, SPLITS[split])
+        folder = partition_dir(Path(), corpus, SPLITS[split], options.language)
         for part, ranges in enumerate(shards):
             slices = tuple(
                 RowSlice(
@@ -98,7 +97,7 @@ def plan_tasks(
 
 
 def conversion_key(source: Source, options: ConvertOptions) -> str:
-    """Digest of all that decides the bytes of a dataset: format, options, source files.
+    """Digest of all that decides the bytes of a dataset: options and source files.
 
     Of local files, external audio included, size and time of change count.
     """
@@ -106,10 +105,9 @@ def conversion_key(source: Source, options: ConvertOptions) -> str:
     for file in source.files:
         local = _digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
         files.append((file.name, file.corpus, file.split, file.fingerprint, local))
-    values = [FORMAT, options.max_seconds, options.shard_rows, files]
-    if options.split_by_speaker or options.drop_shared_sentences:  # else as in earlier versions
-        values += [options.split_by_speaker, options.drop_shared_sentences]
-    return _digest(values)
+    chosen = asdict(options)
+    del chosen["max_drop"]  # decides whether there is a dataset, not what is in it
+    return _digest([chosen, files])
 
 
 def claim(out: Path, key: str) -> None:

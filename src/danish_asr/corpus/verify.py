@@ -1,6 +1,5 @@
 """Read a built dataset back and report all faults at once."""
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -41,48 +40,48 @@ _AT_ROOT: Final = {
 }
 
 
-class Explained(str):
-    """A fault whose line says how to fix it."""
+class Leak(NamedTuple):
+    """What two splits share, with a line that says so."""
 
-    __slots__ = ()
+    kind: str  # of `LEAKS`
+    split: str  # the one that comes first in `SPLITS`
+    other: str
+    text: str
 
 
 class Verification(NamedTuple):
-    """A line per fault, per leak between splits and per note; hours per split and dialect."""
+    """What is wrong with a dataset, line by line, and its hours per split and dialect."""
 
     damage: list[str]
-    leaks: list[str]
+    stray: list[str]  # files that do not belong there; the lines say what to do with them
+    leaks: list[Leak]
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
 
     @property
     def faults(self) -> list[str]:
         """All that is wrong."""
-        return [*self.damage, *self.leaks]
+        return [*self.damage, *self.stray, *(leak.text for leak in self.leaks)]
 
     @property
     def advice(self) -> list[str]:
         """What to do, in addition to what the faults say."""
         advice = []
-        if not all(isinstance(fault, Explained) for fault in self.damage):
+        if self.damage:
             advice.append(
                 "restore damaged files from a copy, or delete the dataset and convert it again"
             )
         if self.leaks:
-            options = {
-                "--drop-shared-sentences": r"train and .* sentences, such as ",
-                "--split-by-speaker": r".* speakers, such as ",
-            }
-            found = [
-                option
-                for option, leak in options.items()
-                if any(re.match(leak, line) for line in self.leaks)
-            ]
+            options = []
+            if any(leak.kind == "sentences" and leak.split == "train" for leak in self.leaks):
+                options.append("--drop-shared-sentences")
+            if any(leak.kind == "speakers" for leak in self.leaks):
+                options.append("--split-by-speaker")
             advice.append(
-                "what splits share is no damage, but makes scores too good: accept it with "
+                "shared rows are no damage, but they make scores too good: accept them with "
                 f"--allow-shared ({', '.join(LEAKS)}), or delete the dataset, or choose "
                 "another --out, and convert again without the rows"
-                + (f", with {' and '.join(found)}" if found else "")
+                + (f", with {' and '.join(options)}" if options else "")
             )
         return advice
 
@@ -101,7 +100,6 @@ def verify(
     findings = sorted(watched, key=lambda found: found.entry.path)
     damage = [
         *chain.from_iterable(found.faults for found in findings),
-        *_stray_files(root, inventory),
         *_repeated_ids(findings),
         *guarded(LEDGER_FILE, _ledger_faults(root, inventory)),
         *guarded(SUSPECTS_FILE, _suspects_faults(root, inventory)),
@@ -109,18 +107,18 @@ def verify(
         *_card_faults(root, inventory.name, findings),
     ]
     notes = list(_notes(findings))
-    leaks: list[str] = []
+    leaks: list[Leak] = []
     for kind in LEAKS:
-        shared = _shared(findings, kind)
+        shared = list(_shared(findings, kind))
         if kind in allow_shared:
-            notes += (f"allowed: {line}" for line in shared)
+            notes += [f"allowed: {leak.text}" for leak in shared]
         else:
             leaks += shared
     hours: defaultdict[tuple[str, str | None], float] = defaultdict(float)
     for found in findings:
         for dialect, samples in found.samples.items():
             hours[found.split, dialect] += samples / SAMPLE_RATE / 3600
-    return Verification(damage, leaks, notes, dict(hours))
+    return Verification(damage, list(_stray_files(root, inventory)), leaks, notes, dict(hours))
 
 
 def spread(rows: Sequence[int], sample: int | None) -> list[int]:
@@ -138,19 +136,17 @@ def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
         place = path.relative_to(root).as_posix()
         is_read = path.suffix == ".parquet" or not path.name.startswith((".", "_"))
         if is_read and place not in shards and not path.is_dir():
-            yield Explained(
-                f"{place}: is not in manifest.json, but readers would read it; remove it"
-            )
-    known = set(cards(root, inventory.name, with_tokenizer=True))
+            yield f"{place}: is not in manifest.json, but readers would read it; remove it"
+    own_cards = cards(root, inventory.name, with_tokenizer=True)
     for path in sorted((root / CARDS_DIR).glob("*.y*ml")):
-        if (place := path.relative_to(root).as_posix()) not in known:
-            yield Explained(
+        if (place := path.relative_to(root).as_posix()) not in own_cards:
+            yield (
                 f"{place}: is not a card of this dataset, but training reads it; remove it, or "
                 "move it to a directory in $DANISH_ASR_ASSETS"
             )
     for path in sorted(root.iterdir()):
         if path.name not in _AT_ROOT and not path.name.startswith("."):
-            yield Explained(f"{path.name}: is not part of the dataset; move it elsewhere")
+            yield f"{path.name}: is not part of the dataset; move it elsewhere"
 
 
 def _repeated_ids(findings: Sequence[ShardFindings]) -> Iterator[str]:
@@ -163,7 +159,7 @@ def _repeated(values: pa.ChunkedArray) -> pa.Array:
     return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
 
-def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[str]:
+def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[Leak]:
     tables = {split: _table(f for f in findings if f.split == split) for split in SPLITS}
     column = LEAKS[kind]
     for one, other in combinations(SPLITS, 2):
@@ -174,10 +170,11 @@ def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[str]:
             unique = len(common[column].unique())
             rows = pc.sum(pc.is_in(values, common[column].unique())).as_py()
             example = common["id" if kind == "audio" else column][0].as_py()
-            yield (
+            text = (
                 f"{one} and {other} share {unique:,} {kind}, such as {example!r} ({rows:,} rows "
                 f"in {one}, {len(common):,} in {other})"
             )
+            yield Leak(kind, one, other, text)
 
 
 def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
@@ -208,7 +205,7 @@ def _table(findings: Iterable[ShardFindings]) -> pa.Table:
 
 def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
     path = root / LEDGER_FILE
-    if inventory.ledger_sha256 not in {None, sha256_of(path)}:
+    if inventory.ledger_sha256 != sha256_of(path):
         yield f"{LEDGER_FILE}: its sha256 differs from manifest.json"
         return
     with pq.ParquetFile(path) as ledger:
@@ -221,8 +218,7 @@ def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
 
 
 def _suspects_faults(root: Path, inventory: Inventory) -> Iterator[str]:
-    expected = inventory.suspects_sha256
-    if expected is not None and sha256_of(root / SUSPECTS_FILE) != expected:
+    if sha256_of(root / SUSPECTS_FILE) != inventory.suspects_sha256:
         yield f"{SUSPECTS_FILE}: its sha256 differs from manifest.json"
 
 
@@ -246,7 +242,7 @@ def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterato
     card = from_yaml((root / place).read_text(encoding="utf-8"))
     if not isinstance(card, dict) or not expected.items() <= card.items():
         hint = "; a moved dataset needs its new path there" if "dataset_config" in expected else ""
-        yield Explained(f"{place}: expected {expected}, found {card}{hint}")
+        yield f"{place}: expected {expected}, found {card}{hint}"
 
 
 def _model_faults(root: Path, place: str, alphabet: Sequence[str]) -> Iterator[str]:

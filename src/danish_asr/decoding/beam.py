@@ -15,7 +15,7 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
 from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.base.workers import SECONDS_ALONE, WorkerPool

@@ -14,7 +14,6 @@ import soxr
 from numpy.typing import NDArray
 from soundfile import LibsndfileError
 
-from danish_asr.base.audio.compressed import Mp3
 from danish_asr.base.audio.decode import (
     RESAMPLING_QUALITY,
     UNKNOWN_LENGTH,
@@ -22,8 +21,7 @@ from danish_asr.base.audio.decode import (
     Decoder,
     open_audio,
 )
-from danish_asr.base.audio.media import Media
-from danish_asr.base.audio.truncated import missing
+from danish_asr.base.audio.formats import Media, Mp3, missing
 from danish_asr.base.errors import TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 

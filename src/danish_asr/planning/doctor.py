@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.console import Console
 
-from danish_asr.base.cluster.cpus import lsf_slots, usable_cpus
+from danish_asr.base.cluster import lsf_slots, usable_cpus
 from danish_asr.base.config_tree import flatten
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import STATISTICS_FILE

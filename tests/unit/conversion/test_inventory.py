@@ -5,7 +5,7 @@ import pytest
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus.inventory import read_inventory
-from tests.spoiled import Spoil, change_manifest, content, manifest, shard, text
+from tests.spoiled import Spoil, content, manifest, shard, text
 
 FAULTS: list[tuple[Spoil, str]] = [
     (shard(more=1), "more"),
@@ -24,8 +24,3 @@ def test_a_damaged_inventory_is_refused_with_its_name(
     spoil(root)
     with pytest.raises(DatasetError, match=rf"{re.escape(str(root))}/manifest\.json: .*{reason}"):
         read_inventory(root)
-
-
-def test_an_inventory_of_an_earlier_version_is_read(root: Path) -> None:
-    change_manifest(root, lambda inventory: inventory.pop("ledger_sha256"))
-    assert read_inventory(root).ledger_sha256 is None

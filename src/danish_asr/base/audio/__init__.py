@@ -1,1 +1,1 @@
-"""Files of audio: their formats, decoding, resampling, and FLAC."""
+"""Audio files to samples (``decode.py``, to read first), and the formats they come in."""

@@ -13,9 +13,16 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from danish_asr.base.audio.compressed import Mp3, is_joined, is_mp3, open_flac
-from danish_asr.base.audio.media import HEAD, Media, is_media
-from danish_asr.base.audio.truncated import missing
+from danish_asr.base.audio.formats import (
+    HEAD,
+    Media,
+    Mp3,
+    is_joined,
+    is_media,
+    is_mp3,
+    missing,
+    open_flac,
+)
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SAMPLE_RATE
 

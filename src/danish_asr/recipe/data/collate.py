@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from danish_asr.base.audio.compressed import open_flac
+from danish_asr.base.audio.formats import open_flac
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.extending import user_code
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE

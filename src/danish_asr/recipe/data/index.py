@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from filelock import SoftFileLease
 from numpy.typing import NDArray
 
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError
 from danish_asr.base.files import publish
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR

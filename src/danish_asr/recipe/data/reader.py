@@ -8,7 +8,7 @@ from fairseq2.data.data_pipeline import read_sequence
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from typing_extensions import override
 
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
 from danish_asr.recipe.data.collate import Collate
 from danish_asr.recipe.data.epoch_lengths import EpochLengths

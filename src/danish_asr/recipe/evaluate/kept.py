@@ -19,7 +19,7 @@ from fairseq2.gang import Gangs
 from fairseq2.recipe.task import TaskStopException
 from torch import Tensor
 
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import LogProbsError
 from danish_asr.base.fairseq2_private import configure_logging
 from danish_asr.base.files import publish_text, to_yaml

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from fairseq2.metrics.recorders import MetricRecorder
 from typing_extensions import override
 
-from danish_asr.base.cluster.cpus import usable_cpus
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.config_tree import flatten
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig

@@ -1,0 +1,213 @@
+"""Audio formats that libsndfile does not read well: FLAC, MP3, MP4, WebM, and files that were cut.
+
+Decoding FLAC is most of the work of a conversion and of a training reader: miniaudio gives
+libsndfile's samples in half the time, and writes into the caller's array. Of an MP3 without a
+length tag libsndfile guesses the length from the bit rate of the first frame, and can stop long
+before the end; miniaudio counts the frames. PyAV, the extra ``media``, brings FFmpeg and is
+imported only for MP4, WebM, Matroska and ADTS files (AAC, Opus, ...).
+"""
+
+import io
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from math import inf
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+import numpy as np
+from miniaudio import ffi, lib
+from numpy.typing import NDArray
+
+from danish_asr.base.errors import MissingExtraError, SourceError
+
+
+class Flac:
+    """A FLAC file of one channel with a known length, in samples."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self.rate = int(handle.sampleRate)
+        self.samples = int(handle.totalPCMFrameCount)
+
+    def read(self, out: NDArray[np.float32]) -> int:
+        """Decode into ``out``, in [-1, 1]; returns fewer samples than it has for a damaged file."""
+        place = ffi.from_buffer("float[]", out)
+        return int(lib.ma_dr_flac_read_pcm_frames_f32(self._handle, len(out), place))
+
+    def seek(self, sample: int) -> bool:
+        """Continue at a sample; returns whether it was found."""
+        return bool(lib.ma_dr_flac_seek_to_pcm_frame(self._handle, sample))
+
+
+@contextmanager
+def open_flac(encoded: bytes) -> Iterator[Flac | None]:
+    """Open a file; None if it is not FLAC, has several channels or has no length in its header."""
+    flac = encoded.startswith(b"fLaC")
+    handle = flac and lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
+    try:
+        simple = handle and handle.channels == 1 and handle.totalPCMFrameCount
+        yield Flac(handle) if simple else None
+    finally:
+        lib.ma_dr_flac_close(handle or ffi.NULL)
+
+
+_LENGTH_TAG: Final = re.compile(rb"(?:Xing|Info)\0\0\0[\x01-\x0f]")
+"""The tag of an encoder with the length of the file, and flags for the fields in it."""
+
+
+def is_mp3(head: bytes) -> bool:
+    """Whether a file that begins like this is an MP3: an ID3 tag, or a frame of layer III."""
+    return head[:3] == b"ID3" or (len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 == 0xE2)
+
+
+def is_joined(data: bytes) -> bool:
+    """Whether several tagged MP3s follow each other; decoders stop at the end of the first."""
+    tags = _LENGTH_TAG.finditer(data)
+    return next(tags, None) is not None and next(tags, None) is not None
+
+
+class Mp3:
+    """An MP3 with the attributes and methods of a `soundfile.SoundFile`; raises `RuntimeError`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data  # the decoder reads from it
+        self._decoder = ffi.new("ma_dr_mp3 *")
+        if not lib.ma_dr_mp3_init_memory(self._decoder, data, len(data), ffi.NULL):
+            raise RuntimeError("not an MP3")
+        self.samplerate = int(self._decoder.sampleRate)
+        self.channels = int(self._decoder.channels)
+        self.frames = int(lib.ma_dr_mp3_get_pcm_frame_count(self._decoder))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        lib.ma_dr_mp3_uninit(self._decoder)
+
+    def seek(self, frame: int) -> None:
+        """Continue at a frame."""
+        lib.ma_dr_mp3_seek_to_pcm_frame(self._decoder, frame)
+
+    def read(self, frames: int, **_: object) -> NDArray[np.float32]:
+        """Decode up to ``frames`` frames to ``(frames, channels)`` in [-1, 1]."""
+        out = np.empty((frames, self.channels), np.float32)
+        place = ffi.from_buffer("float[]", out)
+        return out[: int(lib.ma_dr_mp3_read_pcm_frames_f32(self._decoder, frames, place))]
+
+
+HEAD: Final = 12
+"""Bytes that `is_media` looks at."""
+
+
+def is_media(head: bytes) -> bool:
+    """Whether a file that begins like this is MP4, WebM or Matroska, or AAC frames (ADTS)."""
+    adts = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0
+    return head[4:8] == b"ftyp" or head[:4] == b"\x1a\x45\xdf\xa3" or adts
+
+
+class Media:
+    """The first audio stream of a file, as a `soundfile.SoundFile`; raises `RuntimeError`.
+
+    The number of frames is unknown until the end: what a header says is an estimate.
+    """
+
+    frames: Final = 1 << 62
+
+    def __init__(self, audio: bytes | Path) -> None:
+        try:
+            self._av: Any = import_module("av")
+        except ImportError as error:
+            # Of one argument, as it crosses from a worker process.
+            missing = MissingExtraError("audio in m4a, mp4, aac and webm files", "media")
+            raise SourceError(str(missing)) from error
+        self._av.logging.set_level(self._av.logging.PANIC)
+        source = io.BytesIO(audio) if isinstance(audio, bytes) else str(audio)
+        try:
+            self._container = self._av.open(source)
+        except self._av.FFmpegError as error:
+            raise RuntimeError(error) from error
+        if not self._container.streams.audio:
+            self._container.close()
+            raise RuntimeError("no audio track")
+        self._left = np.empty((0, 1), np.float32)
+        self._blocks = self._decode()
+        self.samplerate, self.channels = 1, 1
+        self._left = next(self._blocks, self._left)  # a header's rate may be half of HE-AAC's
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._container.close()
+
+    def seek(self, frame: int) -> None:
+        """Skip that many frames by decoding them: unlike FFmpeg's seeking, this is exact."""
+        while frame > 0 and len(skipped := self.read(min(frame, 1 << 20))):
+            frame -= len(skipped)
+
+    def read(self, frames: int, **_: object) -> NDArray[np.float32]:
+        """Decode up to ``frames`` frames to ``(frames, channels)`` in [-1, 1]."""
+        blocks, count = [self._left], len(self._left)
+        while count < frames and (block := next(self._blocks, None)) is not None:
+            blocks.append(block)
+            count += len(block)
+        joined = np.concatenate(blocks)
+        self._left = joined[frames:]
+        return joined[:frames]
+
+    def _decode(self) -> Iterator[NDArray[np.float32]]:
+        resampler = None
+        try:
+            for frame in self._container.decode(audio=0):
+                if resampler is None:
+                    self.samplerate, self.channels = frame.sample_rate, frame.layout.nb_channels
+                    resampler = self._av.AudioResampler("fltp", frame.layout, frame.sample_rate)
+                for samples in resampler.resample(frame):
+                    yield samples.to_ndarray().T
+        except (self._av.FFmpegError, ValueError, IndexError) as error:
+            raise RuntimeError(error) from error  # damaged, or with a change of rate
+
+
+_STREAMED: Final = 0x7FFF0000
+"""A program that writes WAV to a pipe does not know the size: it writes 0 or more than this."""
+
+_PAGE: Final = 27 + 255 + 255 * 255
+"""Bytes of the longest page of OGG."""
+
+
+def missing(audio: bytes | Path) -> float:
+    """Return how much audio a file lacks, as a multiple of what it has.
+
+    0 if nothing is missing or it cannot be seen, as where an OGG ends between two pages; infinite
+    for an OGG that ends within a page.
+    """
+    with io.BytesIO(audio) if isinstance(audio, bytes) else audio.open("rb") as file:
+        head = file.read(12)
+        if head[:4] == b"RIFF" and head[8:] == b"WAVE":
+            return _missing_of_wav(file)
+        return inf if head[:4] == b"OggS" and _ends_within_page(file) else 0.0
+
+
+def _missing_of_wav(file: IO[bytes]) -> float:
+    size = 0
+    while len(chunk := file.read(8)) == 8:
+        name, size = struct.unpack("<4sI", chunk)
+        if name == b"data":
+            break
+        file.seek(size + size % 2, io.SEEK_CUR)
+    else:
+        return 0.0
+    begin = file.tell()
+    left = file.seek(0, io.SEEK_END) - begin
+    return size / left - 1 if 0 < left < size < _STREAMED else 0.0
+
+
+def _ends_within_page(file: IO[bytes]) -> bool:
+    file.seek(max(0, file.seek(0, io.SEEK_END) - _PAGE))
+    tail = file.read()
+    page = tail[tail.rfind(b"OggS") :]
+    # The byte 26 counts segments; their sizes follow, then they.
+    return len(page) < 27 or len(page) < 27 + page[26] + sum(page[27 : 27 + page[26]])

@@ -1,0 +1,150 @@
+"""What a run needs from a batch system: its rank, its CPUs, and a launcher.
+
+::
+
+    python -m danish_asr.base.cluster --standalone --nproc-per-node 2 -m danish_asr.recipe OUT ...
+
+is ``torchrun``, with its options, whose exit status is that of the process that failed first.
+``torchrun`` itself ends with 1, so that nobody sees whether a run was refused (2) or has stopped
+and can be continued (75).
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from danish_asr.base.errors import EXIT_FAILED
+
+
+class RankInfo(NamedTuple):
+    """The rank of this process among the processes of its run."""
+
+    rank: int
+    world_size: int
+
+
+def rank_info(cluster: str = "auto") -> RankInfo:
+    """Return the rank of this process before fairseq2 sets up ``torch.distributed``.
+
+    ``torchrun`` sets ``RANK`` and ``WORLD_SIZE``. ``srun`` sets Slurm's variables, which fairseq2
+    reads if ``common.cluster`` is ``auto`` or ``slurm``. Without either, the process is alone.
+    """
+    names = ("RANK", "WORLD_SIZE")
+    if cluster == "slurm" or (cluster == "auto" and "RANK" not in os.environ):
+        names = ("SLURM_PROCID", "SLURM_NTASKS")
+    rank, world_size = (os.environ.get(name) for name in names)
+    return RankInfo(int(rank or 0), int(world_size or 1))
+
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def stop_with_parent() -> None:
+    """Let this process receive SIGTERM when the one that started it ends (on Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def stop_with_launcher() -> None:
+    """Let a process of ``torchrun`` receive SIGTERM when ``torchrun`` is killed (on Linux).
+
+    It starts its processes in sessions of their own; killed, it would leave them running.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    launcher = os.getppid()
+    stop_with_parent()
+    # One that was killed before this line; before the function, its processes cannot find each
+    # other any more.
+    if os.getppid() != launcher:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def wait_for_first_rank(rank: int) -> None:
+    """Hold the other processes of ``torchrun`` back until the first one has called this too."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return
+    from torch.distributed import TCPStore  # type: ignore[attr-defined] # noqa: PLC0415 - slow
+
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = TCPStore(address, port, is_master=False, wait_for_workers=False)
+    if rank == 0:
+        store.set("danish_asr", "")
+    else:
+        store.wait(["danish_asr"], timedelta(minutes=10))
+
+
+def usable_cpus() -> int:
+    """Return the CPUs granted to the job on this host, shared between its processes on the host.
+
+    A batch system grants CPUs through the affinity or, for LSF without affinity, as job slots.
+    ``torchrun`` sets ``LOCAL_WORLD_SIZE``, the number of processes on this host.
+    """
+    granted = len(os.sched_getaffinity(0))
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    return max(1, min(granted, lsf_slots() or granted) // processes)
+
+
+def lsf_slots() -> int | None:
+    """Return the slots of an LSF job on this host; None outside a job.
+
+    ``LSB_MCPU_HOSTS`` lists hosts and their slots: ``n-62-11-13 8 n-62-11-14 8``. If this host has
+    another name there, its share is the smallest one.
+    """
+    words = os.environ.get("LSB_MCPU_HOSTS", "").split()
+    slots = {
+        host.partition(".")[0]: int(n) for host, n in zip(words[::2], words[1::2], strict=True)
+    }
+    here = socket.gethostname().partition(".")[0]
+    return slots.get(here, min(slots.values(), default=None))
+
+
+def launch(arguments: Sequence[str]) -> int:
+    """Start the processes and wait; return the exit status.
+
+    0 if all succeeded, 1 if a signal killed a process, 128 + N if signal N ended this launcher.
+    """
+    from torch.distributed import run  # noqa: PLC0415 - slow
+    from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
+    from torch.distributed.elastic.multiprocessing.errors import (  # noqa: PLC0415
+        ChildFailedError,
+    )
+
+    options = run.get_args_parser().parse_args(arguments)
+    processes = run.determine_local_world_size(options.nproc_per_node)
+    # torchrun would give each process one thread.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // processes)))
+    signal.signal(signal.SIGUSR2, _warn_processes)
+    try:
+        run.main(list(arguments))
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        return failure.exitcode if failure.exitcode > 0 else EXIT_FAILED
+    except SignalException as error:
+        return 128 + error.sigval
+    return 0
+
+
+def _warn_processes(number: int, _frame: object) -> None:
+    """Pass LSF's warning (``bsub -wa USR2``) on: torchrun's processes have sessions of their own.
+
+    A process without a handler would be killed by it, such as one that still imports libraries.
+    """
+    for children in Path("/proc/self/task").glob("*/children"):
+        for process in children.read_text().split():
+            with suppress(OSError):
+                status = Path(f"/proc/{process}/status").read_text()
+                handled = int(status.partition("SigCgt:")[2].split()[0], base=16)
+                if handled >> (number - 1) & 1:
+                    os.kill(int(process), number)
+
+
+if __name__ == "__main__":
+    sys.exit(launch(sys.argv[1:]))
