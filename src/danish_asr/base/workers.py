@@ -99,7 +99,7 @@ def uninterrupted() -> Iterator[None]:
         return
     received: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda found, _: received.append(found)) for number in numbers]
+    before = [signal.signal(number, lambda stop, _: received.append(stop)) for number in numbers]
     try:
         yield
     finally:

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError, SourceError
-from danish_asr.base.files import publish, publish_text, sha256_of, sweep
+from danish_asr.base.extending import user_code
+from danish_asr.base.files import publish, publish_first, publish_text, sha256_of, sweep
 from danish_asr.base.lease import take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
@@ -32,6 +33,7 @@ from danish_asr.base.schema import (
     STATISTICS_FILE,
     SUSPECTS_FILE,
     SUSPECTS_SCHEMA,
+    VERSION_DIR,
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
@@ -41,7 +43,7 @@ from danish_asr.corpus.inventory import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.readme import readme
 from danish_asr.corpus.shard import Record, convert_task, read_record
 from danish_asr.corpus.sources.base import Source
-from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, conversion_key, plan_tasks
+from danish_asr.corpus.tasks import WORK_DIR, ShardTask, digest, plan_tasks
 
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
@@ -111,6 +113,53 @@ def finish(
     return read_inventory(out)
 
 
+def conversion_key(source: Source, options: ConvertOptions) -> str:
+    """Digest of all that decides the bytes of a dataset: options and source files.
+
+    Of local files, external audio included, size and time of change count.
+    """
+    files = []
+    for file in source.files:
+        local = digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
+        files.append((file.name, file.corpus, file.split, file.fingerprint, local))
+    chosen = asdict(options)
+    del chosen["max_drop"]  # decides whether there is a dataset, not what is in it
+    return digest([chosen, files])
+
+
+def claim(out: Path, key: str) -> None:
+    """Claim ``out`` for a conversion, or check that the one that was begun there has the same key.
+
+    Of many processes that do so at the same moment, the first one publishes the key for all.
+    """
+    # Before the plan: shards appear only after a plan. In the other order, the shards of a process
+    # that starts right now would be refused.
+    shards = (out / VERSION_DIR).exists()
+    path = out / WORK_DIR / "plan.json"
+    ours = json.dumps({"key": key})
+    if not path.is_file():
+        if shards:
+            raise DatasetError(
+                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
+                "--out"
+            )
+        publish_first(path, ours)
+    if path.read_text(encoding="utf-8", errors="replace") != ours:
+        raise DatasetError(
+            f"{out}: holds an unfinished conversion, and its source (content, size or time of "
+            f"change of a file), its options or this program have changed since ({path} differs); "
+            f"restore them to continue, or delete it to start anew: rm -r '{out}'"
+        )
+
+
+def _size_and_time(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     advice = (
@@ -127,8 +176,9 @@ class _Conversion:
     def __init__(self, source: Source, out: Path, options: ConvertOptions | None) -> None:
         self._source, self._out, self._options = source, out, options or ConvertOptions()
         self._key = conversion_key(source, self._options)
-        self._division = divide(source, self._options)
-        self.tasks = plan_tasks(source, self._options, self._division)
+        with user_code(source, "reading its rows before the conversion"):
+            self._division = divide(source, self._options)
+            self.tasks = plan_tasks(source, self._options, self._division)
         self._rows = sum(task.rows for task in self.tasks)
         self._most_drops = int(self._rows * self._options.max_drop + 1e-6)  # 0.29 * 100 < 29
 

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.extending import user_code
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.sources.base import Source, SourceFile
@@ -58,11 +57,14 @@ def sentence_of(spoken: str) -> str | None:
 def shares_of(text: str) -> tuple[tuple[float, ...], int]:
     """Parse ``80/10/10`` or ``80/10/10:SEED``; no shares if it is something else, or not 100 %."""
     number = r"(\d+(?:\.\d+)?)"
-    found = re.fullmatch(rf"{number}/{number}/{number}(?::(\d+))?", text)
-    *shares, seed = found.groups("0") if found else ("0", "0")
-    parsed = tuple(map(float, shares))
-    valid = parsed[0] > 0 and math.isclose(sum(parsed), 100)
-    return parsed if valid else (), int(seed)
+    match = re.fullmatch(rf"{number}/{number}/{number}(?::(\d+))?", text)
+    if match is None:
+        return (), 0
+    train, dev, test, seed = match.groups("0")
+    shares = float(train), float(dev), float(test)
+    if not shares[0] > 0 or not math.isclose(sum(shares), 100):
+        return (), 0
+    return shares, int(seed)
 
 
 def divide(source: Source, options: ConvertOptions) -> Division:
@@ -182,15 +184,11 @@ def _hash(seed: int, name: str) -> bytes:
 
 
 def _read(source: Source, file: SourceFile) -> pa.Table:
-    with user_code(source, f"reading {file.name} without its audio"):
-        rows = [
-            {
-                **{key: getattr(row.speaker, key) for key in ("speaker_id", *_GROUP)},
-                "seconds": row.seconds,
-                "sentence": sentence_of(normalize(row.text or "", "coral")),
-            }
-            for row in source.without_audio(file)
-        ]
+    rows = []
+    for row in source.without_audio(file):
+        speaker = {key: getattr(row.speaker, key) for key in ("speaker_id", *_GROUP)}
+        sentence = sentence_of(normalize(row.text or "", "coral"))
+        rows.append({**speaker, "seconds": row.seconds, "sentence": sentence})
     return pa.Table.from_pylist(rows, _ROWS)
 
 

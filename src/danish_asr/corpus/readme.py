@@ -103,15 +103,17 @@ def readme(root: Path, inventory: Inventory) -> str:
 
 def splits_of(shards: Iterable[ShardEntry]) -> list[str]:
     """The splits that have rows, in the order of `SPLITS`."""
-    found = {shard.partition("split") for shard in shards}
-    return [split for split in SPLITS if split in found]
+    present = {shard.partition("split") for shard in shards}
+    return [split for split in SPLITS if split in present]
 
 
 def unit_of(seconds: float) -> tuple[str, int]:
     """The unit that suits a total length, and its seconds."""
-    return (
-        ("hours", 3600) if seconds >= 3600 else ("minutes", 60) if seconds >= 60 else ("seconds", 1)
-    )
+    if seconds >= 3600:
+        return "hours", 3600
+    if seconds >= 60:
+        return "minutes", 60
+    return "seconds", 1
 
 
 def duration(seconds: float) -> str:

@@ -6,11 +6,14 @@ The record is written last, so it marks the shard as finished.
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from math import log10
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from danish_asr.base.audio.decode import AudioError, encode_flac, peak_of, to_mono
 from danish_asr.base.errors import SourceError
@@ -28,7 +31,6 @@ from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.sources.base import Source, Utterance
 from danish_asr.corpus.sources.metadata import DIALECTS
-from danish_asr.corpus.suspects import examine
 from danish_asr.corpus.tasks import WORK_DIR, RowSlice, ShardTask
 from danish_asr.text.profiles import normalize
 
@@ -39,6 +41,18 @@ _FORMAT: Final[dict[str, Any]] = {
     "use_dictionary": _REPEATED,
     "write_statistics": [name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
 }
+
+# What cannot be speech, and what a person should listen to. Each limit is a matter of judgement,
+# except the first: the fastest speaker on record recited 260 words of English, about 1,050 letters,
+# in 23.8 s (Sean Shannon, 655 words a minute, Guinness World Records 1995): 44 letters a second.
+_IMPOSSIBLE: Final = 50  # letters and digits per second
+_PLAUSIBLE: Final = (1.0, 30.0)  # the same
+_ROUNDING: Final = 0.01  # seconds by which a manifest may round a duration up
+_FULL_SCALE: Final = 0.999
+_CLIPPED: Final = 0.001  # share of the samples at full scale
+_QUIET: Final = -60.0  # dBFS, RMS
+_SILENCE: Final = (3.0, 1e-4)  # seconds; energy below this share of the loudest frame's
+_FRAME: Final = SAMPLE_RATE // 100
 
 
 @dataclass(kw_only=True)
@@ -193,3 +207,40 @@ def _convert(
         "source_id": f"{part.file.name}:{utterance.row}",
         **{name: getattr(utterance.speaker, name) for name in _SPEAKER},
     }
+
+
+def examine(
+    mono: NDArray[np.float32], peak: float, text: str, asked: float | None
+) -> Iterator[tuple[str, float]]:
+    """Yield the reasons to suspect an utterance of 16 kHz, with what was measured.
+
+    ``peak`` is that of `peak_of`, ``asked`` the length in seconds that the corpus gives.
+
+    Raises:
+        AudioError: It cannot be speech.
+    """
+    seconds = len(mono) / SAMPLE_RATE
+    speed = sum(map(str.isalnum, text)) / seconds
+    whole = len(mono) - len(mono) % _FRAME
+    frames = mono[:whole].reshape(-1, _FRAME) if whole else mono[None]
+    energies = np.einsum("ij,ij->i", frames, frames)
+    if peak * 32768 < 1.5:  # dither at most: the last of 16 bits
+        raise AudioError("digital silence")
+    if speed > _IMPOSSIBLE:
+        raise AudioError(f"more than {_IMPOSSIBLE} letters per second")
+    if not _PLAUSIBLE[0] <= speed <= _PLAUSIBLE[1]:
+        yield "letters per second", speed
+    if asked is not None and asked - seconds > _ROUNDING:
+        yield "seconds missing at the end", asked - seconds
+    if peak >= _FULL_SCALE:
+        share = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
+        if share > _CLIPPED:
+            yield "share of clipped samples", share
+    loudness = 10 * log10(max(float(energies.mean()) / frames.shape[1], 1e-12))
+    if loudness < _QUIET:
+        yield "dBFS, very quiet", loudness
+    loud = np.flatnonzero(energies >= _SILENCE[1] * energies.max())
+    pause = (loud[1:] - loud[:-1]).max(initial=1) - 1
+    silence = float(max(loud[0], pause, len(energies) - 1 - loud[-1])) / 100
+    if silence > _SILENCE[0]:
+        yield "seconds of silence", silence

@@ -82,9 +82,9 @@ class ShardFindings:
 def check_shard(task: tuple[ShardEntry, int], *, root: Path) -> ShardFindings:
     """Check a shard, and decode the audio of that many of its rows, spread evenly over it."""
     entry, decoded = task
-    found = ShardFindings(entry=entry)
-    found.faults += guarded(entry.path, _shard_faults(root / entry.path, found, decoded))
-    return found
+    findings = ShardFindings(entry=entry)
+    findings.faults += guarded(entry.path, _shard_faults(root / entry.path, findings, decoded))
+    return findings
 
 
 def guarded(place: str, faults: Iterable[str]) -> Iterator[str]:
@@ -105,8 +105,8 @@ def few(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _shard_faults(path: Path, found: ShardFindings, decoded: int) -> Iterator[str]:
-    entry = found.entry
+def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator[str]:
+    entry = findings.entry
     if sha256_of(path) != entry.sha256:
         yield f"{entry.path}: its sha256 differs from manifest.json"
         return
@@ -123,19 +123,19 @@ def _shard_faults(path: Path, found: ShardFindings, decoded: int) -> Iterator[st
         for number, (row, audio) in enumerate(chain.from_iterable(map(_rows, groups))):
             spoken = normalize(row["text"], "coral")
             md5 = row["head"][_MD5]
-            known = row["head"].startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5
+            has_md5 = row["head"].startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5
             compared.append(
-                {**row, "sentence": sentence_of(spoken), "audio": md5 if known else None}
+                {**row, "sentence": sentence_of(spoken), "audio": md5 if has_md5 else None}
             )
-            found.samples[row["dialect"]] += row["audio_size"]
+            findings.samples[row["dialect"]] += row["audio_size"]
             for name in _unusual(row):
-                found.unusual[name].append(row["id"])
-            if found.split == "train":
-                found.characters.update(row["text"], spoken)
+                findings.unusual[name].append(row["id"])
+            if findings.split == "train":
+                findings.characters.update(row["text"], spoken)
             faults = _audio_faults(audio.as_py(), row) if number in chosen else ()
             for fault in chain(_text_faults(row), faults):
                 faulty[fault].append(row["id"].strip() or f"row {number}")
-    found.compared = pa.Table.from_pylist(compared, COMPARED)
+    findings.compared = pa.Table.from_pylist(compared, COMPARED)
     for fault, ids in faulty.items():
         yield f"{entry.path}: {fault}: {few(ids)}"
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -19,10 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from danish_asr.base.errors import DatasetError
-from danish_asr.base.extending import user_code
-from danish_asr.base.files import publish_first
-from danish_asr.base.schema import SPLITS, VERSION_DIR, partition_dir
+from danish_asr.base.schema import SPLITS, partition_dir
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.division import SHARED_SENTENCE, Division
 from danish_asr.corpus.sources.base import Source, SourceFile
@@ -67,7 +64,7 @@ class ShardTask:
     @property
     def fingerprint(self) -> str:
         """Changes with the source rows."""
-        return _digest([(rows.file.fingerprint, rows.start, rows.stop) for rows in self.slices])
+        return digest([(rows.file.fingerprint, rows.start, rows.stop) for rows in self.slices])
 
 
 def plan_tasks(
@@ -96,49 +93,9 @@ def plan_tasks(
     return tasks
 
 
-def conversion_key(source: Source, options: ConvertOptions) -> str:
-    """Digest of all that decides the bytes of a dataset: options and source files.
-
-    Of local files, external audio included, size and time of change count.
-    """
-    files = []
-    for file in source.files:
-        local = _digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
-        files.append((file.name, file.corpus, file.split, file.fingerprint, local))
-    chosen = asdict(options)
-    del chosen["max_drop"]  # decides whether there is a dataset, not what is in it
-    return _digest([chosen, files])
-
-
-def claim(out: Path, key: str) -> None:
-    """Claim ``out`` for a conversion, or check that the one that was begun there has the same key.
-
-    Of many processes that do so at the same moment, the first one publishes the key for all.
-    """
-    # Before the plan: shards appear only after a plan. In the other order, the shards of a process
-    # that starts right now would be refused.
-    shards = (out / VERSION_DIR).exists()
-    path = out / WORK_DIR / "plan.json"
-    ours = json.dumps({"key": key})
-    if not path.is_file():
-        if shards:
-            raise DatasetError(
-                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
-                "--out"
-            )
-        publish_first(path, ours)
-    if path.read_text(encoding="utf-8", errors="replace") != ours:
-        raise DatasetError(
-            f"{out}: holds an unfinished conversion, and its source (content, size or time of "
-            f"change of a file), its options or this program have changed since ({path} differs); "
-            f"restore them to continue, or delete it to start anew: rm -r '{out}'"
-        )
-
-
 def find_duplicates(source: Source) -> dict[str, frozenset[int]]:
     """For each file, the rows whose id occurs in an earlier row of this or an earlier file."""
-    with user_code(source, "reading the ids of its rows"):
-        ids = pa.chunked_array([source.ids(file) for file in source.files], pa.string())
+    ids = pa.chunked_array([source.ids(file) for file in source.files], pa.string())
     # Codes count up in the order of first appearance, so a new id is always a new maximum.
     codes = pc.dictionary_encode(ids).chunks
     seen = np.concatenate([chunk.indices.to_numpy() for chunk in codes] or [np.empty(0, np.int32)])
@@ -214,13 +171,6 @@ def _pieces(row_groups: Iterable[int], shard_rows: int) -> Iterator[tuple[int, i
         begin += rows
 
 
-def _size_and_time(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):  # ValueError: a name that no file can have
-        return None
-    return status.st_size, status.st_mtime_ns
-
-
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
+    """The sha256 of a value as JSON."""
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()

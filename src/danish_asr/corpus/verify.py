@@ -95,11 +95,11 @@ def verify(
     tasks = list(zip(inventory.shards, spread(rows, sample), strict=True))
     results = run_in_processes(partial(check_shard, root=root), tasks, workers)
     watched = watch(
-        "verified", results, lambda found: (found.entry.rows, found.samples.total()), sum(rows)
+        "verified", results, lambda shard: (shard.entry.rows, shard.samples.total()), sum(rows)
     )
-    findings = sorted(watched, key=lambda found: found.entry.path)
+    findings = sorted(watched, key=lambda shard: shard.entry.path)
     damage = [
-        *chain.from_iterable(found.faults for found in findings),
+        *chain.from_iterable(shard.faults for shard in findings),
         *_repeated_ids(findings),
         *guarded(LEDGER_FILE, _ledger_faults(root, inventory)),
         *guarded(SUSPECTS_FILE, _suspects_faults(root, inventory)),
@@ -115,9 +115,9 @@ def verify(
         else:
             leaks += shared
     hours: defaultdict[tuple[str, str | None], float] = defaultdict(float)
-    for found in findings:
-        for dialect, samples in found.samples.items():
-            hours[found.split, dialect] += samples / SAMPLE_RATE / 3600
+    for shard in findings:
+        for dialect, samples in shard.samples.items():
+            hours[shard.split, dialect] += samples / SAMPLE_RATE / 3600
     return Verification(damage, list(_stray_files(root, inventory)), leaks, notes, dict(hours))
 
 
@@ -160,7 +160,9 @@ def _repeated(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[Leak]:
-    tables = {split: _table(f for f in findings if f.split == split) for split in SPLITS}
+    tables = {
+        split: _table(shard for shard in findings if shard.split == split) for split in SPLITS
+    }
     column = LEAKS[kind]
     for one, other in combinations(SPLITS, 2):
         values = tables[one][column].drop_null()
@@ -178,8 +180,8 @@ def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[Leak]:
 
 
 def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
-    for corpus in sorted({found.corpus for found in findings}):
-        own = [found for found in findings if found.corpus == corpus]
+    for corpus in sorted({shard.corpus for shard in findings}):
+        own = [shard for shard in findings if shard.corpus == corpus]
         table = _table(own)
         if table and table["speaker_id"].null_count == len(table):
             yield (
@@ -187,12 +189,12 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
                 "source has them, convert it with --column speaker_id=THEIRS"
             )
         unusual: defaultdict[str, list[str]] = defaultdict(list)
-        for name, ids in chain.from_iterable(found.unusual.items() for found in own):
+        for name, ids in chain.from_iterable(shard.unusual.items() for shard in own):
             unusual[name] += ids
         for name, ids in unusual.items():
             yield f"{corpus}: {len(ids):,} of {len(table):,} rows have {name}: {few(ids)}"
     for split in SPLITS:
-        table = _table(found for found in findings if found.split == split)
+        table = _table(shard for shard in findings if shard.split == split)
         repeated = table.filter(pc.is_in(table["audio"], _repeated(table["audio"])))
         if repeated:
             ids = repeated["id"].to_pylist()
@@ -200,7 +202,7 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
 
 
 def _table(findings: Iterable[ShardFindings]) -> pa.Table:
-    return pa.concat_tables([COMPARED.empty_table(), *(found.compared for found in findings)])
+    return pa.concat_tables([COMPARED.empty_table(), *(shard.compared for shard in findings)])
 
 
 def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
@@ -229,11 +231,11 @@ def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:
 
 
 def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> Iterator[str]:
-    with_tokenizer = any(found.split == "train" for found in findings)
+    with_tokenizer = any(shard.split == "train" for shard in findings)
     for place, expected in cards(root, name, with_tokenizer=with_tokenizer).items():
         yield from guarded(place, _differences(root, place, expected))
     if with_tokenizer:
-        characters = set[str]().union(*(found.characters for found in findings))
+        characters = set[str]().union(*(shard.characters for shard in findings))
         model = f"{CARDS_DIR}/{name}_char.model"
         yield from guarded(model, _model_faults(root, model, alphabet_of(characters)))
 
