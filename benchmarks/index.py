@@ -60,7 +60,7 @@ def write_dataset(root: Path, rows: int) -> None:
     for number, begin in enumerate(range(0, rows, ROWS_PER_SHARD)):
         corpus = "read_aloud" if number % 4 else "conversation"
         table = make_rows(corpus, range(begin, min(begin + ROWS_PER_SHARD, rows)), rng)
-        folder = partition_dir(root, corpus, "train")
+        folder = partition_dir(root, corpus, "train", "dan_Latn")
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(
             table,

@@ -90,7 +90,7 @@ def main() -> None:
 def write_dataset(root: Path, hours: float, shortest: float, longest: float) -> None:
     """One partition of vowel-like tones over soft noise, about as compressible as speech."""
     rng = np.random.default_rng(0)
-    folder = partition_dir(root, "noise", "train")
+    folder = partition_dir(root, "noise", "train", "dan_Latn")
     folder.mkdir(parents=True)
     left = hours * 3600
     rows: list[dict[str, object]] = []

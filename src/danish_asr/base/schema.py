@@ -8,9 +8,6 @@ import pyarrow as pa
 SAMPLE_RATE: Final = 16_000
 """Hz. The rate that omniASR models were trained on, and the only rate a built dataset holds."""
 
-DANISH: Final = "dan_Latn"
-"""omniASR's code for Danish in Latin script, the language of a dataset that names no other."""
-
 ROW_GROUP_SIZE: Final = 100
 """Rows per Parquet row group; upstream's loader streams and shuffles by row group."""
 
@@ -71,6 +68,6 @@ README_FILE: Final = "README.md"
 CARDS_DIR: Final = "cards"
 
 
-def partition_dir(root: Path, corpus: str, split: str, language: str = DANISH) -> Path:
+def partition_dir(root: Path, corpus: str, split: str, language: str) -> Path:
     """The directory of one Hive partition below a dataset's root."""
     return root / VERSION_DIR / f"corpus={corpus}" / f"split={split}" / f"language={language}"

@@ -7,8 +7,10 @@ Read first: ``convert.py``.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from danish_asr.base.schema import DANISH
+DANISH: Final = "dan_Latn"
+"""omniASR's code for Danish in Latin script, the language of a dataset that names no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.files import to_yaml
-from danish_asr.base.schema import DANISH, SAMPLE_RATE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.base.schema import SAMPLE_RATE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.corpus import DANISH
 from danish_asr.corpus.inventory import Inventory, ShardEntry
 
 ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default

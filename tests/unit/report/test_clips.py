@@ -15,7 +15,7 @@ from danish_asr.report.page import MAX_CLIP_BYTES, audio_clips
 
 
 def _shard(root: Path, split: str, clips: dict[str, bytes | None]) -> Path:
-    shard = partition_dir(root, "coral", split) / "part-00000.parquet"
+    shard = partition_dir(root, "coral", split, "dan_Latn") / "part-00000.parquet"
     shard.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table({"id": list(clips), "audio_bytes": list(clips.values())})
     pq.write_table(table, shard, row_group_size=1)
