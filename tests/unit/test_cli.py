@@ -138,9 +138,9 @@ def test_help_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("score none.jsonl", "none.jsonl: No such file"),
+        ("score none.jsonl", "none.jsonl: no such file"),
         ("score empty.jsonl", "empty.jsonl: the file has no rows"),
-        ("compare . a.jsonl", "Is a directory; expected the predictions.jsonl"),
+        ("compare . a.jsonl", "expected the predictions.jsonl"),
         (
             "score a.jsonl --profile corl",
             "expected one of raw, coral, rye",
