@@ -18,7 +18,8 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.schema import LANGUAGE, METADATA_COLUMNS
+from danish_asr.base.schema import METADATA_COLUMNS
+from danish_asr.corpus import DANISH
 from danish_asr.corpus.shards import Partition, find_shards, shards_of_split, split_names
 from danish_asr.recipe.data.audio_source import FileAudio
 from danish_asr.recipe.data.conditions import check_condition, condition_of
@@ -164,7 +165,7 @@ class ManifestDataset(AsrDataset):
             partition_of=np.zeros(len(lines), np.int16),
             # Each row is a file of its own, so rows may be shuffled one by one.
             row_group_of=np.arange(len(lines), dtype=np.int32),
-            partitions=(Partition(self.path.resolve().name, LANGUAGE),),
+            partitions=(Partition(self.path.resolve().name, DANISH),),
             audio=FileAudio([_slice(Path(root), path) for path in paths]),
         )
 
