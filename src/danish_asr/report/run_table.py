@@ -288,7 +288,10 @@ def render_runs(runs: Runs, file: Path) -> str:
         name=runs.root.name,
         rows=runs.rows,
         metric=runs.metric,
-        headings=headings,
+        headings=[
+            heading if heading in short_names(runs.keys).values() else wording.sentence(heading)
+            for heading in headings
+        ],
         cells=cells,
         styles=styles,
         links=links,
