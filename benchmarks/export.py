@@ -34,8 +34,7 @@ def fairseq2_model(arch: str) -> Any:
     from danish_asr.base import native  # noqa: F401, PLC0415 - libsndfile before fairseq2's native half
     from danish_asr.base.fairseq2_private import new_model  # noqa: PLC0415
     from danish_asr.corpus.cards import build_char_tokenizer  # noqa: PLC0415
-    from danish_asr.inference.acoustic_model import Decoders  # noqa: PLC0415
-    from danish_asr.inference.model import Model  # noqa: PLC0415
+    from danish_asr.inference.model import Decoders, Model  # noqa: PLC0415
     from danish_asr.recipe.config.config import AsrEvalConfig  # noqa: PLC0415
     from danish_asr.recipe.models.assets import Assets  # noqa: PLC0415
 

@@ -48,7 +48,7 @@ def build(
         both = ", not both" if model else ""
         raise ConfigError([f"give --model or --profile{both}: its words must equal the model's"])
     if model is not None:
-        from danish_asr.inference.selection import select_model
+        from danish_asr.inference.model_config import select_model
 
         profile = select_model(model).dataset.text_profile
     if not all(count.isdecimal() for count in prune.split()):

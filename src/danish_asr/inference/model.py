@@ -4,22 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, overload
+from typing import Any, Final, TypedDict, Unpack, cast, overload
 
+import numpy as np
 import torch
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from fairseq2.nn import BatchLayout
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr.base.errors import RunError, TranscriptionError
 from danish_asr.base.fairseq2_private import supported
-from danish_asr.decoding import GREEDY
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.decoding import GREEDY, Decoder, make_decoder
+from danish_asr.decoding.alignment import separator_of
 from danish_asr.decoding.transcript import Segment, Transcript
-from danish_asr.inference.acoustic_model import AcousticModel, Decoders
-from danish_asr.inference.selection import select_model
+from danish_asr.inference.model_config import select_model
 from danish_asr.inference.sound import Audio, Channels, Sound, is_array, open_sound
-from danish_asr.inference.streaming import Recogniser, ShowProgress
+from danish_asr.inference.streaming import ShowProgress, recognise
+from danish_asr.inference.windows import Cutting
+from danish_asr.recipe.config.config import AsrEvalConfig
+from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.train.diagnostics import explained
+
+_STEP: Final = SAMPLE_RATE // 2
+"""Samples; batches are padded to a multiple, as oneDNN keeps memory for each shape that it sees."""
+
+_BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
+"""Audio in one forward pass, padding included."""
 
 
 def load_model(
@@ -41,7 +57,7 @@ def load_model(
         RunError: The directory has no model, or there is no such device.
         RunFailedError: The weights cannot be read.
     """
-    place, config = _device(device), select_model(model)
+    torch_device, config = _device(device), select_model(model)
     assets = Assets(config)
     card = assets.find("model.name", str(config.model.name), [])
     tokenizer = assets.open_tokenizer(config.tokenizer, [])
@@ -53,7 +69,7 @@ def load_model(
     family = assets.model_family(card.field("model_family").as_(str))
     assert family is not None
     with explained():
-        gangs = create_fake_gangs(place)
+        gangs = create_fake_gangs(torch_device)
         options = {"mmap": False, "progress": False, "load_rank0_only": False}
         module = supported(family.load_model, card, gangs, torch.float32, None, **options)
     settings = cast(Wav2Vec2AsrConfig, family.get_model_config(card))
@@ -64,13 +80,12 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
+        return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-        known = ", ".join(["auto", "cpu", *gpus])
-        raise RunError(f"device '{name}' cannot be used here; known: {known}") from error
-    return device
+        gpus = torch.cuda.device_count()
+        raise RunError(
+            f"device '{name}' cannot be used here; known: auto, cpu and {gpus} GPUs (cuda:N)"
+        ) from error
 
 
 class Options(TypedDict, total=False):
@@ -95,8 +110,66 @@ class Options(TypedDict, total=False):
     """Called with the seconds that are done, and all of them, None if the file does not say."""
 
 
-class Model(AcousticModel):
-    """A trained model with its tokenizer and decoders, ready to transcribe recordings."""
+class Decoders:
+    """Creates a model's decoders; the last one is kept, as a language model takes time to load."""
+
+    def __init__(self, tokenizer: Tokenizer, text_profile: str) -> None:
+        self.tokenizer, self._text_profile = tokenizer, text_profile
+        self._last: tuple[str, dict[str, Any]] | None = None
+        self._decoder: Decoder | None = None
+
+    def __call__(self, name: str, config: Mapping[str, Any]) -> Decoder:
+        """Return a decoder; raises ConfigError if there is none, or ``config`` does not fit it."""
+        if name == "beam" and self._text_profile != "raw":  # for its hotwords
+            config = {"text_profile": self._text_profile, **config}
+        if self._decoder is None or self._last != (name, dict(config)):
+            self._decoder = make_decoder(name, config, self.tokenizer)
+            self._last = name, dict(config)
+        return self._decoder
+
+
+class Model:
+    """A trained model with its tokenizer and decoders, ready to transcribe recordings.
+
+    Attributes:
+        name: What `load_model` was called with.
+        decoder: Creates its decoders.
+        separator: The token between words.
+        tokenizer: The tokenizer; 0 is the CTC blank.
+        device: Where it computes.
+        module: fairseq2's model, without gradients.
+        settings: Its sizes.
+        frames: The number of frames that it makes of a number of samples.
+        batch_seconds: Audio in a forward pass if a call does not say.
+        cutting: How recordings are cut for it.
+        normalizes: Whether each waveform is normalised to zero mean and unit variance.
+        text_profile: How the texts were normalised that it was trained on.
+    """
+
+    def __init__(
+        self,
+        module: Wav2Vec2AsrModel,
+        settings: Wav2Vec2AsrConfig,
+        decoders: Decoders,
+        config: AsrEvalConfig,
+        *,
+        name: str,
+    ) -> None:
+        self.name, self.decoder, self.settings = name, decoders, settings
+        self.tokenizer = decoders.tokenizer
+        self.separator = separator_of(self.tokenizer)
+        self.device: torch.device = next(module.parameters()).device
+        self.module = module.eval().requires_grad_(requires_grad=False)
+        layers = settings.encoder_config.feature_extractor_layer_descs
+        self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
+        self.batch_seconds = _BATCH_SECONDS.get(self.device.type, 30.0)
+        task = config.dataset.asr_task_config
+        self.cutting = Cutting.for_training(task.max_audio_len / SAMPLE_RATE)
+        self.normalizes = task.normalize_audio
+        self.text_profile = config.dataset.text_profile
+        # On a GPU as the evaluation does it; a CPU is slower with half precision.
+        half = config.evaluator.amp and self.device.type == "cuda"
+        self._amp = config.evaluator.amp_dtype if half else None
 
     @overload
     def transcribe(self, audio: Audio, **options: Unpack[Options]) -> Transcript: ...
@@ -130,8 +203,8 @@ class Model(AcousticModel):
             paths = {key: str(value) for key, value in config.items() if isinstance(value, Path)}
             about["decoder_config"] = {**config, **paths}  # as JSON has it
         transcripts = [
-            Transcript(sound.seconds, found, sound.file, about)
-            for sound, found in zip(sounds, segments, strict=True)
+            Transcript(sound.seconds, of_sound, sound.file, about)
+            for sound, of_sound in zip(sounds, segments, strict=True)
         ]
         return transcripts if isinstance(audio, list) else transcripts[0]
 
@@ -162,5 +235,65 @@ class Model(AcousticModel):
                     sounds.append(sound)
                     yield sound
 
-        recogniser = Recogniser(self, decoder, seconds, self.cutting)
-        yield from recogniser(opened(), options.get("progress"))
+        yield from recognise(
+            self, decoder, opened(), batch_seconds=seconds, progress=options.get("progress")
+        )
+
+    def log_probs(
+        self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
+    ) -> list[Tensor]:
+        """Return the log-probabilities of each waveform, (S, V), float32 on the CPU.
+
+        Args:
+            waveforms: Mono, 16 kHz, each (samples,). Each is normalised on its own, as in training.
+                One too short for a frame is padded with zeros; an empty one gives no frames.
+            batch_seconds: Audio in a forward pass, padding included; a longer waveform is alone.
+                It changes speed and memory, not the result.
+
+        Raises:
+            TranscriptionError: An element is not (samples,), or ``batch_seconds`` is not positive.
+        """
+        if any(np.ndim(waveform) != 1 for waveform in waveforms):
+            raise TranscriptionError("log_probs takes a list of arrays (samples,): [waveform]")
+        limit = self.seconds_of_batch(batch_seconds) * SAMPLE_RATE
+        results = [torch.empty(0, self.settings.target_vocab_size)] * len(waveforms)
+        for batch in _batches([len(waveform) for waveform in waveforms], limit):
+            outputs = self._forward([waveforms[number] for number in batch])
+            for number, log_probs in zip(batch, outputs, strict=True):
+                results[number] = log_probs
+        return results
+
+    def seconds_of_batch(self, wanted: float | None) -> float:
+        """Return the audio of a forward pass; raises TranscriptionError if it is not positive."""
+        if wanted is not None and not wanted > 0:
+            raise TranscriptionError(f"batch_seconds must be positive, but is {wanted}")
+        return wanted or self.batch_seconds
+
+    @torch.inference_mode()
+    def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> Iterator[Tensor]:
+        shortest = self.frames.shortest_input()
+        lengths = [max(len(waveform), shortest) for waveform in waveforms]
+        seqs = torch.zeros(len(lengths), -(-max(lengths) // _STEP) * _STEP)
+        for row, waveform in zip(seqs, waveforms, strict=True):
+            samples = torch.from_numpy(np.ascontiguousarray(waveform, np.float32))
+            if self.normalizes:
+                samples = layer_norm(samples, samples.shape)
+            row[: len(samples)] = samples
+        seqs = seqs.to(self.device)
+        with torch.autocast(self.device.type, self._amp, enabled=self._amp is not None):
+            logits, layout = self.module(seqs, BatchLayout.of(seqs, lengths))
+        log_probs = log_softmax(logits.float(), dim=-1).cpu()
+        return (row[:length] for row, length in zip(log_probs, layout.seq_lens, strict=True))
+
+
+def _batches(lengths: Sequence[int], limit: float) -> Iterator[list[int]]:
+    """Divide waveforms into batches of similar lengths; those without samples are left out."""
+    order = sorted((n for n, size in enumerate(lengths) if size), key=lengths.__getitem__)
+    batch: list[int] = []
+    for number in reversed(order):  # the first of a batch is its longest
+        if batch and lengths[batch[0]] * (len(batch) + 1) > limit:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import isinf
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeAlias
@@ -36,31 +37,25 @@ _SLACK: Final = 0.1
 """Seconds by which a file may be shorter than its header says, as some MP3s are."""
 
 
+@dataclass
 class Sound:
-    """Audio that is decoded while it is read, once; `open_sound` opens it.
+    """Audio that is decoded while it is read, once; `open_sound` opens it."""
 
-    Attributes:
-        channels: The number of channels that come out.
-        split: Whether they are the recording's, not its mix.
-        file: Its path, None if it is not a file.
-        total: Seconds of audio as the header has it, None if it does not say.
-        seconds: Seconds that were read so far.
-    """
-
-    def __init__(
-        self,
-        blocks: Iterator[Samples],
-        *,
-        rate: int,
-        total: float | None,
-        channels: int,
-        split: bool,
-        name: str,
-        file: str | None = None,
-    ) -> None:
-        self.channels, self.split = channels if split else 1, split
-        self.file, self.total, self.seconds = file, total, 0.0
-        self._blocks, self._rate, self._name = blocks, rate, name
+    blocks: Iterator[Samples]
+    """As they are decoded, (samples, channels) at ``rate``."""
+    rate: int
+    name: str
+    """What messages call it."""
+    total: float | None = None
+    """Seconds of audio as the header has it, None if it does not say."""
+    channels: int = 1
+    """The number of channels that come out."""
+    split: bool = False
+    """Whether they are the recording's, not its mix."""
+    file: str | None = None
+    """Its path, None if it is not a file."""
+    seconds: float = 0.0
+    """Audio that was read so far."""
 
     def __iter__(self) -> Iterator[Samples]:
         """Yield blocks of (samples, channels) at 16 kHz.
@@ -69,24 +64,23 @@ class Sound:
             TranscriptionError: The audio is damaged, empty or has non-finite samples.
         """
         resampler = soxr.ResampleStream(
-            self._rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
+            self.rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
         )
-        for block in self._blocks:
+        for block in self.blocks:
             if not np.isfinite(block).all():
                 raise TranscriptionError(
-                    f"{self._name}: the samples after {self.seconds:.1f} s are NaN or infinite"
+                    f"{self.name}: the samples after {self.seconds:.1f} s are NaN or infinite"
                 )
-            self.seconds += len(block) / self._rate
-            if block.shape[1] > self.channels:
-                block = _mixed(block)  # noqa: PLW2901
-            yield block if self._rate == SAMPLE_RATE else resampler.resample_chunk(block)
-        if self._rate != SAMPLE_RATE:
+            self.seconds += len(block) / self.rate
+            samples = _mixed(block) if block.shape[1] > self.channels else block
+            yield samples if self.rate == SAMPLE_RATE else resampler.resample_chunk(samples)
+        if self.rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
         if not self.seconds:
-            raise TranscriptionError(f"{self._name}: no samples")
+            raise TranscriptionError(f"{self.name}: no samples")
         if self.total is not None and self.seconds < self.total - _SLACK:
             raise TranscriptionError(
-                f"{self._name}: ends at {self.seconds:.1f} s, but its header says "
+                f"{self.name}: ends at {self.seconds:.1f} s, but its header says "
                 f"{self.total:.1f} s; the file is truncated: copy or convert it again"
             )
 
@@ -115,39 +109,31 @@ def open_sound(
     split = channels == "split"
     if is_array(audio):
         array, rate = _checked(audio, rate)
-        size, total, count = BLOCK_SECONDS * rate, len(array) / rate, array.shape[1]
-        scale = _full_scale(array)
-        blocks = (
-            (array[at : at + size] / scale).astype(np.float32) for at in range(0, len(array), size)
-        )
-        yield Sound(blocks, rate=rate, total=total, channels=count, split=split, name="the array")
+        count = array.shape[1] if split else 1
+        total = len(array) / rate
+        yield Sound(_blocks_of(array, rate), rate, "the array", total, count, split)
         return
+    file = None
     if isinstance(audio, str | Path):
         source: Path | bytes = Path(audio).expanduser()
         # A name that is not UTF-8 could not be printed or written.
-        path = os.fsencode(audio).decode(errors="replace")
+        file = os.fsencode(audio).decode(errors="replace")
     else:
-        source, path = _bytes(audio), None
-    name = path or "the audio"
+        source = _bytes(audio)
+    name = file or "the audio"
     if isinstance(source, Path) and source.exists() and not source.is_file():
         raise TranscriptionError(f"{name}: not a regular file; name an audio file")
-    if not (source.stat().st_size if isinstance(source, Path) and source.is_file() else source):
-        raise TranscriptionError(f"{name}: the file is empty")
-    with _open(source, name) as file:
-        rate, count = int(file.samplerate), int(file.channels)
-        length = file.frames / rate if file.frames < UNKNOWN_LENGTH else None
-        if length is not None:
-            lacking = missing(source)
-            if isinf(lacking):
-                raise TranscriptionError(
-                    f"{name}: ends within a page of OGG; the file is truncated: copy or convert it "
-                    "again"
-                )
-            length *= 1 + lacking
-        parts = _decoded(file, name, length)
-        yield Sound(
-            parts, rate=rate, total=length, channels=count, split=split, name=name, file=path
-        )
+    with _open(source, name) as decoder:
+        rate = int(decoder.samplerate)
+        total = None
+        if decoder.frames < UNKNOWN_LENGTH:
+            total = decoder.frames / rate * (1 + missing(source))
+        if total is not None and isinf(total):
+            raise TranscriptionError(
+                f"{name}: ends within a page of OGG; the file is truncated: copy it again"
+            )
+        count = int(decoder.channels) if split else 1
+        yield Sound(_decoded(decoder, name, total), rate, name, total, count, split, file)
 
 
 def _open(source: Path | bytes, name: str) -> Decoder:
@@ -156,7 +142,7 @@ def _open(source: Path | bytes, name: str) -> Decoder:
     except AudioError as error:
         raise TranscriptionError(f"{name}: {error}") from None
     except RuntimeError as error:  # of any decoder
-        # What libsndfile says can mislead: a text named .mp3 "does not exist or is a pipe".
+        # Messages of libsndfile mislead: a text named .mp3 "does not exist or is a pipe".
         reason = "" if isinstance(error, LibsndfileError) else f" ({error})"
         raise TranscriptionError(
             f"{name}: cannot be decoded as audio{reason}; WAV, FLAC, OGG, Opus, MP3, AIFF and "
@@ -164,23 +150,29 @@ def _open(source: Path | bytes, name: str) -> Decoder:
         ) from error
 
 
-def _decoded(file: Decoder, name: str, length: float | None) -> Iterator[Samples]:
-    rate = int(file.samplerate)
+def _decoded(decoder: Decoder, name: str, total: float | None) -> Iterator[Samples]:
+    rate, done = int(decoder.samplerate), 0
     while True:
         try:
-            block = file.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)
+            block = decoder.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)
         except RuntimeError as error:  # of FLAC, MP4, ...
-            place = f"in part ({error})"
-            if not isinstance(file, Media | Mp3):
-                place = f"up to {file.tell() / rate:.1f} s"
-            expected = "" if length is None else f", but its header says {length:.1f} s"
+            if not isinstance(decoder, Media | Mp3):
+                done = decoder.tell()
+            expected = "" if total is None else f", but its header says {total:.1f} s"
             raise TranscriptionError(
-                f"{name}: can only be decoded {place}{expected}; the file is truncated "
-                "or damaged: copy or convert it again"
+                f"{name}: can only be decoded up to {done / rate:.1f} s{expected} ({error}); the "
+                "file is truncated or damaged: copy or convert it again"
             ) from error
         if not len(block):
             return
+        done += len(block)
         yield block
+
+
+def _blocks_of(array: NDArray[Any], rate: int) -> Iterator[Samples]:
+    size, scale = BLOCK_SECONDS * rate, _full_scale(array)
+    for start in range(0, len(array), size):
+        yield (array[start : start + size] / scale).astype(np.float32)
 
 
 def _bytes(audio: Any) -> bytes:

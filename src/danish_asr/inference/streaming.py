@@ -1,9 +1,11 @@
 """From a stream of audio to segments, in constant memory."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from torch import Tensor
@@ -13,11 +15,12 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding import Decoder, decode
 from danish_asr.decoding.alignment import align_words
 from danish_asr.decoding.transcript import Segment
-from danish_asr.inference.acoustic_model import AcousticModel
-from danish_asr.inference.joining import join, separate
 from danish_asr.inference.sound import Sound
 from danish_asr.inference.voice_activity import VoiceActivity
-from danish_asr.inference.windows import Cutter, Cutting, Window
+from danish_asr.inference.windows import Cutter, Window, join, separate
+
+if TYPE_CHECKING:
+    from danish_asr.inference.model import Model
 
 ShowProgress = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if unknown."""
@@ -49,7 +52,7 @@ class _Channel:
 
 
 def read_regions(
-    model: AcousticModel, sound: Sound, progress: ShowProgress | None = None
+    model: Model, sound: Sound, progress: ShowProgress | None = None
 ) -> Iterator[tuple[float, Tensor]]:
     """Yield the speech of a sound's first channel: its start in seconds, its log-probabilities."""
     channel = _Channel(0, None, Cutter(model.cutting, VoiceActivity()))
@@ -57,82 +60,79 @@ def read_regions(
         samples = np.empty(0, np.float32) if block is None else block[:, 0]
         channel.waiting += channel.cutter(samples, last=block is None)
         if block is None or _seconds([channel]) >= model.batch_seconds:
-            found = iter(model.log_probs([window.samples for window in channel.waiting]))
-            for start, joined in channel.finish(found, model.separator):
+            log_probs = iter(model.log_probs([window.samples for window in channel.waiting]))
+            for start, joined in channel.finish(log_probs, model.separator):
                 yield start / SAMPLE_RATE, joined
         if progress is not None:
             progress(sound.seconds, sound.total)
 
 
-@dataclass
-class Recogniser:
-    """Recognises sounds: a forward pass for about ``batch_seconds`` of their speech."""
+def recognise(
+    model: Model,
+    decoder: Decoder,
+    sounds: Iterable[Sound],
+    *,
+    batch_seconds: float,
+    progress: ShowProgress | None = None,
+) -> Iterator[tuple[int, Segment]]:
+    """Yield the number of a sound and a segment, of each sound in the order of their starts.
 
-    model: AcousticModel
-    decoder: Decoder
-    batch_seconds: float
-    cutting: Cutting
+    Sounds are read one after the other, and share forward passes of about ``batch_seconds``.
+    """
+    pending: list[tuple[int, Segment]] = []  # a channel of the sound may have earlier ones
+    channels: list[_Channel] = []
+    for number, sound in enumerate(sounds):
+        # Channels of earlier sounds have at most windows that wait.
+        channels = [channel for channel in channels if channel.waiting]
+        added = []
+        for index in range(sound.channels):
+            cutter = Cutter(model.cutting, VoiceActivity())
+            added.append(_Channel(number, index if sound.split else None, cutter))
+        channels += added
+        for block in sound:
+            for samples, channel in zip(block.T, added, strict=True):
+                channel.waiting += channel.cutter(samples)
+            if _seconds(channels) >= batch_seconds:
+                pending += _recognise(model, decoder, channels, batch_seconds)
+                settled = min(channel.cutter.settled for channel in added) / SAMPLE_RATE
+                ready = [(n, s) for n, s in pending if n < number or s.start < settled]
+                pending = [(n, s) for n, s in pending if n == number and s.start >= settled]
+                yield from sorted(ready, key=_order)
+            if progress is not None:
+                progress(sound.seconds, sound.total)
+        for channel in added:
+            channel.waiting += channel.cutter(np.empty(0, np.float32), last=True)
+    yield from sorted(pending + _recognise(model, decoder, channels, batch_seconds), key=_order)
 
-    def __call__(
-        self, sounds: Iterable[Sound], progress: ShowProgress | None = None
-    ) -> Iterator[tuple[int, Segment]]:
-        """Yield the number of a sound and a segment, of each sound in the order of their starts.
 
-        Sounds are read one after the other, and share forward passes.
-        """
-        found: list[tuple[int, Segment]] = []
-        channels: list[_Channel] = []
-        for number, sound in enumerate(sounds):
-            # Those of earlier sounds have at most windows that wait.
-            channels = [channel for channel in channels if channel.waiting]
-            added = [
-                _Channel(
-                    number, index if sound.split else None, Cutter(self.cutting, VoiceActivity())
-                )
-                for index in range(sound.channels)
-            ]
-            channels += added
-            for block in sound:
-                for samples, channel in zip(block.T, added, strict=True):
-                    channel.waiting += channel.cutter(samples)
-                if _seconds(channels) >= self.batch_seconds:
-                    found += self._recognise(channels)
-                    settled = min(channel.cutter.settled for channel in added) / SAMPLE_RATE
-                    ready = [(n, s) for n, s in found if n < number or s.start < settled]
-                    found = [(n, s) for n, s in found if n == number and s.start >= settled]
-                    yield from sorted(ready, key=_order)
-                if progress is not None:
-                    progress(sound.seconds, sound.total)
-            for channel in added:
-                channel.waiting += channel.cutter(np.empty(0, np.float32), last=True)
-        yield from sorted(found + self._recognise(channels), key=_order)
-
-    def _recognise(self, channels: Sequence[_Channel]) -> list[tuple[int, Segment]]:
-        windows = [window.samples for channel in channels for window in channel.waiting]
-        log_probs = iter(self.model.log_probs(windows, batch_seconds=self.batch_seconds))
-        regions = [
-            (channel, start / SAMPLE_RATE, joined)
-            for channel in channels
-            for start, joined in channel.finish(log_probs, self.model.separator)
-        ]
-        if not regions:
-            return []
-        tensors = [joined for _, _, joined in regions]
-        lengths = [len(joined) for joined in tensors]
-        texts = decode(self.decoder, pad_sequence(tensors, batch_first=True), lengths)
-        segments = []
-        for (channel, offset, joined), text in zip(regions, texts, strict=True):
-            known = text.replace(_UNKNOWN, "")
-            words = align_words(joined, known, self.model.tokenizer, offset=offset)
-            if words:
-                segment = Segment(words[0].start, words[-1].end, words, channel.number)
-                segments.append((channel.sound, segment))
-        return segments
+def _recognise(
+    model: Model, decoder: Decoder, channels: Sequence[_Channel], batch_seconds: float
+) -> list[tuple[int, Segment]]:
+    """Run the model on the waiting windows; return the segments that are complete."""
+    windows = [window.samples for channel in channels for window in channel.waiting]
+    log_probs = iter(model.log_probs(windows, batch_seconds=batch_seconds))
+    regions = [
+        (channel, start / SAMPLE_RATE, joined)
+        for channel in channels
+        for start, joined in channel.finish(log_probs, model.separator)
+    ]
+    if not regions:
+        return []
+    tensors = [joined for _, _, joined in regions]
+    lengths = [len(joined) for joined in tensors]
+    texts = decode(decoder, pad_sequence(tensors, batch_first=True), lengths)
+    segments = []
+    for (channel, offset, joined), text in zip(regions, texts, strict=True):
+        words = align_words(joined, text.replace(_UNKNOWN, ""), model.tokenizer, offset=offset)
+        if words:
+            segment = Segment(words[0].start, words[-1].end, words, channel.number)
+            segments.append((channel.sound, segment))
+    return segments
 
 
 def _seconds(channels: Sequence[_Channel]) -> float:
     return sum(len(w.samples) for channel in channels for w in channel.waiting) / SAMPLE_RATE
 
 
-def _order(found: tuple[int, Segment]) -> tuple[int, float]:
-    return found[0], found[1].start
+def _order(numbered: tuple[int, Segment]) -> tuple[int, float]:
+    return numbered[0], numbered[1].start

@@ -25,7 +25,7 @@ from danish_asr.decoding import make_decoder
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.sound import Sound
-from danish_asr.inference.streaming import Recogniser
+from danish_asr.inference.streaming import recognise
 from tests.builders import encode, tone
 
 RATE = 16_000
@@ -159,7 +159,7 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
     (tmp_path / "empty.mp3").touch()
     cases: list[tuple[Any, float | None, str]] = [
         (text, None, "notes.wav: cannot be decoded"),
-        (tmp_path / "empty.mp3", None, "empty.mp3: the file is empty"),
+        (tmp_path / "empty.mp3", None, "empty.mp3: cannot be decoded"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
         (truncated, None, "can only be decoded up to 5.4 s, but its header says 20.0"),
         (None, None, "or a list of these, but is NoneType"),
@@ -209,7 +209,7 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     decoder = make_decoder("greedy", {}, model.tokenizer)
     peaks = []
     tracemalloc.start()
-    for _ in Recogniser(model, decoder, 8.0, model.cutting)([sound]):
+    for _ in recognise(model, decoder, [sound], batch_seconds=8.0):
         peaks.append(tracemalloc.get_traced_memory()[1])  # noqa: PERF401 - of this moment
     tracemalloc.stop()
     assert len(peaks) == 80

@@ -15,9 +15,8 @@ from torch import Tensor
 from danish_asr.decoding import make_decoder
 from danish_asr.decoding.alignment import align_words, separator_of
 from danish_asr.decoding.greedy import GreedyDecoder
-from danish_asr.inference.joining import join, separate
 from danish_asr.inference.voice_activity import CHUNK, VoiceActivity
-from danish_asr.inference.windows import FRAME, Cutter, Cutting, Window
+from danish_asr.inference.windows import FRAME, Cutter, Cutting, Window, join, separate
 
 WORDS = [
     "det",
