@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.inference.export.push import push as push_folder
+from danish_asr.inference.export.export import upload
 from tests.hub_server import serve_hub
 
 
@@ -64,5 +64,5 @@ def test_a_hub_that_cannot_be_reached_is_not_a_fault_of_the_login(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.HfApi", partial(HfApi, endpoint="http://127.0.0.1:9"))
     with pytest.raises(DanishAsrError, match="cannot be reached; check the network") as error:
-        push_folder(tmp_path, "me/danish")
+        upload(tmp_path, "me/danish")
     assert "login" not in str(error.value)

@@ -9,10 +9,9 @@ from typing import Final
 
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError, MissingExtraError, RunError
+from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError, RunError
 from danish_asr.base.files import publish_text
 from danish_asr.inference.export.model_card import model_card
-from danish_asr.inference.export.push import push as push_folder
 from danish_asr.inference.export.to_hugging_face import write_hugging_face
 from danish_asr.inference.export.to_onnx import write_onnx, write_sherpa_onnx
 from danish_asr.inference.export.verify import read_utterances, verify
@@ -84,7 +83,7 @@ def export_model(
     for line in [*lines, f"wrote {dest}"]:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     if push:
-        console.print(f"pushed to {push_folder(dest, push)}", soft_wrap=True, highlight=False)
+        console.print(f"pushed to {upload(dest, push)}", soft_wrap=True, highlight=False)
 
 
 def _check(to: str, dest: Path, *, lm: Path | None, int8: bool, push: str | None) -> None:
@@ -104,3 +103,27 @@ def _check(to: str, dest: Path, *, lm: Path | None, int8: bool, push: str | None
     needed = ("transformers",) if to == "hf" else ("transformers", "onnx", "onnxruntime")
     if not all(map(find_spec, needed)):
         raise MissingExtraError(f"--to {to}", "export")
+
+
+def upload(folder: Path, repo: str) -> str:
+    """Upload a directory to a model repository, made private if it is new; return its address.
+
+    Raises:
+        DanishAsrError: The hub refuses it or cannot be reached; the directory stays.
+    """
+    from huggingface_hub import HfApi  # noqa: PLC0415 - slow
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError  # noqa: PLC0415
+
+    api = HfApi(library_name="danish-asr")
+    try:
+        address = api.create_repo(repo, private=True, exist_ok=True)
+        api.upload_folder(repo_id=repo, folder_path=folder, commit_message="danish-asr export")
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        fault = f"{api.endpoint} cannot be reached; check the network"
+        if isinstance(error, HfHubHTTPError | HFValidationError):
+            fault = f"{error}. Log in with `hf auth login`"
+        raise DanishAsrError(
+            f"--push {repo}: {fault}, then upload the export, which is complete: "
+            f"`hf upload {repo} {folder}`"
+        ) from error
+    return str(address)

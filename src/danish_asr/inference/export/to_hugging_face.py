@@ -3,22 +3,74 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
+from fairseq2.data.tokenizers import Tokenizer
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.decoding.beam import ALPHA, BETA
+from danish_asr.decoding.beam import ALPHA, BETA, symbols
 from danish_asr.decoding.ngram import find_language_model
-from danish_asr.inference.export.vocabulary import BLANK, UNKNOWN, Vocabulary
 from danish_asr.inference.model import Model
 from danish_asr.recipe.models.hugging_face import (
     export_faults,
     to_hugging_face,
     to_hugging_face_config,
 )
+
+BLANK: Final = "<pad>"
+"""In transformers, the padding symbol is CTC's blank."""
+
+UNKNOWN: Final = "⁇"
+"""What SentencePiece writes for the unknown symbol."""
+
+_CONTROL: Final = (BLANK, "<s>", "</s>")
+
+SILENT: Final = 2
+"""The last of them: symbols up to it write nothing."""
+
+TOKENS: Final = "tokens.txt"
+
+
+class Vocabulary:
+    """What each symbol adds to a text: nothing (control symbols), a space or characters.
+
+    Raises:
+        RunError: The tokenizer's model has another size than the head of the network.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, size: int) -> None:
+        info = tokenizer.vocab_info
+        if info.size != size:
+            raise RunError(f"the tokenizer has {info.size} symbols, but the model has {size}")
+        self.texts = [text or "" for text in symbols(tokenizer)]
+        if info.unk_idx is not None:
+            self.texts[info.unk_idx] = UNKNOWN
+        self.delimiter = "|" if "|" not in self.texts else "▁"
+
+    def names(self, space: str) -> list[str]:
+        """Return a unique name for each symbol, ``space`` for the space."""
+        names: dict[str, None] = {}
+        for number, text in enumerate(self.texts):
+            name = space if text == " " else text
+            if not name:
+                name = _CONTROL[number] if number < len(_CONTROL) else f"<{number}>"
+            names[f"<{number}>" if name in names else name] = None
+        return list(names)
+
+    def write_vocab(self, folder: Path) -> None:
+        """Write ``vocab.json``, from symbol to index, as ``Wav2Vec2CTCTokenizer`` reads it."""
+        vocab = {name: number for number, name in enumerate(self.names(self.delimiter))}
+        publish_text(folder / "vocab.json", json.dumps(vocab, ensure_ascii=False, indent=0) + "\n")
+
+    def write_tokens(self, folder: Path) -> None:
+        """Write ``tokens.txt``, a line per symbol with its index, as sherpa-onnx reads it."""
+        # sherpa-onnx leaves SIL and </s> out of texts, but not <s>.
+        names = ("SIL" if name == "<s>" else name for name in self.names("▁"))
+        lines = (f"{name} {number}\n" for number, name in enumerate(names))
+        publish_text(folder / TOKENS, "".join(lines))
 
 
 def hugging_face_model(model: Model) -> Any:
@@ -84,11 +136,12 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
 
 def _write_language_model(vocabulary: Vocabulary, lm: Path, folder: Path) -> None:
     """Add a language model as ``Wav2Vec2ProcessorWithLM`` finds it; that needs pyctcdecode."""
-    found, target = find_language_model(lm), folder / "language_model"
+    model, target = find_language_model(lm), folder / "language_model"
     target.mkdir()
-    shutil.copyfile(found.file, target / f"lm{'.arpa' if found.file.suffix == '.arpa' else '.bin'}")
-    publish_text(target / "unigrams.txt", "\n".join(found.words()) + "\n")
-    weights = {"alpha": ALPHA, "beta": BETA, **found.settings}
+    suffix = ".arpa" if model.file.suffix == ".arpa" else ".bin"
+    shutil.copyfile(model.file, target / f"lm{suffix}")
+    publish_text(target / "unigrams.txt", "\n".join(model.words()) + "\n")
+    weights = {"alpha": ALPHA, "beta": BETA, **model.settings}
     attributes = {name: weights[name] for name in ("alpha", "beta")}
     _write(target / "attrs.json", {**attributes, "unk_score_offset": -10.0, "score_boundary": True})
     # pyctcdecode calls the blank "" and the space " ".

@@ -1,6 +1,7 @@
 """ONNX files: for onnxruntime, with the normalisation inside, and for sherpa-onnx, without."""
 
 import logging
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +11,7 @@ from torch import Tensor, nn
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.inference.export.to_hugging_face import hugging_face_model
-from danish_asr.inference.export.vocabulary import Vocabulary
+from danish_asr.inference.export.to_hugging_face import Vocabulary, hugging_face_model
 from danish_asr.inference.model import Model
 
 MODEL: Final = "model.onnx"
@@ -137,9 +137,7 @@ def _write(
     proto = onnx.load(parts / MODEL)
     onnx.helper.set_model_props(proto, metadata)
     onnx.save(proto, path, save_as_external_data=large, location="model.weights" if large else None)
-    for part in parts.iterdir():
-        part.unlink()
-    parts.rmdir()
+    shutil.rmtree(parts)
     if int8:
         logging.disable(logging.WARNING)  # it recommends shape inference at every call
         quantize_dynamic(
