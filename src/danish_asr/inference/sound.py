@@ -127,11 +127,12 @@ def open_sound(
         rate = int(decoder.samplerate)
         total = None
         if decoder.frames < UNKNOWN_LENGTH:
-            total = decoder.frames / rate * (1 + missing(source))
-        if total is not None and isinf(total):
-            raise TranscriptionError(
-                f"{name}: ends within a page of OGG; the file is truncated: copy it again"
-            )
+            lacking = missing(source)
+            if isinf(lacking):
+                raise TranscriptionError(
+                    f"{name}: ends within a page of OGG; the file is truncated: copy it again"
+                )
+            total = decoder.frames / rate * (1 + lacking)
         count = int(decoder.channels) if split else 1
         yield Sound(_decoded(decoder, name, total), rate, name, total, count, split, file)
 
