@@ -69,7 +69,7 @@ def measure(draw: Draw, speakers: int, splits: int) -> tuple[float, float, float
         low, high = rate.limits()
         held += low <= truth <= high
         held_by_word += abs(rate.value - truth) <= by_word(rate.value, words)
-        difference, _ = spreads(as_group(words, errors, other), Settings())
+        difference, _ = spreads(as_group(words, other), Settings(), as_group(words, errors))
         found += difference.p_value() < 0.05
         groups = [as_group(*resolvable(draw, speakers, generator)[:2]) for _ in range(GROUPS)]
         gap = estimate_gap(groups, Settings())
@@ -91,12 +91,11 @@ def resolvable(
             return words, errors, other
 
 
-def as_group(words: IntArray, *runs: IntArray) -> GroupSums:
-    """Return the counts of one run or of two, all errors as substitutions."""
-    sums = np.zeros((len(words), 9 * len(runs)), np.int64)
-    for run, errors in enumerate(runs):
-        sums[:, 9 * run + 1], sums[:, 9 * run + 2] = words - errors, errors
-    return GroupSums({}, tuple(map(str, range(len(words)))), sums, ())
+def as_group(words: IntArray, errors: IntArray) -> GroupSums:
+    """Return the counts of a run, all errors as substitutions."""
+    sums = np.zeros((len(words), 9), np.int64)
+    sums[:, 1], sums[:, 2] = words - errors, errors
+    return GroupSums({}, tuple(map(str, range(len(words)))), sums, sums)
 
 
 def even(speakers: int, generator: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:

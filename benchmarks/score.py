@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.metrics import count_errors
-from danish_asr.report import compare_files, parse_runs, score_file
+from danish_asr.report import ReportOptions, compare_files, parse_runs, score_file
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.intervals import resample_sums
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
@@ -140,8 +140,7 @@ def report(path: Path) -> None:
     """Run what ``danish-asr score`` runs."""
     score_file(
         path,
-        json_path=path.with_suffix(".json"),
-        html_path=path.with_suffix(".html"),
+        ReportOptions(outputs=[path.with_suffix(".json"), path.with_suffix(".html")]),
         console=Console(file=StringIO()),
     )
 

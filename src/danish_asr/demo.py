@@ -23,7 +23,7 @@ from danish_asr.base.schema import CARDS_DIR
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
-from danish_asr.report import score_file
+from danish_asr.report import ReportOptions, score_file
 
 RECIPE: Final = "danish_asr.recipe"
 
@@ -51,10 +51,11 @@ def run_demo(
     results = run / "eval" / "best" / "test"
     score_file(
         results / "predictions.jsonl",
-        run_dir=run,
-        dataset=dataset,
-        json_path=results / "scores.json",
-        html_path=results / "report.html",
+        ReportOptions(
+            run_dir=run,
+            dataset=dataset,
+            outputs=[results / "scores.json", results / "report.html"],
+        ),
         console=console,
     )
     minutes = (time.monotonic() - started) / 60

@@ -7,14 +7,16 @@ jiwer's overhead per call. Importing it loads neither torch nor fairseq2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from operator import attrgetter
 from typing import Final, Literal, NamedTuple, get_args
 
 import jiwer
 from rapidfuzz.distance import Levenshtein
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.extending import find_named, user_code
 
 Denominator = Literal["standard", "coral"]
 """What errors are divided by. ``standard``: the length of the reference, S + D + H. ``coral``:
@@ -42,13 +44,14 @@ class Counts:
         """Words or characters of the reference."""
         return self.hits + self.substitutions + self.deletions
 
+    def to_tuple(self) -> tuple[int, int, int, int]:
+        """Return hits, substitutions, deletions and insertions."""
+        return self.hits, self.substitutions, self.deletions, self.insertions
+
     def rate(self, denominator: Denominator = "standard") -> float:
         """Return errors as a fraction; over an empty reference the number of insertions."""
         length = self.reference_length + (self.insertions if denominator == "coral" else 0)
         return self.errors / max(length, 1)
-
-
-_NUMBERS: Final = attrgetter("hits", "substitutions", "deletions", "insertions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +81,23 @@ class ErrorCounts:
 
     def to_tuple(self) -> tuple[int, ...]:
         """Return rows, then hits, substitutions, deletions, insertions of words, of characters."""
-        return self.rows, *_NUMBERS(self.words), *_NUMBERS(self.characters)
+        return self.rows, *self.words.to_tuple(), *self.characters.to_tuple()
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
     """Count the errors of one utterance; the texts are compared without normalisation."""
-    return ErrorCounts(
-        1,
-        align_counts(split_words(reference), split_words(hypothesis)),
-        align_counts(reference.strip(), hypothesis.strip()),
-    )
+    words = count_word_errors(reference, hypothesis)
+    return ErrorCounts(1, words, count_character_errors(reference, hypothesis))
+
+
+def count_word_errors(reference: str, hypothesis: str) -> Counts:
+    """Count hits and errors of words."""
+    return align_counts(split_words(reference), split_words(hypothesis))
+
+
+def count_character_errors(reference: str, hypothesis: str) -> Counts:
+    """Count hits and errors of characters; a space between words is a character."""
+    return align_counts(reference.strip(), hypothesis.strip())
 
 
 def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
@@ -100,6 +110,61 @@ def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
     substitutions = len(tags) - deletions - insertions
     hits = len(reference) - substitutions - deletions
     return Counts(hits, substitutions, deletions, insertions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A rate of integer counts that add up over rows, groups, files and seeds.
+
+    The rate is errors per unit of the reference or, if higher is better, hits per unit.
+    """
+
+    name: str  # key in JSON, column in CSV
+    title: str  # heading of tables
+    unit: str  # what is counted, in the plural; key of the counts in JSON
+    count: Callable[[str, str], Counts]
+    """Takes the normalised reference and hypothesis of an utterance."""
+    lower_is_better: bool = True
+
+
+METRICS: Final[Mapping[str, Metric]] = {
+    "wer": Metric(name="wer", title="WER", unit="words", count=count_word_errors),
+    "cer": Metric(name="cer", title="CER", unit="characters", count=count_character_errors),
+}
+"""What every score has. Others are named as ``package.module:Name`` (docs/extending.md)."""
+
+
+def find_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return `METRICS` and then the named ones; raises `ConfigError` with all faults."""
+    metrics = dict(METRICS)
+    taken = {"group", "rows", "speakers", *metrics, *(metric.unit for metric in METRICS.values())}
+    faults: list[str] = []
+    for name in names:
+        if name in METRICS:
+            continue
+        try:
+            metric = find_named(name, METRICS, "metric")
+        except ConfigError as error:
+            faults += error.faults
+            continue
+        if not isinstance(metric, Metric):
+            faults.append(f"metric: {name} must be a danish_asr.metrics.Metric, found {metric!r}")
+        elif metric.name in taken or metric.unit in taken or metric.name == metric.unit:
+            faults.append(f"metric: {name} must have a name and a unit of its own")
+        else:
+            metrics[metric.name] = replace(metric, count=_guarded(metric))
+            taken |= {metric.name, metric.unit}
+    if faults:
+        raise ConfigError(faults)
+    return tuple(metrics.values())
+
+
+def _guarded(metric: Metric) -> Callable[[str, str], Counts]:
+    def count(reference: str, hypothesis: str) -> Counts:
+        with user_code(metric.count, f"counting {metric.title}"):
+            return metric.count(reference, hypothesis)
+
+    return count
 
 
 _TAGS: Final = {

@@ -50,7 +50,7 @@ def test_scores_of_a_file_and_of_rows_are_those_of_the_command(tmp_path: Path) -
     for shown in (repr(of_file), of_file._repr_html_(), repr(compare(file, other))):
         assert "partial: 4 of 9 rows" in shown
     assert score(file, by="dialect").groupings == score(file, by=["dialect"]).groupings
-    with pytest.raises(ConfigError, match="expected one of raw, coral"):
+    with pytest.raises(ConfigError, match="coral"):
         score(file, profile="corl")
     with pytest.raises(ConfigError, match=r"(?s)filter: unknown; .*row_filter.*foo: unknown"):
         score(file, filter="coral", foo=1)

@@ -48,7 +48,7 @@ def test_score_prints_a_table_and_writes_json_and_page_beside_the_predictions(fo
 
 
 def test_compare_prints_a_table(folder: Path) -> None:
-    assert "4 rows paired by id" in _run("compare", "a.jsonl", "b.jsonl", "--json", "out.json")
+    assert "4 rows paired by id" in _run("compare", "a.jsonl", "b.jsonl", "--out", "out.json")
     settings = json.loads((folder / "out.json").read_text(encoding="utf-8"))["settings"]
     assert settings == Settings().to_dict()
 

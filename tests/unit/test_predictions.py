@@ -10,8 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import DatasetError, PredictionsError
-from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import (
+    Prediction,
+    read_predictions,
+    read_references,
+    write_predictions,
+)
 from tests.builders import build_dataset
 
 ROW: dict[str, Any] = {

@@ -6,7 +6,7 @@ which all pages are built; then ``files.py`` (score, compare), ``run_page.py``, 
 """
 
 from danish_asr.report.comparison_tables import parse_runs
-from danish_asr.report.exports import Exports
 from danish_asr.report.files import compare_files, score_file
+from danish_asr.report.outputs import ReportOptions
 
-__all__ = ["Exports", "compare_files", "parse_runs", "score_file"]
+__all__ = ["ReportOptions", "compare_files", "parse_runs", "score_file"]

@@ -11,6 +11,7 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath
 from danish_asr.report.files import compare_files, score_file
+from danish_asr.report.outputs import ReportOptions
 from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from danish_asr.scoring.scores import Scores, score_predictions
@@ -49,10 +50,8 @@ def score(
     by, chosen = _listed(by), _settings(settings)
     if not isinstance(predictions, str | PathLike):
         return score_predictions(predictions, by=by, settings=chosen)
-    quiet = Console(quiet=True)
-    return score_file(
-        predictions, by=by, settings=chosen, dataset=dataset, split=split, console=quiet
-    ).only(by)
+    options = ReportOptions(by=by, settings=chosen, dataset=dataset, split=split)
+    return score_file(predictions, options, console=Console(quiet=True)).only(by)
 
 
 def compare(
@@ -87,14 +86,9 @@ def compare(
     names = [chr(ord("A") + number) for number in range(len(runs))]
     paths = [Path(run) for run in runs if isinstance(run, str | PathLike)]
     if len(paths) == len(runs):
-        return compare_files(
-            {name: [path] for name, path in zip(names, paths, strict=True)},
-            by=by,
-            settings=chosen,
-            dataset=dataset,
-            split=split,
-            console=Console(quiet=True),
-        )
+        files = {name: [path] for name, path in zip(names, paths, strict=True)}
+        options = ReportOptions(by=by, settings=chosen, dataset=dataset, split=split)
+        return compare_files(files, options, console=Console(quiet=True))
     rows = [read_predictions(run) if isinstance(run, str | PathLike) else run for run in runs]
     named = {name: {name: own} for name, own in zip(names, rows, strict=True)}
     return compare_runs(named, by=by, settings=chosen)
@@ -104,9 +98,10 @@ def _listed(by: str | Sequence[str]) -> Sequence[str]:
     return [by] if isinstance(by, str) else by
 
 
-def _settings(given: Mapping[str, Any]) -> Settings:
-    known = [field.name for field in fields(Settings)]
-    if unknown := [name for name in given if name not in known]:
-        expected = f"expected some of {', '.join(known)}"
+def _settings(values: Mapping[str, Any]) -> Settings:
+    names = [field.name for field in fields(Settings) if field.init]
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        expected = f"expected some of {', '.join(names)}"
         raise ConfigError([f"{name}: unknown; {expected}" for name in unknown], where="the call")
-    return Settings(**given)
+    return Settings(**values)

@@ -13,8 +13,8 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.report import wording
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, RunScore
-from danish_asr.scoring.frames import p_value
 from danish_asr.scoring.mapsswe import MatchedPairs
+from danish_asr.scoring.scores import p_value
 
 HEADINGS: Final = (
     *("group", "run", "WER %", "diff.", "95 % interval", "p (Holm)"),
@@ -62,15 +62,15 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
 
 def run_cells(group: ComparedGroup, run: RunScore) -> list[str]:
     """Return the cells of `HEADINGS`; the baseline has no differences."""
-    wer, cer = run.wer_paired, run.cer_paired
+    wer, cer = run.paired.get("wer"), run.paired.get("cer")
     return [
         group.label,
         run.run,
-        _with_deviation(run.wer, run.wer_deviation),
+        _with_deviation(run, "wer"),
         wording.percent(wer.difference.value, "+") if wer else "",
         wording.bounds(wer.difference.interval, "+") if wer else "",
         p_value(wer.p_adjusted) if wer else "",
-        _with_deviation(run.cer, run.cer_deviation),
+        _with_deviation(run, "cer"),
         wording.percent(cer.difference.value, "+") if cer else "",
         p_value(cer.p_adjusted) if cer else "",
         _mapsswe(run.mapsswe) if run.mapsswe else "",
@@ -84,8 +84,11 @@ def _mapsswe(test: MatchedPairs) -> str:
     return p_value(test.p_adjusted) or f"{test.segments} segment{'' if test.segments == 1 else 's'}"
 
 
-def _with_deviation(rate: float, deviation: float | None) -> str:
-    return wording.percent(rate) + ("" if deviation is None else f" ±{100 * deviation:.2f}")
+def _with_deviation(run: RunScore, metric: str) -> str:
+    deviation = run.deviations[metric]
+    return wording.percent(run.rates[metric]) + (
+        "" if deviation is None else f" ±{100 * deviation:.2f}"
+    )
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -125,7 +128,7 @@ def _pair_cells(group: ComparedGroup) -> list[str]:
     label, _, wer, *difference, cer, cer_difference, cer_p, test, rows, speakers = run_cells(
         group, b
     )
-    wer_a, cer_a = wording.percent(a.wer), wording.percent(a.cer)
+    wer_a, cer_a = wording.percent(a.rates["wer"]), wording.percent(a.rates["cer"])
     return [
         *(label, wer_a, wer, *difference, rows, speakers),
         *(cer_a, cer, cer_difference, cer_p, test),

@@ -38,10 +38,15 @@ def render_page(
     ``about`` says what was scored (file, dataset, model, checkpoint); ``clips`` maps ids of
     utterances to ``data:`` URLs of audio.
     """
+    metrics = scores.settings.all_metrics
     listed = {utterance.row.id for utterance in analysis.worst}
     by_wer = {utterance.row.id for utterance in analysis.worst_by_wer}
     # No row has a value of these columns.
-    absent = [n for n, p in scores.groupings.items() if [g.label for g in p.groups] == ["unknown"]]
+    absent = [
+        name
+        for name, part in scores.groupings.items()
+        if [group.label for group in part.groups] == ["unknown"]
+    ]
     return render_template(
         "page.html",
         about=about,
@@ -55,6 +60,8 @@ def render_page(
         absent=absent,
         bands=MEASURES,
         axis=RateAxis(scores),
+        metrics=metrics,
+        other_headings=[f"{metric.title} %" for metric in metrics[1:]],
         analysis=analysis,
         frequent={
             "substitutions": analysis.substitutions[:FREQUENT],
@@ -68,7 +75,7 @@ def render_page(
         },
         worst=[
             *analysis.worst,
-            *(found for found in analysis.worst_by_wer if found.row.id not in listed),
+            *(utterance for utterance in analysis.worst_by_wer if utterance.row.id not in listed),
         ],
         listed={"errors": listed, "wer": by_wer},
         worst_words=WORST_WORDS,

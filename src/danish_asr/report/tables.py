@@ -11,11 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.report import wording
-from danish_asr.report.exports import guarded
+from danish_asr.report.outputs import guarded
 from danish_asr.scoring.intervals import Estimate
 from danish_asr.scoring.scores import GroupScore, Scores
 
-_HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
 _GAP: Final = 2
 """Characters between the columns of a light table."""
 
@@ -34,7 +33,7 @@ def print_scores(scores: Scores, console: Console) -> None:
     lines = {"": [_cells(scores.overall)]}
     for name, grouping in scores.groupings.items():
         lines[name] = [*map(_cells, grouping.groups)]
-    print_table(Table(*_HEADINGS), lines, [], console)
+    print_table(Table(*_headings(scores)), lines, [], console)
     if rows := _gap_cells(scores):
         say("", console)
         print_table(light_table(_GAPS), {"": rows}, ["", _GAPS_NOTE], console)
@@ -55,8 +54,8 @@ def fitting(
     order = sorted(range(len(columns)), key=lambda n: (n >= fixed, widths[n]))
     ends = accumulate(widths[n] for n in order)
     room = console.width + _GAP
-    found = {n for n, end in zip(order, ends, strict=True) if n < fixed or end <= room}
-    return [column for n, column in enumerate(columns) if n in found]
+    kept = {n for n, end in zip(order, ends, strict=True) if n < fixed or end <= room}
+    return [column for n, column in enumerate(columns) if n in kept]
 
 
 def say(text: str, console: Console) -> None:
@@ -105,10 +104,12 @@ def to_markdown(scores: Scores) -> str:
     parts = ["## Evaluation", f"Scored with danish-asr: {wording.summary(scores)}."]
     if scores.rows.partial:
         parts.append(f"**Warning:** {scores.rows.partial_warning()}.")
-    parts.append(_groups_table([scores.overall]))
+    headings = _headings(scores)[:-1]
+    parts.append(markdown_table(headings, [_cells(scores.overall)[:-1]]))
     for name, grouping in scores.groupings.items():
         title = wording.sentence(wording.grouping_title(name))
-        parts += [f"### {plain(title)}", _groups_table(grouping.groups)]
+        cells = [_cells(group)[:-1] for group in grouping.groups]
+        parts += [f"### {plain(title)}", markdown_table(headings, cells)]
     if rows := _gap_cells(scores):
         table = markdown_table(_GAPS, rows)
         parts += ["### Gaps between groups", table, f"{wording.sentence(_GAPS_NOTE)}."]
@@ -120,10 +121,6 @@ def to_markdown(scores: Scores) -> str:
         f"all {units}. {wording.sentence(wording.INTERVAL_NOTE)}."
     )
     return "\n\n".join(parts) + "\n"
-
-
-def _groups_table(groups: Iterable[GroupScore]) -> str:
-    return markdown_table(_HEADINGS[:-1], [_cells(group)[:-1] for group in groups])
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -140,16 +137,23 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
+def _headings(scores: Scores) -> list[str]:
+    _, *others = scores.settings.all_metrics
+    own = [f"{metric.title} %" for metric in others]
+    return ["group", "WER %", "95 % interval", *own, "rows", "speakers", "words"]
+
+
 def _cells(group: GroupScore) -> list[str]:
-    return [
-        group.label,
-        wording.percent(group.wer.value),
-        wording.bounds(group.wer.interval),
-        wording.percent(group.cer.value),
-        wording.count(group.rows),
-        wording.count(group.speakers),
-        wording.count(group.words.reference_length),
-    ]
+    """Return the cells of `_headings`; besides WER only metrics of one's own have an interval."""
+    cells = [group.label, wording.percent(group.wer.value), wording.bounds(group.wer.interval)]
+    for name, estimate in group.rates.items():
+        if name == "cer":
+            cells.append(wording.percent(estimate.value))
+        elif name != "wer":
+            interval = wording.bounds(estimate.interval)
+            cells.append(f"{wording.percent(estimate.value)} ({interval})")
+    numbers = (group.rows, group.speakers, group.words.reference_length)
+    return cells + [wording.count(number) for number in numbers]
 
 
 def _gap_cells(scores: Scores) -> list[list[str]]:

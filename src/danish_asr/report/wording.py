@@ -5,7 +5,6 @@ from math import isnan
 from typing import Final
 
 from danish_asr.scoring.comparison import Comparison, RunScore
-from danish_asr.scoring.frames import p_value
 from danish_asr.scoring.groupings import MEASURES, columns_of, name_of
 from danish_asr.scoring.intervals import (
     ALPHA,
@@ -17,9 +16,9 @@ from danish_asr.scoring.intervals import (
 )
 from danish_asr.scoring.mapsswe import MIN_SEGMENTS
 from danish_asr.scoring.scored_rows import RowsUsed
-from danish_asr.scoring.scores import Grouping, Scores
+from danish_asr.scoring.scores import Grouping, Scores, p_value
 from danish_asr.scoring.settings import Settings
-from danish_asr.text.profiles import PROFILE_VERSIONS
+from danish_asr.text.profiles import profile_version
 
 NOT_RESOLVABLE: Final = "not resolvable"
 INTERVAL_NOTE: Final = (
@@ -128,17 +127,18 @@ def gap_verdict(scores: Scores) -> str:
 def pair_verdicts(comparison: Comparison) -> list[str]:
     """What the overall difference of B from A means, also for the utterances of these speakers."""
     b = comparison.overall.runs[1]
-    assert b.wer_paired
-    assert b.cer_paired
-    lines = [_verdict(b.wer_paired.difference)]
-    for name, rate in (("WER", b.wer_paired), ("CER", b.cer_paired)):
+    lines = [_verdict(b.paired["wer"].difference)]
+    for metric in comparison.settings.all_metrics:
+        rate = b.paired[metric.name]
         difference = rate.difference
         lines.append(
-            f"{name}: A {percent(rate.a)}, B {percent(rate.b)}, "
+            f"{metric.title}: A {percent(rate.a)}, B {percent(rate.b)}, "
             f"B - A {percent(difference.value, '+')}; over speakers "
             f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; for these speakers only "
             f"{bounds(difference.utterances, '+')}"
         )
+        if not metric.lower_is_better:
+            lines[-1] += "; higher is better"
     lines[1] += _with_mapsswe(b)
     return [*lines, _these_speakers(comparison)]
 
@@ -180,8 +180,7 @@ def runs_verdicts(comparison: Comparison) -> list[str]:
     baseline, *others = comparison.overall.runs
     lines = []
     for run in others:
-        paired = run.wer_paired
-        assert paired
+        paired = run.paired["wer"]
         difference = paired.difference
         if paired.p_adjusted is None:
             reason = difference.not_resolvable
@@ -209,8 +208,10 @@ def _with_p(p: float | None) -> str:
 
 
 def _settings(settings: Settings) -> str:
+    version = profile_version(settings.profile)
+    numbered = settings.profile if version is None else f"{settings.profile} v{version}"
     fillers = ", fillers removed" if settings.remove_fillers else ""
     return (
-        f"profile {settings.profile} v{PROFILE_VERSIONS[settings.profile]}{fillers}, "
-        f"filter {settings.row_filter}, denominator {settings.denominator}"
+        f"profile {numbered}{fillers}, filter {settings.row_filter}, "
+        f"denominator {settings.denominator}"
     )

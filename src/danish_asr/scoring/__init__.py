@@ -1,1 +1,7 @@
-"""From predictions to scores: counts per group, intervals over speakers, comparison, analysis."""
+"""From predictions to error rates per group, with intervals over speakers.
+
+In: a predictions file (`predictions`) and `Settings`. Out: `Scores` of one file, a `Comparison` of
+several runs, or an `ErrorAnalysis`; the room ``report`` writes them down.
+Rows become integer counts (`scored_rows`), counts become sums per group and speaker, sums become
+rates with intervals (`intervals`). Read `scores` first, then `scored_rows`.
+"""

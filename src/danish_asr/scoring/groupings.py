@@ -13,6 +13,9 @@ from itertools import pairwise
 from math import isfinite
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from danish_asr.base.errors import ConfigError
 
 COLUMNS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
@@ -86,28 +89,51 @@ def fixed_bands(column: str) -> Bands | int | None:
     raise ConfigError([f"by: bands are for columns of numbers, {known}; found '{column}'"])
 
 
-def groups_of_numbers(
-    column: str, bands: Bands | int | None, labels: Counter[str | None]
-) -> dict[str, str]:
-    """Return the group of each label of a column of numbers, by size; empty for other columns.
+class Column(NamedTuple):
+    """The labels of all rows in one column of groups."""
+
+    labels: Sequence[str | None]  # in the order of the groups; the last one is None
+    codes: npt.NDArray[np.int64]  # (rows,), the position of each row's label
+
+
+def group_column(column: str, bands: Bands | int | None, values: Sequence[str | None]) -> Column:
+    """Put the values of a column into groups: bands by size, or else each value by itself.
 
     Raises:
-        ConfigError: The column has ``bands``, and a label is not a number.
+        ConfigError: The column has ``bands``, and a value is not a number.
     """
+    group_of = _groups(column, bands, Counter(value for value in values if value is not None))
+    labels = [*dict.fromkeys(group_of.values()), None]
+    code_of_label = {label: code for code, label in enumerate(labels)}
+    code_of_value = {value: code_of_label[label] for value, label in group_of.items()}
+    unknown = len(labels) - 1
+    codes = [unknown if value is None else code_of_value[value] for value in values]
+    return Column(labels, np.array(codes, np.int64))
+
+
+def _groups(column: str, bands: Bands | int | None, rows: Mapping[str, int]) -> dict[str, str]:
+    """Map each value, which has so many ``rows``, to its group, in the order of the groups."""
+    alphabetical = {value: value for value in sorted(rows)}
     if bands is None and (column in COLUMNS or column.endswith("id")):
-        return {}
-    number_of = {label: _to_number(label) for label in labels if label is not None}
-    text = [label for label, number in number_of.items() if number is None]
-    if text and bands is not None:
-        raise ConfigError([f"by: '{column}': only numbers have bands; found {text[0]!r:.40}"])
-    if text or not number_of:
-        return {}
-    numbers = {label: number for label, number in number_of.items() if number is not None}
-    in_order = sorted(numbers, key=lambda label: (numbers[label], label))
+        return alphabetical
+    number_of: dict[str, float] = {}
+    for value in rows:
+        number = _to_number(value)
+        if number is not None:
+            number_of[value] = number
+        elif bands is None:
+            return alphabetical
+        else:
+            raise ConfigError([f"by: '{column}': only numbers have bands; found {value!r:.40}"])
+    by_size = sorted(number_of, key=lambda value: (number_of[value], value))
     if not isinstance(bands, Bands):
-        spread = [numbers[label] for label in in_order for _ in range(labels[label])]
-        bands = _quantiles(spread, bands)
-    return {label: bands.label(numbers[label]) if bands else label for label in in_order}
+        numbers: list[float] = []
+        for value in by_size:
+            numbers += [number_of[value]] * rows[value]
+        bands = _quantiles(numbers, bands)
+    if bands is None:
+        return {value: value for value in by_size}
+    return {value: bands.label(number_of[value]) for value in by_size}
 
 
 def _to_number(label: str) -> float | None:
@@ -120,7 +146,7 @@ def _to_number(label: str) -> float | None:
 
 def _quantiles(numbers: Sequence[float], count: int | None) -> Bands | None:
     """Return bands with about as many of the sorted numbers each; None if few numbers differ."""
-    if count is None and len(set(numbers)) <= _MOST_VALUES:
+    if not numbers or (count is None and len(set(numbers)) <= _MOST_VALUES):
         return None
     parts, last = count or _BANDS, len(numbers) - 1
     reach = int(_ROUNDING * len(numbers) / parts)

@@ -3,11 +3,13 @@
 https://huggingface.co/docs/hub/model-cards#evaluation-results; the leaderboard is RyeAI's.
 """
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from statistics import mean
 from typing import Any, Final
 
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.scores import GroupScore, Scores
 from danish_asr.scoring.settings import Settings
 
@@ -30,11 +32,12 @@ def model_index(scores: Scores, model: str) -> str:
         about |= {"rows_in_split": "unknown"}
     elif rows.where:
         about |= {"rows_in_split": rows.in_split, "where": rows.where}
+    titles = {metric.name: metric.title for metric in scores.settings.all_metrics}
     results = []
     for group in _whole_corpora(scores):
         corpus = group.group["corpus"] or "unknown"
         name = f"{corpus}, where {rows.where}" if rows.where else corpus
-        for metric, estimate in (("wer", group.wer), ("cer", group.cer)):
+        for metric, estimate in group.rates.items():
             args = {"unit": "%", "rows": group.rows, **about}
             if estimate.interval:
                 args["interval_95"] = [_percent(bound) for bound in estimate.interval]
@@ -46,7 +49,7 @@ def model_index(scores: Scores, model: str) -> str:
                     dataset_name=name,
                     dataset_split=group.group["split"],
                     metric_type=metric,
-                    metric_name=metric.upper(),
+                    metric_name=titles[metric],
                     metric_value=_percent(estimate.value),
                     metric_args=args,
                 )
@@ -56,20 +59,37 @@ def model_index(scores: Scores, model: str) -> str:
         eval_results=results,
         language="da",
         pipeline_tag=_TASK,
-        metrics=["wer", "cer"],
+        metrics=list(titles),
     )
     return card.to_yaml() + "\n"
 
 
-def leaderboard_faults(settings: Settings) -> list[str]:
-    """Why scores with these settings are not those of the leaderboard."""
+def check_publishable(settings: Settings, model: str, *, leaderboard: bool) -> None:
+    """Refuse scores without the name of a model, or with other settings than the leaderboard's."""
+    faults = []
+    if not model:
+        faults.append("--model-name: expected one, as no evaluation.json names the model")
     rules = ("profile", "remove_fillers", "row_filter", "denominator")
-    found = {name: getattr(settings, name) for name in rules}
-    if found == {name: getattr(_RULES, name) for name in rules}:
-        return []
-    shown = ", ".join(f"{name} {value}" for name, value in found.items())
-    needed = "--profile rye --filter rye --denominator standard"
-    return [f"--leaderboard: its rules are {needed}; found {shown}"]
+    chosen = {name: getattr(settings, name) for name in rules}
+    if leaderboard and chosen != {name: getattr(_RULES, name) for name in rules}:
+        needed = "--profile rye --filter rye --denominator standard"
+        shown = ", ".join(f"{name} {value}" for name, value in chosen.items())
+        faults.append(f"the leaderboard's rules are {needed}; found {shown}")
+    if faults:
+        raise ConfigError(faults, where="the command line")
+
+
+def complete_leaderboard(path: Path, scores: Scores, model: str) -> dict[str, Any]:
+    """Return `leaderboard`, over the results that the file already has."""
+    if not path.exists():
+        return leaderboard(scores, model, {})
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        earlier = None
+    if not isinstance(earlier, dict):
+        raise PredictionsError(f"{path}: expected an earlier leaderboard.json, a JSON object")
+    return leaderboard(scores, model, earlier)
 
 
 def leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,12 +100,12 @@ def leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[
     rows = scores.rows
     if rows.where:
         raise PredictionsError(
-            f"--leaderboard needs the whole split; found {rows.scored:,} rows{rows.of_split()}; "
+            f"the leaderboard needs the whole split; found {rows.scored:,} rows{rows.of_split()}; "
             "evaluate without evaluator.where"
         )
     if rows.in_split is None:
         raise PredictionsError(
-            f"--leaderboard needs the whole split, and the size of that of these {rows.in_file:,} "
+            f"the leaderboard needs the whole split; the size of that of these {rows.in_file:,} "
             "rows is unknown; name the dataset that has it: --dataset ROOT"
         )
     if earlier.get("model", model) != model:
@@ -106,11 +126,11 @@ def leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[
         )
     columns = [f"{corpus}_{metric}" for metric in ("wer", "cer") for corpus in LEADERBOARD_CORPORA]
     empty = dict.fromkeys([*columns, "mean_wer", "mean_cer", "params_b", "speed_x"])
-    found: dict[str, Any] = {"model": model, **empty, **earlier, **rates}
+    result: dict[str, Any] = {"model": model, **empty, **earlier, **rates}
     for metric in ("wer", "cer"):
-        values = [found[f"{corpus}_{metric}"] for corpus in LEADERBOARD_CORPORA]
-        found[f"mean_{metric}"] = None if None in values else round(mean(values), 2)
-    return found
+        values = [result[f"{corpus}_{metric}"] for corpus in LEADERBOARD_CORPORA]
+        result[f"mean_{metric}"] = None if None in values else round(mean(values), 2)
+    return result
 
 
 def _whole_corpora(scores: Scores) -> Iterator[GroupScore]:

@@ -12,14 +12,14 @@ Differences of groups come from the limits of both (MOVER: Zou and Donner, Stati
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from math import atan, exp, hypot, log, pi, sqrt, tan
+from math import atan, exp, hypot, isnan, log, pi, sqrt, tan
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray, rates
+from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
 from danish_asr.scoring.settings import Settings
 
 ALPHA: Final = 0.05
@@ -51,22 +51,32 @@ class Estimate:
     not_resolvable: str | None = None
     utterances: Interval | None = None  # for other utterances of the same speakers, if requested
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, as in the JSON files."""
+        data: dict[str, Any] = {"value": None if isnan(self.value) else self.value}
+        if self.interval is None:
+            data["not_resolvable"] = self.not_resolvable
+        else:
+            data |= self.interval._asdict()
+        if self.utterances is not None:
+            data["utterances"] = self.utterances._asdict()
+        return data
 
-def to_plain(scores: Any) -> dict[str, Any]:
-    """Return a dataclass of scores as plain data, as in the JSON files."""
-    return asdict(scores, dict_factory=_plain)
 
+def rates(sums: IntArray | FloatArray, settings: Settings) -> FloatArray:
+    """Return the rate of each metric, (metrics, ...), of sums (..., counts).
 
-def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = {name: None if value != value else value for name, value in fields}  # noqa: PLR0124 - NaN
-    data.pop("label", None)
-    if "interval" in data:
-        interval, reason = data.pop("interval"), data.pop("not_resolvable")
-        utterances = data.pop("utterances")
-        data |= {"not_resolvable": reason} if interval is None else interval._asdict()
-        if utterances is not None:
-            data["utterances"] = utterances._asdict()
-    return data
+    NaN without a unit in the reference.
+    """
+    counts = sums[..., 1:].reshape(*sums.shape[:-1], len(settings.all_metrics), 4)
+    hits, substitutions, deletions, insertions = np.moveaxis(counts, (-1, -2), (0, 1))
+    reference = hits + substitutions + deletions
+    length = reference + (insertions if settings.denominator == "coral" else 0)
+    errors = substitutions + deletions + insertions
+    for number, metric in enumerate(settings.all_metrics):
+        if not metric.lower_is_better:
+            errors[number] = hits[number]
+    return np.where(reference > 0, errors / np.maximum(length, 1), np.nan)
 
 
 class Spread(NamedTuple):
@@ -99,28 +109,36 @@ class Spread(NamedTuple):
         return 2 * t_above(abs(self.value) / self.deviation, self.freedom)
 
 
-def spreads(group: GroupSums, settings: Settings) -> list[Spread]:
-    """Return the spread of WER and CER of a group; of two paired runs, that of B minus A."""
-    runs = group.sums.shape[1] // 9
-    total = group.sums.sum(axis=0)
-    each = [
-        rates(sums.reshape(-1, runs, 9), settings.denominator)
-        for sums in (total, total - group.sums)
-    ]
-    if runs == 2:
-        each = [np.diff(values) for values in each]
+def spreads(
+    group: GroupSums, settings: Settings, baseline: GroupSums | None = None
+) -> list[Spread]:
+    """Return the spread of each metric of a group, or of its difference from ``baseline``."""
+    values, without_one = _jackknife(group, settings)
+    if baseline is not None:
+        baseline_values, baseline_without_one = _jackknife(baseline, settings)
+        values, without_one = values - baseline_values, without_one - baseline_without_one
     speakers = len(group.speakers)
     words = group.sums[:, 1:4].sum(axis=1).astype(float)
     freedom = words.sum() ** 2 / max((words**2).sum(), 1) - 1
-    found: list[Spread] = []
-    for value, without_one in zip(*each, strict=True):
-        deviation = sqrt(speakers - 1) * float(without_one.std())
-        reason = why_not_resolvable(group, deviation)
-        found.append(Spread(value.item(), deviation, freedom, reason))
-    return found
+    result: list[Spread] = []
+    for number, metric in enumerate(settings.all_metrics):
+        deviation = sqrt(speakers - 1) * float(without_one[number].std())
+        units = float(group.sums[:, 1 + 4 * number : 4 + 4 * number].sum())
+        reason = why_not_resolvable(group, deviation, units, metric.unit)
+        result.append(Spread(values[number].item(), deviation, freedom, reason))
+    return result
 
 
-def why_not_resolvable(group: GroupSums, deviation: float) -> str | None:
+def _jackknife(group: GroupSums, settings: Settings) -> tuple[FloatArray, FloatArray]:
+    """Return rates over all speakers, (metrics,), and without each one, (metrics, speakers)."""
+    total = group.sums.sum(axis=0)
+    without_one = rates(total - group.sums, settings)
+    return rates(total, settings), without_one
+
+
+def why_not_resolvable(  # noqa: PLR0911 - a reason each
+    group: GroupSums, deviation: float, units: float, unit: str
+) -> str | None:
     """Return why a group's speakers cannot give an interval, or None if they can."""
     if not group.known_speakers:
         return "the speakers are unknown"
@@ -130,26 +148,26 @@ def why_not_resolvable(group: GroupSums, deviation: float) -> str | None:
     words = group.sums[:, 1:4].sum(axis=1)
     if words.sum() < MIN_WORDS:
         return f"{words.sum():.0f} words, {MIN_WORDS} needed"
+    if units < MIN_WORDS:
+        return f"{units:.0f} {unit}, {MIN_WORDS} needed"
     share = words.max() / words.sum()
     if share > MAX_SHARE:
         return f"one speaker has {100 * share:.0f} % of the words"
+    if isnan(deviation):
+        return f"one speaker has all {unit}"
     if deviation < 1e-12:
         return "every speaker has the same value"
     return None
 
 
 def estimate_rates(group: GroupSums, settings: Settings) -> list[Estimate]:
-    """Return WER and CER of a group."""
+    """Return the rate of each metric of a group."""
     utterances = _utterance_intervals(group, settings)
-    return [
-        Estimate(
-            spread.value,
-            None if spread.not_resolvable else spread.limits(),
-            spread.not_resolvable,
-            utterance,
-        )
-        for spread, utterance in zip(spreads(group, settings), utterances, strict=True)
-    ]
+    estimates: list[Estimate] = []
+    for spread, interval in zip(spreads(group, settings), utterances, strict=True):
+        limits = None if spread.not_resolvable else spread.limits()
+        estimates.append(Estimate(spread.value, limits, spread.not_resolvable, interval))
+    return estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +184,24 @@ class Gap:
     difference: Estimate
     ratio: Estimate
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        estimates = {name: getattr(self, name).to_dict() for name in ("wer", "difference", "ratio")}
+        return {"worst": self.worst, "best": self.best, "groups": self.groups} | estimates
+
 
 def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
     """Compare the worst with the best of the groups that can be resolved; None below two groups."""
-    found = [(spreads(group, settings)[0], group.label) for group in groups]
-    found = [(spread, label) for spread, label in found if not spread.not_resolvable]
-    if len(found) < 2:
+    resolved: list[tuple[Spread, str]] = []
+    for group in groups:
+        spread = spreads(group, settings)[0]
+        if not spread.not_resolvable:
+            resolved.append((spread, group.label))
+    if len(resolved) < 2:
         return None
-    (best, best_label), (worst, worst_label) = min(found), max(found)
+    (best, best_label), (worst, worst_label) = min(resolved), max(resolved)
     difference, ratio = worst.value - best.value, worst.value / best.value
-    alpha = ALPHA / (len(found) * (len(found) - 1) / 2)
+    alpha = ALPHA / (len(resolved) * (len(resolved) - 1) / 2)
     (low, high), (best_low, best_high) = worst.limits(alpha), best.limits(alpha)
     factor = exp(hypot(log(high / worst.value), log(best_high / best.value)))
     least = difference - hypot(worst.value - low, best_high - best.value)
@@ -186,8 +212,8 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
     return Gap(
         worst_label,
         best_label,
-        len(found),
-        Estimate(worst.value, worst.limits(ALPHA / len(found))),
+        len(resolved),
+        Estimate(worst.value, worst.limits(ALPHA / len(resolved))),
         Estimate(difference, Interval(least, most)),
         Estimate(ratio, Interval(least_ratio, ratio * factor)),
     )
@@ -196,16 +222,16 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
 def _utterance_intervals(group: GroupSums, settings: Settings) -> list[Interval | None]:
     """Percentiles of resampled utterances (Bisani and Ney, ICASSP 2004), given these speakers."""
     if not settings.resamples:
-        return [None, None]
+        return [None] * len(settings.all_metrics)
     generator = np.random.default_rng(settings.seed)
-    drawn = resample_sums(np.array(sorted(group.rows)), settings.resamples, generator)
-    found = rates(drawn, settings.denominator)
-    known = [values[~np.isnan(values)] for values in found]  # a drawn set may have no words
-    ends = [ALPHA / 2, 1 - ALPHA / 2]
-    return [
-        Interval(*map(float, np.quantile(values, ends))) if len(values) else None
-        for values in known
-    ]
+    in_order = group.rows[np.lexsort(group.rows.T[::-1])]  # any order of the file's rows
+    drawn = resample_sums(in_order, settings.resamples, generator)
+    intervals: list[Interval | None] = []
+    for values in rates(drawn, settings):
+        known = values[~np.isnan(values)]  # a drawn set may have no words
+        ends = np.quantile(known, [ALPHA / 2, 1 - ALPHA / 2]).tolist() if len(known) else None
+        intervals.append(Interval(*ends) if ends else None)
+    return intervals
 
 
 def resample_sums(sums: IntArray, resamples: int, generator: np.random.Generator) -> FloatArray:

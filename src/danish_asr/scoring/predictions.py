@@ -11,8 +11,9 @@ from pathlib import Path
 from sys import intern
 from typing import Any, Final
 
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 from danish_asr.base.tables import Row, read_valid_rows
 
 
@@ -36,6 +37,7 @@ class Prediction:
 _TEXTS: Final = ("id", "reference", "hypothesis")
 _OPTIONAL: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
 _HYPOTHESIS: Final = ("hypothesis", "prediction", "pred")
+_OF_DATASET: Final = ("id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age")
 _LISTED: Final = 5  # ids in an error message
 
 
@@ -69,28 +71,28 @@ class PredictionsFile:
         different: list[str] = []
         _check_is_file(Path(self.path))
         for number, row in read_valid_rows(Path(self.path), PredictionsError):
-            where = f"{self.path}:{number}"
-            _rename_hypothesis(row, where)
+            location = f"{self.path}:{number}"
+            _rename_hypothesis(row, location)
             if self.references is not None:
-                _require(row, ("id", "hypothesis"), where)
+                _require(row, ("id", "hypothesis"), location)
                 known = self.references.get(str(row["id"]))
                 if known is None:
-                    unknown.append(f"{where}: id {row['id']!r:.80}")
+                    unknown.append(f"{location}: id {row['id']!r:.80}")
                     continue
                 reference = row.get("reference") or known["reference"]
                 if reference != known["reference"]:
                     texts = f"{reference!r:.80}, in the dataset {known['reference']!r:.80}"
-                    different.append(f"{where}: id {row['id']!r:.80}: {texts}")
+                    different.append(f"{location}: id {row['id']!r:.80}: {texts}")
                     continue
                 row |= {key: text for key, text in known.items() if row.get(key) in (None, "")}
-            prediction = from_row(row, where)
+            prediction = from_row(row, location)
             if not prediction.id.strip():
-                raise PredictionsError(f"{where}: the id is empty")
+                raise PredictionsError(f"{location}: the id is empty")
             earlier = first_line.setdefault(prediction.id, number)
             if earlier != number:
                 raise PredictionsError(
-                    f"{where}: duplicate id {prediction.id!r}, first seen on line {earlier}; keep "
-                    "one prediction per utterance"
+                    f"{location}: duplicate id {prediction.id!r}, first seen on line {earlier}; "
+                    "keep one prediction per utterance"
                 )
             yield prediction
         faults = [
@@ -137,40 +139,40 @@ def _listed(message: str, faults: Sequence[str]) -> list[str]:
     return ["\n  ".join([f"{len(faults)} {message}", *faults[:_LISTED], *hidden])]
 
 
-def from_row(row: Row, where: str) -> Prediction:
-    """Build a prediction from the JSON object of its line; a fault is reported at ``where``."""
-    _require(row, _TEXTS, where)
+def from_row(row: Row, location: str) -> Prediction:
+    """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
+    _require(row, _TEXTS, location)
     values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
     if isinstance(number := values["id"], int) and not isinstance(number, bool):
         values["id"] = str(number)
     for key, text in values.items():
         if not isinstance(text, str):
-            raise PredictionsError(f"{where}: {key} must be a string, found {text!r:.40}")
-    seconds = _seconds(row.pop("duration", None), where)
-    values |= {key: _label(row.pop(key, None), key, where) for key in _OPTIONAL}
-    extra = {key: _text(value, key, where) for key, value in row.items()}
+            raise PredictionsError(f"{location}: {key} must be a string, found {text!r:.40}")
+    seconds = _seconds(row.pop("duration", None), location)
+    values |= {key: _label(row.pop(key, None), key, location) for key in _OPTIONAL}
+    extra = {key: _text(value, key, location) for key, value in row.items()}
     return Prediction(**values, duration=seconds, extra=extra)
 
 
-def _rename_hypothesis(row: Row, where: str) -> None:
+def _rename_hypothesis(row: Row, location: str) -> None:
     given = [name for name in _HYPOTHESIS if name in row]
     if len(given) > 1:
-        raise PredictionsError(f"{where}: found {' and '.join(given)}; keep the one to score")
+        raise PredictionsError(f"{location}: found {' and '.join(given)}; keep the one to score")
     if given:
         row["hypothesis"] = row.pop(given[0])
 
 
-def _require(row: Row, keys: Sequence[str], where: str) -> None:
+def _require(row: Row, keys: Sequence[str], location: str) -> None:
     if missing := [key for key in keys if key not in row]:
         hint = f"found {', '.join(map(repr, row))}"
         if missing == ["reference"]:
             hint = "name the dataset that has the references: --dataset"
         elif set(",;\t").intersection("".join(row)):
             hint += "; is the separator wrong? A CSV has commas or semicolons, a TSV tabs"
-        raise PredictionsError(f"{where}: missing {', '.join(missing)}; {hint}")
+        raise PredictionsError(f"{location}: missing {', '.join(missing)}; {hint}")
 
 
-def _seconds(value: Any, where: str) -> float | None:
+def _seconds(value: Any, location: str) -> float | None:
     if value is None or value == "":
         return None
     try:
@@ -178,12 +180,12 @@ def _seconds(value: Any, where: str) -> float | None:
             return seconds
     except (TypeError, ValueError):
         pass
-    raise PredictionsError(f"{where}: expected a duration in seconds, found {value!r:.40}")
+    raise PredictionsError(f"{location}: expected a duration in seconds, found {value!r:.40}")
 
 
-def _text(value: Any, key: str, where: str) -> str | None:
+def _text(value: Any, key: str, location: str) -> str | None:
     if value is None or isinstance(value, str | bool | int | float):
-        return _label(value, key, where)
+        return _label(value, key, location)
     if isinstance(value, bytes):
         return None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
@@ -193,11 +195,56 @@ def _plain(value: Any) -> str | None:
     return None if isinstance(value, bytes) else str(value)  # audio in Parquet is not kept
 
 
-def _label(value: Any, key: str, where: str) -> str | None:
+def _label(value: Any, key: str, location: str) -> str | None:
     if isinstance(value, str):
         return intern(value) if value and not value.isspace() else None  # few values, many rows
     if value is None or (isinstance(value, float) and isnan(value)):
         return None
     if isinstance(value, bool | int | float):
         return intern(json.dumps(value))  # ages and flags
-    raise PredictionsError(f"{where}: {key} must be a string, found {value!r:.40}")
+    raise PredictionsError(f"{location}: {key} must be a string, found {value!r:.40}")
+
+
+def read_references(dataset: AnyPath, split: str = "test") -> dict[str, Row]:
+    """Return the rows of ``<split>`` or ``<split>_<corpus>`` by id, without hypotheses.
+
+    Raises:
+        DatasetError: There is no such dataset or split, or a file cannot be read.
+    """
+    root = Path(dataset) / VERSION_DIR
+    rows: dict[str, Row] = {}
+    splits = set()
+    for shard in sorted(root.rglob("*.parquet")):
+        keys = dict(part.split("=", 1) for part in shard.relative_to(root).parts if "=" in part)
+        of_shard = {key: keys.get(key, "") for key in ("corpus", "split")}
+        splits.add(of_shard["split"])
+        if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
+            rows |= _read_shard(shard, of_shard)
+    if not splits:
+        raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
+    if not rows:
+        names = ", ".join(sorted(splits))
+        raise DatasetError(f"{dataset}: no row of split '{split}'; the dataset has: {names}")
+    return rows
+
+
+def _read_shard(shard: Path, keys: dict[str, str]) -> dict[str, Row]:
+    import pyarrow as pa  # noqa: PLC0415 - keeps the import of this module light
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    references: dict[str, Row] = {}
+    try:
+        with pq.ParquetFile(shard) as file:
+            columns = [name for name in _OF_DATASET if name in file.schema_arrow.names]
+            table = file.read(columns).to_pylist()
+        for row in table:
+            seconds = row.pop("audio_size") / SAMPLE_RATE
+            reference = {"reference": row.pop("text"), "duration": seconds}
+            references[row.pop("id")] = reference | keys | row
+    except KeyError as error:
+        raise DatasetError(f"{shard}: has no column {error}") from None
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(
+            f"{shard}: cannot be read ({error}); `danish-asr verify` finds all such files"
+        ) from None
+    return references

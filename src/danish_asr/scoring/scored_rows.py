@@ -1,23 +1,21 @@
 """The scored rows of a predictions file as integer counts, and their sums per group."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.metrics import Denominator, ErrorCounts, count_errors, split_words
+from danish_asr.metrics import Metric, split_words
 from danish_asr.scoring.groupings import (
     COLUMNS,
     MEASURES,
-    Bands,
+    Column,
     columns_of,
     fixed_bands,
-    groups_of_numbers,
+    group_column,
     name_of,
 )
 from danish_asr.scoring.mapsswe import error_places
@@ -26,8 +24,6 @@ from danish_asr.scoring.settings import ROW_FILTERS, Settings
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-
-Values = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +62,16 @@ class RowsUsed:
 
 @dataclass(frozen=True, slots=True)
 class GroupSums:
-    """Counts of one group; rows of unknown speakers are one line, as if of one person."""
+    """Counts of one group; rows of unknown speakers are one line, as if of one person.
+
+    A line of counts is the number of rows, then hits, substitutions, deletions and insertions of
+    each metric: with WER and CER nine numbers.
+    """
 
     group: Mapping[str, str | None]  # values of the columns
-    speakers: tuple[str | None, ...]
-    sums: IntArray | FloatArray  # (speakers, 9); of paired runs (speakers, 18) or more
-    rows: Sequence[tuple[int, ...]]  # the counts of each row
+    speakers: Sequence[str | None]
+    sums: IntArray | FloatArray  # (speakers, counts)
+    rows: IntArray | FloatArray  # (rows, counts)
     missing: str = "unknown"  # label of a missing value
 
     @property
@@ -82,39 +82,47 @@ class GroupSums:
     @property
     def label(self) -> str:
         """The values for display; characters that cannot be printed are escaped."""
-        label = " · ".join(
-            self.missing if value is None else value for value in self.group.values()
-        )
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label or "all")
-
-
-class ScoredRow(NamedTuple):
-    """A row, as far as groups and comparison need it."""
-
-    id: str
-    line: int
-    reference: int  # hash of the raw text
-    values: Values
-    counts: tuple[int, ...]
-    errors_at: tuple[int, ...] = ()  # see `error_places`, if requested
+        values = [self.missing if value is None else value for value in self.group.values()]
+        label = " · ".join(values) or "all"
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of a group, those of a speaker together; ``starts`` is where each speaker begins."""
+
+    group: Mapping[str, str | None]
+    speakers: Sequence[str | None]
+    rows: IntArray
+    starts: IntArray
+    missing: str
+
+    def sums(self, counts: IntArray | FloatArray) -> GroupSums:
+        """Return the sums of ``counts``, (all rows, counts), over this group."""
+        rows = counts[self.rows]
+        sums = np.add.reduceat(rows, self.starts)
+        return GroupSums(self.group, self.speakers, sums, rows, self.missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRows:
     """The rows that the row filter keeps, in the order of the file."""
 
-    groupings: Mapping[str, tuple[str, ...]]  # columns of each grouping
-    columns: tuple[str, ...]  # those of ``ScoredRow.values``
-    rows: Sequence[ScoredRow]
+    groupings: Mapping[str, Sequence[str]]  # the columns of each grouping
+    columns: Mapping[str, Column]
+    ids: Sequence[str]
+    lines: Sequence[int]
+    references: Sequence[int]  # hashes of the raw texts
+    counts: IntArray  # (rows, counts), see `GroupSums`
+    errors_at: Sequence[Sequence[int]]  # see `error_places`; empty unless requested
     left_out: Mapping[str, int]
-    orders: Mapping[str, Sequence[str]]  # labels of columns of numbers, by size
     splits: Sequence[str]
 
     def used(self, in_split: int | None, where: str | None = None) -> RowsUsed:
         """Return which rows of a split these are; ``where`` selected those of the file."""
-        in_file = len(self.rows) + sum(self.left_out.values())
+        in_file = len(self.ids) + sum(self.left_out.values())
         return RowsUsed(
-            scored=len(self.rows),
+            scored=len(self.ids),
             in_file=in_file,
             in_split=in_split,
             left_out=self.left_out,
@@ -123,27 +131,54 @@ class ScoredRows:
             where=where,
         )
 
-    def groups(self, columns: Sequence[str] = ()) -> list[GroupSums]:
-        """Sum the counts per group and speaker, in alphabetical order or by size of a number."""
-        of_cell = (*columns, "speaker_id")
-        indices = [self.columns.index(column) for column in of_cell]
-        counts_of: defaultdict[Values, list[tuple[int, ...]]] = defaultdict(list)
-        for row in self.rows:
-            counts_of[tuple([row.values[index] for index in indices])].append(row.counts)
-        orders = [self.orders.get(column, ()) for column in of_cell]
-        cells = sorted(counts_of, key=lambda cell: list(map(_order, orders, cell)))
-        texts = {value for cell in cells for value in cell[:-1]}
+    def groups(self, columns: Sequence[str] = ()) -> list[Group]:
+        """Return the groups of a grouping, in alphabetical order or by the size of a number."""
+        if not self.ids:
+            return []
+        names = [*columns, "speaker_id"]
+        codes = np.stack([self.columns[name].codes for name in names])
+        order = np.lexsort(codes[::-1])  # by the first column, rows of equal codes as in the file
+        codes = codes[:, order]
+        changed = codes[:, 1:] != codes[:, :-1]
+        speaker_starts = np.flatnonzero([True, *changed.any(axis=0)])
+        group_starts = np.flatnonzero([True, *changed[:-1].any(axis=0)])
+        texts = {text for name in columns for text in self.columns[name].labels}
         missing = "unknown (no value)" if "unknown" in texts else "unknown"
-        groups: list[GroupSums] = []
-        for values, members in groupby(cells, key=lambda cell: cell[:-1]):
-            of_speakers = list(members)
-            numbers = (zip(*counts_of[cell], strict=True) for cell in of_speakers)
-            sums = np.array([[*map(sum, columns_of_cell)] for columns_of_cell in numbers])
-            group = dict(zip(map(name_of, columns), values, strict=True))
-            names = tuple(cell[-1] for cell in of_speakers)
-            rows = list(chain.from_iterable(counts_of[cell] for cell in of_speakers))
-            groups.append(GroupSums(group, names, sums, rows, missing))
+        groups: list[Group] = []
+        for start, stop in zip(group_starts, [*group_starts[1:], len(order)], strict=True):
+            inside = (start <= speaker_starts) & (speaker_starts < stop)
+            starts = speaker_starts[inside]
+            speakers = [self._label("speaker_id", codes[-1, at]) for at in starts]
+            group = {
+                name_of(name): self._label(name, code)
+                for name, code in zip(columns, codes[:, start], strict=False)
+            }
+            groups.append(Group(group, speakers, order[start:stop], starts - start, missing))
         return groups
+
+    def sums(self) -> dict[str, list[GroupSums]]:
+        """Return the sums of the groups of each grouping."""
+        sums: dict[str, list[GroupSums]] = {}
+        for grouping, columns in self.groupings.items():
+            sums[grouping] = [group.sums(self.counts) for group in self.groups(columns)]
+        return sums
+
+    def overall(self) -> GroupSums:
+        """Return the sums of all rows."""
+        (group,) = self.groups()
+        return group.sums(self.counts)
+
+    def _label(self, column: str, code: int) -> str | None:
+        return self.columns[column].labels[code]
+
+
+@dataclass(slots=True)
+class _Collected:
+    ids: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    references: list[int] = field(default_factory=list)
+    counts: list[list[int]] = field(default_factory=list)
+    errors_at: list[Sequence[int]] = field(default_factory=list)
 
 
 def score_rows(
@@ -159,81 +194,86 @@ def score_rows(
         ConfigError: A column is unknown, or has bands and is no column of numbers.
         PredictionsError: No reference has a word.
     """
-    normalize = settings.normalizer()
-    reason_of = ROW_FILTERS[settings.row_filter]
+    normalize, metrics = settings.normalizer(), settings.all_metrics
+    reason_to_skip = ROW_FILTERS[settings.row_filter]
     groupings = {grouping: columns_of(grouping) for grouping in by}
-    columns = tuple({"speaker_id": None} | dict.fromkeys(chain.from_iterable(groupings.values())))
-    bands = {column: fixed_bands(column) for column in columns}
-    values_of = [(name_of(column), bands[column]) for column in columns]
-    extra: set[str] = set()
+    bands = {column: fixed_bands(column) for column in _columns(groupings.values())}
+    values: dict[str, list[str | None]] = {column: [] for column in bands}
+    names: set[str] = set()
     splits: set[str] = set()
     left_out: Counter[str] = Counter()
-    rows: list[ScoredRow] = []
-    words = 0
+    rows = _Collected()
     for line, row in enumerate(predictions, start=1):
-        extra |= row.extra.keys()
-        splits |= {row.split} if row.split else set()
+        names.update(row.extra)
+        if row.split:
+            splits.add(row.split)
         reference = normalize(row.reference)
-        if reason := reason_of(row, reference):
+        reason = reason_to_skip(row, reference)
+        if reason:
             left_out[reason] += 1
             continue
         hypothesis = normalize(row.hypothesis)
-        errors = count_errors(reference, hypothesis)
-        words += errors.words.reference_length
-        values = tuple([_value(row, name, errors, banded) for name, banded in values_of])
-        found = error_places(split_words(reference), split_words(hypothesis)) if places else ()
-        rows.append(ScoredRow(row.id, line, hash(row.reference), values, errors.to_tuple(), found))
-    known = [*COLUMNS, *MEASURES, *sorted(extra)]
-    if unknown := sorted({name for name, _ in values_of} - set(known)):
-        raise ConfigError(
-            [f"by: unknown column '{column}'; available: {', '.join(known)}" for column in unknown]
-        )
-    if rows and not words:
+        counts = count_row(metrics, reference, hypothesis)
+        rows.ids.append(row.id)
+        rows.lines.append(line)
+        rows.references.append(hash(row.reference))
+        rows.counts.append(counts)
+        if places:
+            rows.errors_at.append(error_places(split_words(reference), split_words(hypothesis)))
+        for column, of_column in values.items():
+            of_column.append(_value(row, name_of(column), sum(counts[1:4])))
+    _check_columns(bands, names)
+    width = 1 + 4 * len(metrics)
+    counts_of_rows = np.array(rows.counts, np.int64).reshape(len(rows.ids), width)
+    if rows.ids and not counts_of_rows[:, 1:4].any():
         raise PredictionsError(
-            f"no word to recognise in the references of {len(rows)} rows under profile "
+            f"no word to recognise in the references of {len(rows.ids)} rows under profile "
             f"{settings.profile}; without one there is no error rate"
         )
-    orders: dict[str, Sequence[str]] = {}
-    for at, (column, banded) in enumerate(bands.items()):
-        if name_of(column) in MEASURES and isinstance(banded, Bands):
-            orders[column] = banded.labels
-            continue
-        groups = groups_of_numbers(column, banded, Counter(row.values[at] for row in rows))
-        orders[column] = list(dict.fromkeys(groups.values()))
-        if orders[column] != list(groups):
-            rows = [_in_group(row, at, groups) for row in rows]
-    return ScoredRows(groupings, columns, rows, dict(left_out), orders, sorted(splits))
+    return ScoredRows(
+        groupings=groupings,
+        columns={name: group_column(name, bands[name], values[name]) for name in bands},
+        ids=rows.ids,
+        lines=rows.lines,
+        references=rows.references,
+        counts=counts_of_rows,
+        errors_at=rows.errors_at,
+        left_out=dict(left_out),
+        splits=sorted(splits),
+    )
 
 
-def _value(
-    row: Prediction, name: str, errors: ErrorCounts, bands: Bands | int | None
-) -> str | None:
-    if name not in MEASURES:
-        label: str | None = getattr(row, name) if name in COLUMNS else row.extra.get(name)
-        return label
-    number = row.duration
-    if name == "words_per_second" and number is not None:
-        number = errors.words.reference_length / number if number else None
-    if number is None:
-        return None
-    return bands.label(number) if isinstance(bands, Bands) else str(number)
+def count_row(metrics: Sequence[Metric], reference: str, hypothesis: str) -> list[int]:
+    """Return a line of counts, see `GroupSums`, of normalised texts."""
+    counts = [1]
+    for metric in metrics:
+        counts += metric.count(reference, hypothesis).to_tuple()
+    return counts
 
 
-def _in_group(row: ScoredRow, at: int, groups: Mapping[str, str]) -> ScoredRow:
-    values = list(row.values)
-    values[at] = groups.get(values[at] or "")
-    return row._replace(values=tuple(values))
+def _columns(groupings: Iterable[Sequence[str]]) -> list[str]:
+    columns = {"speaker_id": None}
+    for grouping in groupings:
+        columns |= dict.fromkeys(grouping)
+    return list(columns)
 
 
-def _order(labels: Sequence[str], label: str | None) -> tuple[bool, int, str]:
-    return label is None, labels.index(label) if label in labels else 0, label or ""
+def _check_columns(columns: Iterable[str], extra: Iterable[str]) -> None:
+    available = [*COLUMNS, *MEASURES, *sorted(extra)]
+    unknown = sorted({name_of(column) for column in columns} - set(available))
+    faults = [
+        f"by: unknown column '{column}'; available: {', '.join(available)}" for column in unknown
+    ]
+    if faults:
+        raise ConfigError(faults)
 
 
-def rates(sums: IntArray | FloatArray, denominator: Denominator) -> FloatArray:
-    """Return WER and CER, (2, ...), of sums of shape (..., 9); NaN without a reference word."""
-    counts = sums[..., 1:].reshape(*sums.shape[:-1], 2, 4)
-    hits, substitutions, deletions, insertions = np.moveaxis(counts, (-1, -2), (0, 1))
-    reference = hits + substitutions + deletions
-    length = reference + (insertions if denominator == "coral" else 0)
-    errors = substitutions + deletions + insertions
-    return np.where(reference > 0, errors / np.maximum(length, 1), np.nan)
+def _value(row: Prediction, name: str, words: int) -> str | None:
+    if name in COLUMNS:
+        text: str | None = getattr(row, name)
+        return text
+    if name == "duration":
+        return None if row.duration is None else str(row.duration)
+    if name == "words_per_second":
+        return str(words / row.duration) if row.duration else None
+    return row.extra.get(name)

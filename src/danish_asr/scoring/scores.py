@@ -1,15 +1,16 @@
 """Scores of one predictions file: overall and per group, with intervals."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from math import isnan
 from typing import Any
 
 import pandas as pd
 
 from danish_asr.base.errors import PredictionsError
-from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.scoring.frames import as_table
-from danish_asr.scoring.intervals import Estimate, Gap, estimate_gap, estimate_rates, to_plain
+from danish_asr.metrics import Counts
+from danish_asr.scoring.intervals import Estimate, Gap, estimate_gap, estimate_rates
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
@@ -23,10 +24,49 @@ class GroupScore:
     group: Mapping[str, str | None]
     rows: int
     speakers: int
-    wer: Estimate
-    cer: Estimate
-    words: Counts
-    characters: Counts
+    rates: Mapping[str, Estimate]  # by the name of the metric
+    counts: Mapping[str, Counts]  # by the unit of the metric
+
+    @property
+    def wer(self) -> Estimate:
+        """The word error rate."""
+        return self.rates["wer"]
+
+    @property
+    def cer(self) -> Estimate:
+        """The character error rate."""
+        return self.rates["cer"]
+
+    @property
+    def words(self) -> Counts:
+        """Hits and errors of words."""
+        return self.counts["words"]
+
+    @property
+    def characters(self) -> Counts:
+        """Hits and errors of characters."""
+        return self.counts["characters"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        data: dict[str, Any] = {"group": dict(self.group)}
+        data |= {"rows": self.rows, "speakers": self.speakers}
+        data |= {name: estimate.to_dict() for name, estimate in self.rates.items()}
+        return data | {unit: asdict(counts) for unit, counts in self.counts.items()}
+
+    def to_line(self) -> dict[str, Any]:
+        """Return a line of a table."""
+        words = self.words.reference_length
+        line: dict[str, Any] = {"group": self.label, "rows": self.rows}
+        line |= {"speakers": self.speakers, "words": words}
+        for name, estimate in self.rates.items():
+            line[name] = estimate.value
+            line[f"{name}_low"], line[f"{name}_high"] = estimate.interval or (None, None)
+            line[f"{name}_not_resolvable"] = estimate.not_resolvable
+            if estimate.utterances:
+                line[f"{name}_utterances_low"] = estimate.utterances.low
+                line[f"{name}_utterances_high"] = estimate.utterances.high
+        return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +74,12 @@ class Grouping:
     """The scores of all groups of a grouping."""
 
     groups: tuple[GroupScore, ...]
-    gap: Gap | None  # None below two named groups with an interval
+    gap: Gap | None  # of WER; None below two named groups with an interval
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        gap = self.gap.to_dict() if self.gap else None
+        return {"groups": [group.to_dict() for group in self.groups], "gap": gap}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +97,15 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, the content of ``scores.json``."""
-        return to_plain(self) | {"settings": self.settings.to_dict()}
+        return {
+            "settings": self.settings.to_dict(),
+            "rows": asdict(self.rows),
+            "overall": self.overall.to_dict(),
+            "groupings": {name: part.to_dict() for name, part in self.groupings.items()},
+        }
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one line per group, each with all settings; the first is all rows."""
-        named = [("all", self.overall)]
-        named += [(name, group) for name, part in self.groupings.items() for group in part.groups]
         about = self.settings.to_dict() | {
             "rows_scored": self.rows.scored,
             "rows_in_file": self.rows.in_file,
@@ -65,7 +113,10 @@ class Scores:
             "where": self.rows.where,
             "left_out": "; ".join(f"{why}: {count}" for why, count in self.rows.left_out.items()),
         }
-        return pd.DataFrame([{"grouping": name} | _line(group) | about for name, group in named])
+        lines = [{"grouping": "all"} | self.overall.to_line() | about]
+        for name, part in self.groupings.items():
+            lines += [{"grouping": name} | group.to_line() | about for group in part.groups]
+        return pd.DataFrame(lines)
 
     def __repr__(self) -> str:
         return self._table(html=False)
@@ -75,27 +126,13 @@ class Scores:
 
     def _table(self, *, html: bool) -> str:
         columns = {name: name for name in ("grouping", "group", "rows", "speakers", "words")}
-        columns |= {"wer": "WER %", "wer_low": "from", "wer_high": "to", "cer": "CER %"}
+        for metric in self.settings.all_metrics:
+            columns[metric.name] = f"{metric.title} %"
+            if metric.name == "wer":
+                columns |= {"wer_low": "from", "wer_high": "to"}
         scored = f"{self.rows.scored:,} rows scored{self.rows.of_split()}"
         rows = [scored, self.rows.partial_warning()]
         return as_table(self.to_pandas(), columns, self.settings, rows, html=html)
-
-
-def _line(group: GroupScore) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "group": group.label,
-        "rows": group.rows,
-        "speakers": group.speakers,
-        "words": group.words.reference_length,
-    }
-    for measure, estimate in (("wer", group.wer), ("cer", group.cer)):
-        line[measure] = estimate.value
-        line[f"{measure}_low"], line[f"{measure}_high"] = estimate.interval or (None, None)
-        line[f"{measure}_not_resolvable"] = estimate.not_resolvable
-        if estimate.utterances:
-            names = f"{measure}_utterances_low", f"{measure}_utterances_high"
-            line |= dict(zip(names, estimate.utterances, strict=True))
-    return line
 
 
 def score_predictions(
@@ -120,33 +157,64 @@ def score_predictions(
     if not used.scored:
         what = "; choose another row filter" if used.in_file else ": there are no rows"
         raise PredictionsError(f"no row to score{used.why_left_out()}{what}")
-    return Scores(
-        settings=settings,
-        rows=used,
-        overall=_score_group(rows.groups()[0], settings),
-        groupings={
-            name: _score_grouping(rows.groups(columns), settings)
-            for name, columns in rows.groupings.items()
-        },
-    )
-
-
-def _score_grouping(groups: Sequence[GroupSums], settings: Settings) -> Grouping:
-    scores = tuple(_score_group(group, settings) for group in groups)
-    named = [group for group in groups if None not in group.group.values()]
-    return Grouping(scores, estimate_gap(named, settings))
+    overall = _score_group(rows.overall(), settings)
+    groupings: dict[str, Grouping] = {}
+    for name, groups in rows.sums().items():
+        named = [group for group in groups if None not in group.group.values()]
+        scores = tuple(_score_group(group, settings) for group in groups)
+        groupings[name] = Grouping(scores, estimate_gap(named, settings))
+    return Scores(settings=settings, rows=used, overall=overall, groupings=groupings)
 
 
 def _score_group(group: GroupSums, settings: Settings) -> GroupScore:
-    errors = ErrorCounts.from_tuple(group.sums.sum(axis=0).tolist())
-    wer, cer = estimate_rates(group, settings)
+    rows, *counts = group.sums.sum(axis=0).tolist()
+    rates: dict[str, Estimate] = {}
+    counts_of: dict[str, Counts] = {}
+    estimates = estimate_rates(group, settings)
+    for number, metric in enumerate(settings.all_metrics):
+        rates[metric.name] = estimates[number]
+        counts_of[metric.unit] = Counts(*counts[4 * number : 4 * number + 4])
     return GroupScore(
         label=group.label,
         group=group.group,
-        rows=errors.rows,
+        rows=rows,
         speakers=group.known_speakers,
-        wer=wer,
-        cer=cer,
-        words=errors.words,
-        characters=errors.characters,
+        rates=rates,
+        counts=counts_of,
     )
+
+
+def p_value(p: float | None) -> str:
+    """A p-value to four places; empty if there is none."""
+    if p is None or isnan(p):
+        return ""
+    return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
+
+
+def as_table(
+    table: pd.DataFrame,
+    columns: Mapping[str, str],
+    settings: Settings,
+    rows: Sequence[str],
+    *,
+    html: bool,
+) -> str:
+    """Return columns of a table under other names; fractions but p-values in per cent.
+
+    Above it are the settings and what is said about the ``rows``, without empty lines.
+    """
+    shown = table[list(columns)].rename(columns=dict(columns))
+    values = [name for name, kind in shown.dtypes.items() if kind == "object"]
+    for name in set(values) - {"grouping", "group", "run"}:
+        shown[name] = shown[name].astype(float)  # None becomes an empty cell
+    p_values: dict[Hashable, Callable[[Any], str]] = {
+        name: p_value for name in columns.values() if name.startswith("p ")
+    }
+    form: dict[str, Any] = {"index": False, "na_rep": "", "formatters": p_values}
+    form["float_format"] = lambda rate: f"{100 * rate:.2f}"
+    about = ", ".join(f"{name} {value}" for name, value in settings.to_dict().items())
+    lines = [about, *filter(None, rows)]
+    if html:
+        head = "<br>".join(map(escape, lines))
+        return f"<p>{head}</p>\n{shown.to_html(border=0, **form)}"
+    return "\n".join([*lines, shown.to_string(**form)])

@@ -1,13 +1,13 @@
 """Scoring settings, and the row filters that select the rows of a split that are scored."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.metrics import DENOMINATORS, Denominator
+from danish_asr.metrics import DENOMINATORS, Denominator, Metric, find_metrics
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.text.profiles import PROFILE_VERSIONS, Normalizer, normalizer
+from danish_asr.text.profiles import Normalizer, normalizer, profile_version
 
 SHORTEST: Final = 0.5
 LONGEST: Final = 10.0
@@ -42,6 +42,26 @@ ROW_FILTERS: Final[Mapping[str, Callable[[Prediction, str], str | None]]] = {
 """Each takes a row and its normalised reference, and returns the reason why the row is excluded, or
 None for a row that is scored."""
 
+LEADERBOARD: Final = "leaderboard.json"
+MODEL_INDEX: Final = ".yaml"
+
+SCORE_OUTPUTS: Final[Mapping[str, str]] = {
+    "utterances.csv": "a row per utterance, with its counts and alignment",
+    "utterances.jsonl": "the same as JSON lines",
+    "errors.csv": "a row per kind of error",
+    "errors.jsonl": "the same as JSON lines",
+    LEADERBOARD: "a result of RyeAI's leaderboard; an earlier file is completed",
+    ".json": "all scores",
+    ".csv": "a table of all groups",
+    ".md": "a section for a model card",
+    ".html": "the page",
+    MODEL_INDEX: "the results of a Hugging Face model card",
+    ".trn": "NAME.ref.trn and NAME.hyp.trn, for sclite",
+}
+"""Ends of names, the longer ones first, and what such a file gets."""
+
+COMPARE_OUTPUTS: Final = (".json", ".csv", ".md", ".html")
+
 DEFAULT_BY: Final = ("dialect", "age_group", "gender")
 
 
@@ -56,18 +76,25 @@ class Settings:
     resamples: int = 0  # of the utterances, for utterance-level intervals; 0: none
     seed: int = 0  # of the resampling
 
+    metrics: Sequence[str] = ()  # besides WER and CER, each ``package.module:Name``
+    all_metrics: tuple[Metric, ...] = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         faults: list[str] = []
         try:
             self.normalizer()
         except ConfigError as error:
             faults += error.faults
-        for name, value, known in (
-            ("denominator", self.denominator, DENOMINATORS),
-            ("row filter", self.row_filter, ROW_FILTERS),
-        ):
-            if value not in known:
-                faults.append(f"{name}: expected one of {', '.join(known)}; found '{value}'")
+        try:
+            object.__setattr__(self, "all_metrics", find_metrics(self.metrics))
+        except ConfigError as error:
+            faults += error.faults
+        if self.denominator not in DENOMINATORS:
+            names = ", ".join(DENOMINATORS)
+            faults.append(f"denominator: expected one of {names}; found '{self.denominator}'")
+        if self.row_filter not in ROW_FILTERS:
+            names = ", ".join(ROW_FILTERS)
+            faults.append(f"row filter: expected one of {names}; found '{self.row_filter}'")
         if self.resamples and not 100 <= self.resamples <= 1_000_000:
             faults.append(f"resamples: expected 0, or 100 to 1000000; found {self.resamples}")
         if self.seed < 0:
@@ -81,12 +108,17 @@ class Settings:
 
     def scored(self, predictions: Iterable[Prediction]) -> Iterator[tuple[Prediction, str, str]]:
         """Yield the rows that are scored, each with its normalised reference and hypothesis."""
-        normalize, reason_of = self.normalizer(), ROW_FILTERS[self.row_filter]
+        normalize, reason_to_skip = self.normalizer(), ROW_FILTERS[self.row_filter]
         for row in predictions:
             reference = normalize(row.reference)
-            if not reason_of(row, reference):
+            if not reason_to_skip(row, reference):
                 yield row, reference, normalize(row.hypothesis)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, with the profile's version."""
-        return asdict(self) | {"profile_version": PROFILE_VERSIONS[self.profile]}
+        """Return plain data, with the profile's version; metrics only if there are others."""
+        names = [part.name for part in fields(self) if part.init and part.name != "metrics"]
+        settings = {name: getattr(self, name) for name in names}
+        settings["profile_version"] = profile_version(self.profile)
+        if self.metrics:
+            settings["metrics"] = ", ".join(self.metrics)
+        return settings

@@ -1,1 +1,6 @@
-"""Text normalisation: profiles, numerals and number words."""
+"""How texts are normalised, for training targets and for scores.
+
+In: a raw transcript. Out: the same text under a profile, such as CoRal's official rules.
+Profiles are pure functions in one table; your own is named ``package.module:function``.
+Read `profiles` first; `numerals` spells Danish numbers for it.
+"""

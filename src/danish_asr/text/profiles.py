@@ -1,24 +1,20 @@
 """Danish text normalisation: named profiles, each a pure function from string to string.
 
-Scores are comparable only under the same profile, so every score names its own:
-
-- ``raw``: the text as it is.
-- ``coral``: CoRal's official normalisation, step by step.
-- ``rye``: the normalisation of RyeAI's Danish leaderboard in its newest stored version (text2num
-  3.1.0); number words, ordinals, decimals and digits become equal.
-- ``rye-2026-06``: its snapshot of June 2026, which spells digits and leaves number words alone.
+Scores are comparable only under the same profile, so every score names its own. `PROFILES` has the
+published ones; ``package.module:function`` names one from outside.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from num2words import num2words
 from text_to_num import alpha2digit
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.base.extending import find_named, user_code
 from danish_asr.text.numerals import spell_numerals
 
 Normalizer = Callable[[str], str]
@@ -45,19 +41,40 @@ def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
 
 
 def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
-    """Return the function of a profile; raises `ConfigError` if it is unknown.
+    """Return the function of a profile: a name in `PROFILES`, or ``package.module:function``.
 
-    ``remove_fillers``: also remove "øh", "hmm" and similar, which is an option of the leaderboard
-    (``rye`` and ``rye-2026-06`` only). ``coral`` always does, ``raw`` never.
+    ``remove_fillers``: also remove "øh", "hmm" and similar, an option of the leaderboard's
+    profiles. ``coral`` always does, ``raw`` never.
+
+    Raises:
+        ConfigError: There is no such profile, or it has no such option.
     """
-    if profile not in _PROFILES:
-        known = ", ".join(PROFILES)
-        raise ConfigError([f"profile: expected one of {known}; found '{profile}'"])
+    function = _find(profile)
     if not remove_fillers:
-        return _PROFILES[profile]
-    if not profile.startswith("rye"):
-        raise ConfigError([f"remove_fillers: only for profile rye; found profile '{profile}'"])
-    return lambda text: " ".join(_FILLERS.sub(" ", _PROFILES[profile](text)).split())
+        return function
+    if profile not in _LEADERBOARD:
+        names = " or ".join(_LEADERBOARD)
+        raise ConfigError([f"remove_fillers: only for profile {names}; found profile '{profile}'"])
+    return lambda text: " ".join(_FILLERS.sub(" ", function(text)).split())
+
+
+def profile_version(profile: str) -> int | None:
+    """Return the version of a profile; None for one from outside."""
+    return PROFILES[profile].version if profile in PROFILES else None
+
+
+def _find(profile: str) -> Normalizer:
+    found = find_named(profile, PROFILES, "profile")
+    if isinstance(found, Profile):
+        return found.normalize
+    if not callable(found):
+        raise ConfigError([f"profile: {profile} must be a function from text to text"])
+
+    def normalize_by_user(text: str) -> str:
+        with user_code(found, "normalising a text"):
+            return str(found(text))
+
+    return normalize_by_user
 
 
 def _coral(text: str) -> str:
@@ -129,13 +146,31 @@ def _cardinal(digits: str) -> str:
         return digits
 
 
-_PROFILES: Final[Mapping[str, Normalizer]] = {
-    "raw": str,
-    "coral": _coral,
-    "rye": _rye,
-    "rye-2026-06": _rye_2026_06,
-}
+class Profile(NamedTuple):
+    """A published normalisation."""
 
-PROFILES: Final = tuple(_PROFILES)
-PROFILE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(PROFILES, 1) | {"rye": 2}
-"""Increased whenever the output of a profile changes for any text."""
+    normalize: Normalizer
+    version: int
+    """Increased whenever the output changes for any text."""
+
+    about: str
+
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "raw": Profile(str, 1, "the text as it is"),
+    "coral": Profile(_coral, 1, "CoRal's official normalisation, step by step"),
+    "rye": Profile(
+        _rye,
+        2,
+        "RyeAI's Danish leaderboard, its newest stored version (text2num 3.1.0): number words, "
+        "ordinals, decimals and digits become equal",
+    ),
+    "rye-2026-06": Profile(
+        _rye_2026_06,
+        1,
+        "the leaderboard's snapshot of June 2026: spells digits and leaves number words alone",
+    ),
+}
+"""All published profiles: messages, help and configurations read their names here."""
+
+_LEADERBOARD: Final = ("rye", "rye-2026-06")

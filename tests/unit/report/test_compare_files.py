@@ -15,18 +15,18 @@ import pytest
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.report import compare_files, parse_runs
+from danish_asr.report import ReportOptions, compare_files, parse_runs
 from danish_asr.scoring.comparison import Comparison
-from danish_asr.scoring.predictions import Prediction, write_predictions
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
 from tests.builders import build_dataset
 from tests.score_rows import four_rows, random_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def _compare_files(*paths: Path, **options: Any) -> Comparison:
-    return compare_files(parse_runs(list(map(str, paths))), **options)
+def _compare_files(*paths: Path, console: Console | None = None, **options: Any) -> Comparison:
+    runs = parse_runs([str(path) for path in paths])
+    return compare_files(runs, ReportOptions(**options), console=console)
 
 
 def _write(path: Path, rows: list[Prediction]) -> Path:
@@ -41,7 +41,7 @@ def _compare(folder: Path, a: list[Prediction], b: list[Prediction]) -> str:
         _write(folder / "a.jsonl", a),
         _write(folder / "b.jsonl", b),
         by=["dialect"],
-        json_path=folder / "comparison.json",
+        outputs=[folder / "comparison.json"],
         console=console,
     )
     return console.export_text()
@@ -143,15 +143,8 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     hostile = "@<b>|"
     runs = parse_runs([str(a), f"{hostile}={b},{c}"])
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    compare_files(
-        runs,
-        by=["dialect"],
-        json_path=tmp_path / "out.json",
-        csv_path=tmp_path / "out.csv",
-        markdown_path=tmp_path / "out.markdown",
-        html_path=tmp_path / "out.html",
-        console=console,
-    )
+    outputs = [tmp_path / f"out.{end}" for end in ("json", "csv", "md", "html")]
+    compare_files(runs, ReportOptions(by=["dialect"], outputs=outputs), console=console)
     shown = console.export_text()
     assert f"{hostile}: better than A (p " in shown
     assert "±0.00" in shown
@@ -160,7 +153,7 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     lines = list(csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()))
     assert [line["run"] for line in lines[:2]] == ["A", "'@<b>|"]
     assert lines[1]["files"] == f"{b}, {c}"
-    assert "| all | @\\<b\\>\\| | " in (tmp_path / "out.markdown").read_text(encoding="utf-8")
+    assert "| all | @\\<b\\>\\| | " in (tmp_path / "out.md").read_text(encoding="utf-8")
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert "@&lt;b&gt;|" in page
     assert hostile not in page
@@ -178,10 +171,10 @@ def test_reports_of_runs_name_the_files_and_show_what_there_is(
         str(_write(tmp_path / f"{name}.jsonl", each))
         for name, each in (("a", rows), ("b", better), ("c", rows[:]))
     )
-    outputs = markdown, html = tmp_path / "out.markdown", tmp_path / "out.html"
+    outputs = [tmp_path / "out.md", tmp_path / "out.html"]
 
     def reports(*runs: str) -> Iterator[str]:
-        compare_files(parse_runs(runs), by=[], markdown_path=markdown, html_path=html)
+        compare_files(parse_runs(runs), ReportOptions(by=[], outputs=outputs))
         return (file.read_text(encoding="utf-8").replace("\\_", "_") for file in outputs)
 
     for text in reports(f"base={a}", f"new={b},{c}"):

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.base.files import from_yaml
-from danish_asr.report import Exports, score_file
+from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.hub import LEADERBOARD_CORPORA
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
@@ -23,35 +23,31 @@ RYE = Settings(profile="rye", row_filter="rye")
 
 
 def _export(
-    folder: Path,
+    path: Path,
     corpora: list[str],
     settings: Settings = RYE,
     model: str | None = "m",
-    **paths: Any,
+    *,
+    whole: bool = True,
 ) -> None:
     """Score one file with two rows per corpus, 1 of 4 words wrong; it is whole by default."""
+    folder = path.parent
     rows = [
         prediction(f"{corpus}-{text}", f"{text} er her", f"{text} er hos her", corpus=corpus)
         for corpus in corpora
         for text in ("det", "han")
     ]
     write_predictions(folder / "predictions.jsonl", rows)
-    if paths.pop("whole", True):
+    if whole:
         about = {"rows_in_split": {"test": len(rows)}}
         (folder / "evaluation.json").write_text(json.dumps(about))
-    exports = Exports(model_name=model, **paths)
-    score_file(
-        folder / "predictions.jsonl",
-        by=[],
-        settings=settings,
-        exports=exports,
-        console=Console(file=io.StringIO()),
-    )
+    options = ReportOptions(by=[], settings=settings, outputs=[path], model_name=model)
+    score_file(folder / "predictions.jsonl", options, console=Console(file=io.StringIO()))
 
 
 def test_a_model_index_is_read_back_by_the_hub_and_names_all_settings(tmp_path: Path) -> None:
     path = tmp_path / "index.yaml"
-    _export(tmp_path, ["coral_read_aloud", "ft"], Settings(), "org/m", model_index=path)
+    _export(path, ["coral_read_aloud", "ft"], Settings(), "org/m")
     text = path.read_text(encoding="utf-8")
     name, results = model_index_to_eval_results(from_yaml(text)["model-index"])
     assert name == "org/m"
@@ -67,27 +63,31 @@ def test_a_model_index_is_read_back_by_the_hub_and_names_all_settings(tmp_path: 
 
 
 def test_leaderboard_files_are_completed_corpus_by_corpus(tmp_path: Path) -> None:
-    path = tmp_path / "m.json"
-    _export(tmp_path, ["coral_read_aloud", "other"], leaderboard=path)
+    path = tmp_path / "leaderboard.json"
+    _export(path, ["coral_read_aloud", "other"])
     first = json.loads(path.read_text(encoding="utf-8"))
     assert (first["coral_read_aloud_wer"], first["fleurs_da_wer"], first["mean_wer"]) == (
         33.33, None, None
     )  # fmt: skip
     path.write_text(json.dumps(first | {"params_b": 0.3}), encoding="utf-8")
-    _export(
-        tmp_path, list(LEADERBOARD_CORPORA[:1]) + list(LEADERBOARD_CORPORA[2:]), leaderboard=path
-    )
+    _export(path, list(LEADERBOARD_CORPORA[:1]) + list(LEADERBOARD_CORPORA[2:]))
     document = json.loads(path.read_text(encoding="utf-8"))
     assert (document["mean_wer"], document["params_b"]) == (33.33, 0.3)
     assert document["mean_cer"] == pytest.approx(document["ftspeech_cer"])
     with pytest.raises(PredictionsError, match=r"results of 'm'.*'other'"):
-        _export(tmp_path, ["ftspeech"], model="other", leaderboard=path)
+        _export(path, ["ftspeech"], model="other")
 
 
 @pytest.mark.parametrize(
     ("corpora", "changes", "error", "message"),
     [
         (["ftspeech"], {"profile": "coral"}, ConfigError, "--profile rye --filter rye"),
+        (
+            ["ftspeech"],
+            {"profile": "string:capwords"},
+            ConfigError,
+            "found profile string:capwords",
+        ),
         (["ftspeech"], {"denominator": "coral"}, ConfigError, "found .*denominator coral"),
         (["ftspeech"], {"remove_fillers": True}, ConfigError, "remove_fillers True"),
         (["nst"], {}, PredictionsError, "one of coral_conversation, .* ftspeech"),
@@ -101,15 +101,15 @@ def test_what_is_not_of_the_leaderboard_is_refused_before_anything_is_written(
     message: str,
 ) -> None:
     with pytest.raises(error, match=message):
-        _export(tmp_path, corpora, replace(RYE, **changes), leaderboard=tmp_path / "m.json")
-    assert not (tmp_path / "m.json").exists()
+        _export(tmp_path / "leaderboard.json", corpora, replace(RYE, **changes))
+    assert not (tmp_path / "leaderboard.json").exists()
 
 
-@pytest.mark.parametrize("kind", ["model_index", "leaderboard"])
-def test_partial_predictions_are_not_published(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("name", ["index.yaml", "leaderboard.json"])
+def test_partial_predictions_are_not_published(tmp_path: Path, name: str) -> None:
     (tmp_path / "evaluation.json").write_text(json.dumps({"rows_in_split": {"test": 9}}))
     with pytest.raises(PredictionsError, match=r"partial .2 of 9 rows"):
-        _export(tmp_path, ["ftspeech"], RYE, "m", whole=False, **{kind: tmp_path / "out"})
+        _export(tmp_path / name, ["ftspeech"], whole=False)
 
 
 def test_a_part_of_a_split_is_named_in_the_model_index_and_refused_for_the_leaderboard(
@@ -117,10 +117,10 @@ def test_a_part_of_a_split_is_named_in_the_model_index_and_refused_for_the_leade
 ) -> None:
     about: dict[str, Any] = {"rows": {"test": 2}, "rows_in_split": {"test": 9}, "where": "age > 20"}
     (tmp_path / "evaluation.json").write_text(json.dumps(about))
-    part: dict[str, Any] = {"corpora": ["ftspeech"], "whole": False}
     with pytest.raises(PredictionsError, match="2 rows of 9 in the split, where age > 20"):
-        _export(tmp_path, leaderboard=tmp_path / "m.json", **part)
-    _export(tmp_path, model_index=(path := tmp_path / "index.yaml"), **part)
+        _export(tmp_path / "leaderboard.json", ["ftspeech"], whole=False)
+    path = tmp_path / "index.yaml"
+    _export(path, ["ftspeech"], whole=False)
     _, results = model_index_to_eval_results(from_yaml(path.read_text("utf-8"))["model-index"])
     assert results[0].dataset_name == "ftspeech, where age > 20"
     assert results[0].metric_args
@@ -128,10 +128,11 @@ def test_a_part_of_a_split_is_named_in_the_model_index_and_refused_for_the_leade
 
 
 def test_without_an_evaluation_the_leaderboard_needs_the_dataset_and_a_name(tmp_path: Path) -> None:
-    paths: dict[str, Any] = {"leaderboard": tmp_path / "m.json", "whole": False}
+    path = tmp_path / "leaderboard.json"
     with pytest.raises(PredictionsError, match=r"size .* of these 2 rows is unknown.*--dataset"):
-        _export(tmp_path, ["ftspeech"], **paths)
+        _export(path, ["ftspeech"], whole=False)
     with pytest.raises(ConfigError, match="--model-name: expected one"):
-        _export(tmp_path, ["ftspeech"], model=None, **paths)
-    _export(tmp_path, ["ftspeech"], model_index=(path := tmp_path / "index.yaml"), whole=False)
+        _export(path, ["ftspeech"], model=None, whole=False)
+    path = tmp_path / "index.yaml"
+    _export(path, ["ftspeech"], whole=False)
     assert "rows_in_split: unknown" in path.read_text("utf-8")

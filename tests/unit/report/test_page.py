@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from danish_asr.report import score_file
+from danish_asr.report import ReportOptions, score_file
 from danish_asr.report.curves import Panel
 from danish_asr.report.page import render_page
 from danish_asr.report.tables import to_markdown
@@ -196,7 +196,7 @@ def test_a_page_without_errors_without_groups_and_without_training_renders(tmp_p
     path = tmp_path / "predictions.jsonl"
     write_predictions(path, [prediction("a", "ja", "ja")])
     page = tmp_path / "report.html"
-    score_file(path, by=[], html_path=page, console=Console(file=io.StringIO()))
+    score_file(path, ReportOptions(by=[], outputs=[page]), console=Console(file=io.StringIO()))
     assert "No utterance has an error." in page.read_text(encoding="utf-8")
 
 

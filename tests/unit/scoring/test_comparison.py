@@ -8,8 +8,13 @@ from statistics import mean, stdev
 import pytest
 
 from danish_asr.base.errors import PredictionsError
-from danish_asr.scoring.comparison import ComparedGroup, compare_predictions, compare_runs
-from danish_asr.scoring.paired import PairedRate, holm
+from danish_asr.scoring.comparison import (
+    ComparedGroup,
+    PairedRate,
+    compare_predictions,
+    compare_runs,
+    holm,
+)
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
@@ -49,7 +54,7 @@ def test_the_difference_is_that_of_the_two_scores() -> None:
     first, second = (score_predictions(rows, by=["dialect"]) for rows in (a, b))
     one, other = comparison.overall.runs
     assert one.wer == first.overall.wer.value
-    assert other.cer == second.overall.cer.value
+    assert other.rates["cer"] == second.overall.cer.value
     assert other.words == second.overall.words
     for group, of_a, of_b in zip(
         comparison.groupings["dialect"],
@@ -153,10 +158,10 @@ def test_seeds_are_averaged_and_their_spread_is_shown() -> None:
     alone = [score_predictions(rows).overall for rows in seeds]
     new = compared.overall.runs[1]
     assert new.wer == pytest.approx(mean(score.wer.value for score in alone))
-    assert new.wer_deviation == pytest.approx(stdev(score.wer.value for score in alone))
-    assert new.cer_deviation == pytest.approx(stdev(score.cer.value for score in alone))
+    assert new.deviations["wer"] == pytest.approx(stdev(score.wer.value for score in alone))
+    assert new.deviations["cer"] == pytest.approx(stdev(score.cer.value for score in alone))
     base = compared.overall.runs[0]
-    assert (base.wer_deviation, base.wer_paired, new.mapsswe) == (None, None, None)
+    assert (base.deviations["wer"], base.wer_paired, new.mapsswe) == (None, None, None)
     assert new.wer_paired
     assert new.wer_paired.difference.value == pytest.approx(new.wer - base.wer)
 
@@ -195,5 +200,5 @@ def test_a_group_without_reference_words_has_no_rate_and_no_deviation() -> None:
     runs = compare_runs({"one": {"a": rows, "b": rows}, "two": {"c": rows}}, by=["dialect"])
     first = runs.groupings["dialect"][0].runs[0]
     assert isnan(first.wer)
-    assert first.wer_deviation is None
+    assert first.deviations["wer"] is None
     assert "NaN" not in json.dumps(runs.to_dict())

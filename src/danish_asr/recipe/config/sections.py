@@ -14,7 +14,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.data.settings import check_settings
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
-from danish_asr.text.profiles import PROFILES
+from danish_asr.text.profiles import normalizer
 
 FULL: Final = "full"
 
@@ -57,6 +57,14 @@ def _positive(section: object, *names: str) -> dict[str, bool]:
 
 def _one_of(section: object, name: str, known: Iterable[str]) -> dict[str, bool]:
     return {f"`{name}` must be one of {', '.join(known)}": getattr(section, name) in known}
+
+
+def _profile(section: object, name: str) -> dict[str, bool]:
+    try:
+        normalizer(getattr(section, name))
+    except ConfigError as error:
+        return {fault.replace("profile", f"`{name}`", 1): False for fault in error.faults}
+    return {}
 
 
 @dataclass(kw_only=True)
@@ -160,8 +168,9 @@ class AsrDatasetSection(base.DatasetSection):
     """Filters, batching, shuffling and augmentation. Lengths are in samples at 16 kHz."""
 
     text_profile: str = "raw"
-    """Text normalisation of the training targets (``danish_asr.text``). Models with a tokenizer
-    of lower-case letters only (v1, or a character tokenizer) need ``coral``."""
+    """Text normalisation of the training targets: a profile of ``danish_asr.text``, or your own as
+    ``package.module:function``. Models with a tokenizer of lower-case letters only (v1,
+    or a character tokenizer) need ``coral``."""
 
     speed_factors: Sequence[float] = ()
     """Speeds to draw from for each training row in each epoch: 1.1 is 10 % faster and higher. A row
@@ -179,7 +188,7 @@ class AsrDatasetSection(base.DatasetSection):
         """Check the numbers, the text profile, and what upstream's sections allow."""
         sizes = _positive(self, "train_subset", "valid_subset", "valid_max_num_elements")
         sizes |= _positive(self, "quadratic_seconds")
-        rules = sizes | _one_of(self, "text_profile", PROFILES)
+        rules = sizes | _profile(self, "text_profile")
         rules["`max_unknown_share` must be 0 to 1"] = 0 <= (self.max_unknown_share or 0) <= 1
         result = with_broken(rules, super().validate())
         try:
@@ -315,5 +324,5 @@ class AsrRegimeSection(base.RegimeSection):
             self.average_n_checkpoints is None
             or 2 <= self.average_n_checkpoints <= (self.keep_best_n_checkpoints or 1)
         )
-        rules |= _one_of(self, "score_profile", PROFILES)
+        rules |= _profile(self, "score_profile")
         return with_broken(rules | _one_of(self, "score_metric", SCORE_TITLES), result)
