@@ -1,0 +1,83 @@
+"""A text profile and a metric of one's own, as docs/extending.md shows them."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.report import ReportOptions, score_file
+from danish_asr.scoring.predictions import write_predictions
+from danish_asr.scoring.scores import score_predictions
+from danish_asr.scoring.settings import Settings
+from tests.score_rows import prediction, random_rows
+
+MODULE = '''
+from danish_asr.metrics import Counts, Metric
+
+
+def lower(text):
+    return text.lower()
+
+
+def _count(reference, hypothesis):
+    """A compound is a word of ten letters or more; an error has its parts written apart."""
+    compounds = [word for word in reference.split() if len(word) >= 10]
+    words = hypothesis.split()
+    pairs = {first + second for first, second in zip(words, words[1:])}
+    apart = sum(word not in words and word in pairs for word in compounds)
+    return Counts(hits=len(compounds) - apart, substitutions=apart)
+
+
+Compounds = Metric(name="compound_split", title="Compounds apart", unit="compounds", count=_count)
+'''
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_scoring.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_scoring", raising=False)
+
+
+def test_a_metric_of_ones_own_has_groups_intervals_and_every_output(tmp_path: Path) -> None:
+    rows = [
+        prediction(f"{speaker}-{n}", "vi ser en togstation her",
+                   "vi ser en tog station her" if n < speaker else "vi ser en togstation her",
+                   speaker_id=f"s{speaker}", dialect="Fynsk" if speaker % 2 else "Jysk")
+        for speaker in range(20) for n in range(20)
+    ]  # fmt: skip
+    write_predictions(tmp_path / "p.jsonl", rows)
+    outputs = [tmp_path / f"out.{end}" for end in ("json", "csv", "md", "html")]
+    settings = Settings(profile="my_scoring:lower", metrics=["my_scoring:Compounds"])
+    options = ReportOptions(by=["dialect"], settings=settings, outputs=outputs)
+    console = Console(record=True, width=160, file=io.StringIO())
+    scores = score_file(tmp_path / "p.jsonl", options, console=console)
+    estimate = scores.overall.rates["compound_split"]
+    assert estimate.value == sum(range(20)) / 400
+    assert estimate.interval
+    assert estimate.interval.low < estimate.value < estimate.interval.high
+    document = json.loads(outputs[0].read_text(encoding="utf-8"))
+    assert document["settings"]["profile"] == "my_scoring:lower"
+    assert document["settings"]["profile_version"] is None
+    assert document["groupings"]["dialect"]["groups"][0]["compounds"]["substitutions"] == 100
+    assert "compound_split_low" in outputs[1].read_text(encoding="utf-8")
+    for text in (console.export_text(), *(path.read_text("utf-8") for path in outputs[2:])):
+        assert "Compounds apart" in text
+        assert "47.50" in text
+
+
+def test_other_metrics_leave_wer_and_cer_as_they_are() -> None:
+    plain = score_predictions(random_rows(200))
+    more = score_predictions(random_rows(200), settings=Settings(metrics=["my_scoring:Compounds"]))
+    assert (more.overall.wer, more.overall.cer) == (plain.overall.wer, plain.overall.cer)
+    assert more.groupings["dialect"].gap == plain.groupings["dialect"].gap
+
+
+def test_what_is_no_profile_and_no_metric_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(profile="my_scoring:nothing", metrics=["my_scoring:lower", "gone:Metric"])
+    assert len(caught.value.faults) == 3
