@@ -12,7 +12,7 @@ from danish_asr.recipe.config import keys
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.keys import NO_EFFECT
 from danish_asr.recipe.config.loading import inspect, unstructure
-from danish_asr.recipe.train.step_checks import with_accumulation
+from danish_asr.recipe.train.preflight import with_accumulation
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"

@@ -19,8 +19,7 @@ from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.models.assets import Assets
-from danish_asr.recipe.models.model_path import with_named_model
-from danish_asr.recipe.train.preflight import tokenizer_of
+from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
 
 _HINT: Final = (
     "\nRun the command where there is internet access (on a cluster: a login node), with the same "

@@ -21,10 +21,9 @@ from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.models.assets import Assets, overridden
+from danish_asr.recipe.models.assets import Assets, described_model, overridden
+from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.models.model_path import with_named_model
-from danish_asr.recipe.train.preflight import described_model, tokenizer_of
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_training_reader
 from danish_asr.recipe.train.subsets import training_rows
 

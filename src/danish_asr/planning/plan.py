@@ -29,7 +29,7 @@ from danish_asr.planning.remedies import REMEDIES
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.train.disk import CheckpointSpace, checkpoint_space
-from danish_asr.recipe.train.step_checks import with_accumulation
+from danish_asr.recipe.train.preflight import with_accumulation
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200

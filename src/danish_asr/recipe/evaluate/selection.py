@@ -17,7 +17,7 @@ from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import inspect, unstructure
 from danish_asr.recipe.models.assets import configured_dataset
-from danish_asr.recipe.models.model_path import cards_of
+from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     best_model,

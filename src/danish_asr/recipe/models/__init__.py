@@ -1,1 +1,6 @@
-"""Which model a name or a path means, and what is known of it before it is built."""
+"""Models: a name, a run, a checkpoint or a directory of Hugging Face comes in, an asset goes out.
+
+``cards.py`` says what ``model.path`` means and where cards are searched; read it first.
+``assets.py`` finds and opens what a configuration names, ``hugging_face.py`` compares the two
+libraries, and ``imported.py`` reads a directory of transformers in place.
+"""

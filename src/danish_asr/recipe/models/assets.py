@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from fairseq2.assets import (
     AssetCard,
@@ -32,6 +32,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import library_container, supported
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import ConfigT, overlay
+from danish_asr.recipe.config.sections import AsrModelSection
 from danish_asr.recipe.data.dataset import (
     DATASET_FAMILY,
     MANIFEST_FAMILY,
@@ -40,7 +41,7 @@ from danish_asr.recipe.data.dataset import (
     open_dataset,
     open_manifest,
 )
-from danish_asr.recipe.models.card_directories import card_directories, without_nested
+from danish_asr.recipe.models.cards import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
@@ -238,6 +239,28 @@ def _twice(message: str) -> str | None:
         "(data/parquet/cards is always searched). The config.yaml of a run that was copied with "
         "its dataset still names the old directory: correct common.assets.extra_paths there"
     )
+
+
+def described_model(
+    section: AsrModelSection, card: AssetCard | None, family: ModelFamily, faults: list[str]
+) -> Any:
+    """Return the configuration in the card or of ``model.arch``; None: there is neither."""
+    if card is not None:
+        return family.get_model_config(card)
+    found = family.maybe_get_arch_config(section.arch or "")
+    if section.path is not None and not (section.arch and section.path.exists()):
+        faults.append(
+            f"model.path {section.path} must be a finished run, one checkpoint of a run "
+            "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
+            "another checkpoint needs model.arch"
+        )
+        return None
+    if section.arch is not None and found is None:
+        known = ", ".join(sorted(family.get_archs()))
+        faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
+    elif section.arch is None and not faults:
+        faults.append("model.name, model.arch or model.path must say which model to train")
+    return found
 
 
 def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:

@@ -29,6 +29,7 @@ from danish_asr.base.files import publish_text
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.models.assets import Assets, configured_dataset, overridden
+from danish_asr.recipe.models.cards import with_own_tokenizer
 from danish_asr.recipe.run.run_directory import (
     AVERAGES,
     CHECKPOINTS,
@@ -45,7 +46,6 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
-from danish_asr.recipe.train.own_tokenizer import with_own_tokenizer
 from danish_asr.recipe.train.preflight import resolve, tokenizer_card
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames
 from danish_asr.recipe.train.record import write_model_card

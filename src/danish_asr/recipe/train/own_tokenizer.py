@@ -1,23 +1,29 @@
 """The tokenizer of a run that no card names: of a sliced head, or given as a file.
 
+``model.head: danish`` keeps the rows of a trained head whose symbols the training text uses. A row
+gives the logit of one symbol, so the kept rows give the same logits, up to rounding; the loss
+differs by the normalisation over fewer symbols.
+
 It is ``OUTDIR/checkpoints/tokenizer.model``, beside fairseq2's card of the run's checkpoints, which
 refers to it. Whatever takes the run takes it, also where a configuration names another one.
 """
 
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Final
 
+import sentencepiece
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY, load_char_tokenizer
 from fairseq2.nn import Linear
 from fairseq2.recipe.base import RecipeContext
+from torch.nn import Parameter
 
 from danish_asr.base.files import publish
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.models.assets import Assets, configured_dataset
-from danish_asr.recipe.models.head import keep_rows, sliced_tokenizer
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     TOKENIZER,
@@ -27,6 +33,10 @@ from danish_asr.recipe.run.run_directory import (
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.subsets import training_rows
 from danish_asr.text.profiles import normalizer
+
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzæøå"
+_TOGETHER: Final = (_LETTERS, _LETTERS.upper(), "0123456789")
+"""If one of them is used, all are kept: other texts may have what a training text lacks."""
 
 
 def write_own_tokenizer(run: Path, config: AsrConfig) -> None:
@@ -70,14 +80,46 @@ def slice_head(head: Linear, run: Path, config: AsrConfig) -> None:
     """Reduce a model's head to the run's own tokenizer; before DDP or FSDP wraps it."""
     before, own = head.output_dim, own_tokenizer(run)
     assert own is not None
-    keep_rows(head, Assets(config).tokenizer_file(config.tokenizer), own)
+    _keep_rows(head, Assets(config).tokenizer_file(config.tokenizer), own)
     log.info("The head keeps {:,} of {:,} symbols; its tokenizer: {}", head.output_dim, before, own)
 
 
-def with_own_tokenizer(config: AsrConfig, checkpoints: Path | None) -> AsrConfig:
-    """Return a configuration with the own tokenizer of the run of these checkpoints, if any."""
-    file = own_tokenizer(checkpoints.parent) if checkpoints else None
-    if file is None:
-        return config
-    section = type(config.tokenizer)(path=file, family=CHAR_TOKENIZER_FAMILY)
-    return replace(config, tokenizer=section)
+def sliced_tokenizer(tokenizer: bytes, words: Iterable[str]) -> bytes:
+    """Return a SentencePiece model with the pieces that the words need, in the same order.
+
+    Control symbols, the unknown symbol and index 0, the CTC blank, stay; so do whole groups of
+    letters and digits of which one is used. What it can write it encodes into the same pieces.
+    """
+    from sentencepiece import sentencepiece_model_pb2 as proto  # noqa: PLC0415 - slow
+
+    encoder = sentencepiece.SentencePieceProcessor(model_proto=tokenizer)
+    texts = list(words)
+    characters = set().union(*texts)
+    groups = [group for group in _TOGETHER if not characters.isdisjoint(group)]
+    texts.append(" ".join(["", *"".join(groups), ""]))  # also the space
+    used = {0}.union(*encoder.encode(texts))
+    model: Any = proto.ModelProto.FromString(tokenizer)  # type: ignore[attr-defined]
+    kept = [
+        piece
+        for number, piece in enumerate(model.pieces)
+        if number in used or encoder.is_control(number) or encoder.is_unknown(number)
+    ]
+    del model.pieces[:]
+    model.pieces.extend(kept)
+    model.trainer_spec.vocab_size = len(kept)
+    model.DiscardUnknownFields()  # self-tests, which may use other pieces
+    return bytes(model.SerializeToString())
+
+
+def _keep_rows(head: Linear, tokenizer: Path, sliced: Path) -> None:
+    """Reduce the head of a model with ``tokenizer``, in place, to the symbols of ``sliced``."""
+    rows = {piece: row for row, piece in enumerate(_pieces(tokenizer))}
+    kept = [rows[piece] for piece in _pieces(sliced)]
+    for name, old in list(head.named_parameters()):
+        setattr(head, name, Parameter(old.detach()[kept]))
+    head.output_dim = len(kept)
+
+
+def _pieces(file: Path) -> list[str]:
+    model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    return [model.id_to_piece(number) for number in range(model.get_piece_size())]

@@ -17,27 +17,27 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from torch.nn import Module
 
+from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
-from danish_asr.base.schema import STATISTICS_FILE
+from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
 from danish_asr.corpus.shards import find_shards, shards_of_split, splitting_hint
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.loading import unstructure
-from danish_asr.recipe.config.sections import AsrModelSection, names_of_splits
+from danish_asr.recipe.config.loading import is_faulty, unstructure
+from danish_asr.recipe.config.sections import AsrModelSection, names_of_splits, top_layers
 from danish_asr.recipe.data.conditions import condition_of
 from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT
-from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, overridden
+from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, described_model, overridden
+from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.models.model_path import with_named_model
 from danish_asr.recipe.train.masking import masking_faults
-from danish_asr.recipe.train.optimizers import optimizer_faults
-from danish_asr.recipe.train.own_tokenizer import with_own_tokenizer
+from danish_asr.recipe.train.optimizers import group_faults, layer_groups, optimizer_faults
 from danish_asr.recipe.train.record import recorder_faults
-from danish_asr.recipe.train.step_checks import training_faults, with_accumulation
 from danish_asr.recipe.train.subsets import validation_indices
 
 
@@ -74,7 +74,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
         config = with_accumulation(config, found)
         found.extend(optimizer_faults(config.optimizer.name))
         if module is not None:
-            found.extend(training_faults(config, module, found))
+            found.extend(_training_faults(config, module, found))
     found.extend(recorder_faults(config.common.metric_recorders.wandb))
     if found:
         raise ConfigError(found, where=where)
@@ -199,15 +199,6 @@ def _summary_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
         yield f"{key} must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
 
 
-def tokenizer_of(card: AssetCard | None) -> str | None:
-    """The tokenizer that a model's or dataset's card names, or that it holds itself."""
-    if card is None:
-        return None
-    if card.has_field("tokenizer_ref"):
-        return card.field("tokenizer_ref").as_(str)
-    return card.name if card.has_field("tokenizer_family") else None
-
-
 def _check_model(
     config: AsrConfig,
     card: AssetCard | None,
@@ -257,28 +248,6 @@ def _check_model(
     return section, module
 
 
-def described_model(
-    section: AsrModelSection, card: AssetCard | None, family: ModelFamily, faults: list[str]
-) -> Any:
-    """Return the configuration in the card or of ``model.arch``; None: there is neither."""
-    if card is not None:
-        return family.get_model_config(card)
-    found = family.maybe_get_arch_config(section.arch or "")
-    if section.path is not None and not (section.arch and section.path.exists()):
-        faults.append(
-            f"model.path {section.path} must be a finished run, one checkpoint of a run "
-            "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
-            "another checkpoint needs model.arch"
-        )
-        return None
-    if section.arch is not None and found is None:
-        known = ", ".join(sorted(family.get_archs()))
-        faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
-    elif section.arch is None and not faults:
-        faults.append("model.name, model.arch or model.path must say which model to train")
-    return found
-
-
 def _weights_faults(card: AssetCard) -> Iterator[str]:
     """Check that the weights of a card are on the disk, if they should be there."""
     weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
@@ -289,3 +258,54 @@ def _weights_faults(card: AssetCard) -> Iterator[str]:
                 f"model.name: the weights of '{card.name}' must be in {path}, as its card says; "
                 "if the run was moved, give its directory as model.path"
             )
+
+
+def _training_faults(config: AsrConfig, module: Any, faults: Sequence[str]) -> Iterator[str]:
+    """Compare the layers to freeze and the groups of parameters with the model."""
+    layers, frozen = len(module.encoder.layers), config.trainer.freeze_encoder_layers
+    if frozen > layers:
+        rule = f"must be at most {layers}, the number of encoder layers"
+        yield f"trainer.freeze_encoder_layers {rule}, but is {frozen}"
+    if not is_faulty("trainer.unfreeze", faults):
+        most = max((top_layers(what) or 0 for what in config.trainer.unfreeze.values()), default=0)
+        if most > layers:
+            yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {most}"
+    optimizer: Any = config.optimizer.config
+    keys = ("optimizer.config.groups", "optimizer.layer_decay")
+    if not any(is_faulty(key, faults) for key in keys):
+        names = (name for name, _ in module.named_parameters())
+        decay, groups = config.optimizer.layer_decay, optimizer.groups
+        if decay is not None:
+            if groups:
+                yield "optimizer.layer_decay must be null with optimizer.config.groups"
+            groups = layer_groups(optimizer, decay, layers)
+        yield from group_faults(groups, config.lr_scheduler.config, names)
+
+
+def with_accumulation(
+    config: AsrConfig, faults: list[str], processes: int | None = None
+) -> AsrConfig:
+    """Set the batches in a step of each process from ``trainer.effective_audio_minutes``.
+
+    ``processes`` is by default their number in this run.
+    """
+    minutes, task = config.trainer.effective_audio_minutes, config.dataset.asr_task_config
+    if minutes is None or faults:
+        return config
+    if task.batching_strategy is not BatchingStrategy.LENGTH:
+        rule = "must be null with dataset.asr_task_config.batching_strategy=STATIC"
+        faults.append(f"trainer.effective_audio_minutes {rule}, but is {minutes:g}")
+        return config
+    processes = processes or rank_info(config.common.cluster).world_size
+    each = processes * task.max_num_elements / SAMPLE_RATE / 60
+    batches = max(round(minutes / each), 1)
+    if abs(batches * each / minutes - 1) > 0.01:
+        lower = max(int(minutes / each), 1)
+        faults.append(
+            f"trainer.effective_audio_minutes must be a multiple of {each:g}, the minutes in "
+            f"{processes} batches of dataset.asr_task_config.max_num_elements samples, but is "
+            f"{minutes:g}; the nearest are {lower * each:g} and {(lower + 1) * each:g}"
+        )
+        return config
+    accumulation = replace(config.trainer.grad_accumulation, num_batches=batches)
+    return replace(config, trainer=replace(config.trainer, grad_accumulation=accumulation))

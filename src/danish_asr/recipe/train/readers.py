@@ -25,9 +25,9 @@ from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.targets import FrameCount, UnknownSymbols, count_unknown
+from danish_asr.recipe.models.cards import tokenizer_of
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.own_tokenizer import run_tokenizer
-from danish_asr.recipe.train.preflight import tokenizer_of
 from danish_asr.recipe.train.subsets import training_rows
 
 

@@ -1,1 +1,0 @@
-"""Entry points of the evaluation recipe under upstream's module names."""
