@@ -80,7 +80,7 @@ OPTIMIZER = "optimizer.config"
         ),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
         ("regime.export_hugging_face", True, "must be false"),
-        ("dataset.text_profile", "dansk", "must be one of raw, coral, rye"),
+        ("dataset.text_profile", "dansk", "must be one of coral, raw, rye"),
         (f"{STORAGE}.beta_corpus", 2, "to 1 (shares by hours), but is 2"),
         (f"{TASK}.batch_shuffle_window", -1, "must be 0 or more, but is -1"),
     ],
