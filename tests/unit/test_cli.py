@@ -143,7 +143,7 @@ def test_help_loads_nothing_heavy() -> None:
         ("compare . a.jsonl", "expected the predictions.jsonl"),
         (
             "score a.jsonl --profile corl",
-            "expected one of raw, coral, rye",
+            "coral, raw, rye",
         ),
         ("score a.jsonl --by dialekt", "unknown column 'dialekt'"),
         ("score a.jsonl --filter official", "expected one of all, coral"),

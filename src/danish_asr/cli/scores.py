@@ -117,7 +117,7 @@ def score(
 @app.command(
     examples=[
         "compare a/predictions.jsonl b/predictions.jsonl",
-        "compare old=a1.jsonl,a2.jsonl new=b1.jsonl,b2.jsonl --out runs.html",
+        "compare old=a1.jsonl,a2.jsonl new=b.jsonl --out x.html",
     ]
 )
 def compare(

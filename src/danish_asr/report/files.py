@@ -28,7 +28,8 @@ from danish_asr.scoring import hub
 from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.error_analysis import ErrorAnalysis, analyse_errors
 from danish_asr.scoring.groupings import MEASURES
-from danish_asr.scoring.predictions import PredictionsFile, read_predictions, read_references
+from danish_asr.scoring.predictions import PredictionsFile, read_predictions
+from danish_asr.scoring.references import read_references
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import COMPARE_OUTPUTS, LEADERBOARD, MODEL_INDEX, SCORE_OUTPUTS

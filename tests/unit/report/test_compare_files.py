@@ -17,7 +17,8 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report import ReportOptions, compare_files, parse_runs
 from danish_asr.scoring.comparison import Comparison
-from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
+from danish_asr.scoring.predictions import Prediction, write_predictions
+from danish_asr.scoring.references import read_references
 from tests.builders import build_dataset
 from tests.score_rows import four_rows, random_rows
 
