@@ -25,7 +25,7 @@ class Progress:
         text: str,
         total: float | None = None,
         *,
-        done: float = 0,
+        done: int = 0,
         console: Console | None = None,
     ) -> None:
         self.console = console or Console(
