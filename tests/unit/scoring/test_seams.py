@@ -9,11 +9,16 @@ import pytest
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.metrics import ErrorCounts
+from danish_asr.recipe.config.sections import AsrDatasetSection
+from danish_asr.recipe.data.targets import Targets
+from danish_asr.recipe.train.validation import ErrorRates
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import prediction, random_rows
+from tests.shards import char_tokenizer
 
 MODULE = '''
 from danish_asr.metrics import Counts, Metric
@@ -81,3 +86,17 @@ def test_what_is_no_profile_and_no_metric_is_refused_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         Settings(profile="my_scoring:nothing", metrics=["my_scoring:lower", "gone:Metric"])
     assert len(caught.value.faults) == 3
+
+
+def test_training_and_validation_take_the_profile_too(tmp_path: Path) -> None:
+    profile = "my_scoring:lower"
+    section = AsrDatasetSection(text_profile=profile)
+    assert "text_profile" not in str(vars(section.validate()))
+    wrong = AsrDatasetSection(text_profile="my_scoring:nothing")
+    assert "text_profile" in str(vars(wrong.validate()))
+    tokenizer = char_tokenizer(tmp_path)
+    targets, raw = Targets(tokenizer, profile), Targets(tokenizer, "raw")
+    assert targets("Rødgrød").tolist() == raw("rødgrød").tolist()
+    rates = ErrorRates((), profile)
+    counts = rates.update(["Ja Tak"], ["ja tak"], [()]).compute().tolist()[0]
+    assert ErrorCounts.from_tuple(counts).wer() == 0
