@@ -20,8 +20,7 @@ READ_ELSEWHERE = """
 import sys
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from danish_asr.corpus.sources.base import COLUMNS, SourceOptions
-from danish_asr.corpus.sources.columns import FileListing
+from danish_asr.corpus.sources.base import COLUMNS, FileListing, SourceOptions
 from danish_asr.corpus.sources.location import Location
 from danish_asr.corpus.sources.parquet import FileKind, open_parquet_files
 location = Location(fs=DirFileSystem(sys.argv[1], LocalFileSystem()), root="")

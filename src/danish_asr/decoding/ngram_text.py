@@ -9,7 +9,7 @@ from typing import Final
 
 from danish_asr.base.errors import LanguageModelError
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
-from danish_asr.corpus.sources.columns import USUAL_NAMES
+from danish_asr.corpus.sources.base import USUAL_NAMES
 from danish_asr.text.profiles import normalize, normalizer
 
 _BOUNDARY: Final = re.compile(r"(?<=[.!?:;])[\"”’»)]*\s+")

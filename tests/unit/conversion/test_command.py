@@ -56,7 +56,7 @@ def test_a_conversion_without_any_row_is_not_called_complete(tmp_path: Path) -> 
 
 
 def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> None:
-    births = ["DK", "Danmark", "Danmark", "Sverige", "?"]
+    births = ["DK", "Danmark", "Danmark", "se", "?"]
     rows = [coral_row(number, country_birth=birth) for number, birth in enumerate(births)]
     write_parquet(tmp_path / "in" / "train.parquet", rows)
     source, out = f"hf-parquet:{tmp_path / 'in'}", tmp_path / "ds"
@@ -66,7 +66,7 @@ def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> 
     assert read_inventory(out).countries == {
         "Danmark -> DK": 2,
         "? -> unknown": 1,
-        "Sverige -> SVERIGE": 1,
+        "se -> SE": 1,
     }
     dialects = pq.read_table(out / "version=0")["dialect"].to_pylist()
     assert [name == "Non-native" for name in dialects] == [False, False, False, True, False]

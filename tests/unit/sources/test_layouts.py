@@ -139,7 +139,7 @@ def test_recordings_and_text_files_without_the_other_are_named(tmp_path: Path) -
         write(tmp_path / "train" / name, b"")
     write(tmp_path / "train/a.txt", "\ufeffjeg\r\ner \n".encode())
     write(tmp_path / "train/b.TXT", b"ja")
-    source = open_source(f"pairs:{tmp_path}", SourceOptions(corpus="x"))
+    source = open_source(str(tmp_path), SourceOptions(corpus="x"))
     assert [(row.text, row.refused) for row in read_all(source)] == [
         ("jeg\ner", None),
         ("ja", None),
@@ -149,16 +149,16 @@ def test_recordings_and_text_files_without_the_other_are_named(tmp_path: Path) -
         f"text files without a recording: 1, such as {tmp_path.name}/train/orphan.txt",
     )
     write(tmp_path / "train/c.txt", "nej\ntå".encode("latin-1"))
-    with pytest.raises(SourceError, match=r"/c\.txt:2: not UTF-8 .*iconv -f LATIN1"):
+    with pytest.raises(SourceError, match=r"/c\.txt:2: .*iconv"):
         read_all(source)
 
 
-def test_what_is_neither_a_folder_nor_a_table_is_refused_with_the_choices(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", ["", "/rec.xlsx", "/clips"])
+def test_what_is_of_no_kind_is_refused(tmp_path: Path, spec: str) -> None:
     write(tmp_path / "rec.xlsx", b"PK")
-    with pytest.raises(SourceError, match=r"kind of file is not read; .*\*\.csv.* spreadsheet as"):
-        open_source(str(tmp_path / "rec.xlsx"))
-    with pytest.raises(SourceError, match=r"unknown kind of source 'manifestt' .* manifest, "):
-        open_source(f"manifestt:{tmp_path}/train.csv")
+    write(tmp_path / "clips" / "a.mp3", b"")
+    with pytest.raises(SourceError, match="danish-asr convert --list"):
+        open_source(f"{tmp_path}{spec}", RADIO)
 
 
 def test_common_voices_metadata_are_read(tmp_path: Path) -> None:
@@ -204,23 +204,6 @@ def test_nsts_sessions_are_read(tmp_path: Path) -> None:
     assert speaker.dialect == "Fynsk"
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["a.pdf"], "not a known kind of source. `danish-asr convert --list`"),
-        (["a.wav", "b/c.wav"], r"Nearest is pairs .* 0001\.txt\); found no \*\.txt"),
-        (["clips/a.mp3"], r"Nearest is common-voice .*; found no train\.tsv"),
-    ],
-)
-def test_an_unknown_folder_is_refused_with_the_nearest_kind(
-    tmp_path: Path, names: list[str], message: str
-) -> None:
-    for name in names:
-        write(tmp_path / name, b"")
-    with pytest.raises(SourceError, match=message):
-        open_source(str(tmp_path), RADIO)
-
-
 def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(tmp_path: Path) -> None:
     plain = rows_of(tmp_path, "fleurs")
     table = tmp_path / "test.tsv"
@@ -230,21 +213,8 @@ def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(tmp_path: Path) 
     assert [row for row in read_all(source) if row.id in ids] == plain
 
 
-def test_suffixes_may_be_in_capitals(tmp_path: Path) -> None:
-    write(tmp_path / "train" / "A.WAV", tone(0.2))
-    write(tmp_path / "train" / "A.txt", "ja")
-    (found,) = read_all(open_source(str(tmp_path), RADIO))
-    assert (found.text, found.audio) == ("ja", tmp_path / "train" / "A.WAV")
-
-
 def test_a_folder_of_manifests_is_not_taken_for_fleurs(tmp_path: Path) -> None:
     write_tsv(tmp_path / "test.tsv", "path | sentence", "a.wav | ja")
     assert resolve_source(str(tmp_path))[0] == "manifest"
     write(tmp_path / "test.tsv", "7\ta.wav\tæ\tæ\tæ\t1\n".encode("latin-1"))
     assert resolve_source(str(tmp_path))[0] == "manifest"
-
-
-def test_a_layout_without_a_name_of_its_own_needs_a_corpus(tmp_path: Path) -> None:
-    write_pairs(tmp_path)
-    with pytest.raises(SourceError, match="--corpus "):
-        open_source(f"pairs:{tmp_path}")

@@ -79,6 +79,14 @@ def test_null_values_stay_null(tmp_path: Path) -> None:
     assert found.id == "train.parquet:0"
 
 
+def test_another_country_name_is_abroad_in_coral_only(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train.parquet", [coral_row(0, country_birth="Sverige")])
+    (in_coral,) = read_all(open_source(str(tmp_path)))
+    (elsewhere,) = read_all(open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x")))
+    assert in_coral.speaker.dialect == "Non-native"
+    assert elsewhere.speaker.dialect != "Non-native"
+
+
 def test_only_the_row_with_a_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     write_parquet(tmp_path / "train.parquet", [coral_row(number) for number in range(3)])
     table = pq.read_table(tmp_path / "train.parquet")
@@ -119,7 +127,7 @@ def write_half_a_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (Path.mkdir, "holds no files, so no audio"),
+        (Path.mkdir, "not a known kind"),
         (lambda folder: write_parquet(folder / "train.parquet", []), "no rows in the Parquet"),
         (lambda folder: write_row(folder, drop="text"), "no column text; .* id_recording, "),
         (lambda folder: write_row(folder, drop="id_recording"), "not a file of CoRal.* text"),
@@ -244,7 +252,7 @@ def test_arrow_types_of_audio_and_text_are_read(
 def test_nested_values_are_refused_with_the_column(tmp_path: Path, name: str) -> None:
     plain = {"audio": pa.array([A]), "text": pa.array(["ja"])}
     pq.write_table(pa.table(plain | {name: pa.array([["a", "b"]])}), tmp_path / "train.parquet")
-    with pytest.raises(SourceError, match=rf"train\.parquet: .* in {name} \(list<.*--column"):
+    with pytest.raises(SourceError, match=rf"train\.parquet: .* in {name}; found list<"):
         open_source(f"hf-parquet:{tmp_path}", FOLKETING)
 
 
@@ -275,5 +283,5 @@ def test_audio_may_be_in_files_of_its_own(
 
 @pytest.mark.parametrize("audio", [[[1, 2]], [{"array": [0.1], "sampling_rate": 1}]])
 def test_samples_are_not_audio_files(tmp_path: Path, audio: Any) -> None:
-    with pytest.raises(SourceError, match=r"expected encoded audio files.* in audio; found "):
+    with pytest.raises(SourceError, match=r" in audio; found "):
         write_table(tmp_path, audio)

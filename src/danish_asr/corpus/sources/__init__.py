@@ -7,7 +7,7 @@ without changing this package.
 
 import fnmatch
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from pickle import dumps
 from pkgutil import resolve_name
@@ -133,15 +133,14 @@ def resolve_source(spec: str) -> tuple[str, str]:
     kind, colon, location = spec.partition(":")
     if colon and kind in SOURCES:
         return kind, location
-    if kind == "hf":
+    path = Path(spec)
+    if kind == "hf" or (spec.lower().endswith(PARQUET_SUFFIXES) and path.is_file()):
         return "coral", spec
-    if spec.lower().endswith(PARQUET_SUFFIXES) and Path(spec).is_file():
-        return "coral", spec
-    if spec.endswith(SUFFIXES) and (not colon or Path(spec).exists()):
+    if colon and not path.exists():
+        return kind, location
+    if spec.endswith(SUFFIXES):
         return "manifest", spec
-    if not colon or Path(spec).exists():
-        return _recognise(spec), spec
-    return kind, location
+    return _recognise(path), spec
 
 
 def open_source(spec: str, options: SourceOptions | None = None) -> Source:
@@ -170,53 +169,26 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     return source
 
 
-def _recognise(location: str) -> str:
-    """The name of the kind of a local folder; raises `SourceError` with the nearest kind."""
-    folder = Path(location)
-    if folder.is_file():
-        raise SourceError(
-            f"{location}: this kind of file is not read; expected a folder, *.csv, *.tsv, *.jsonl "
-            "or *.parquet. Save a spreadsheet as CSV in UTF-8"
-        )
-    if not folder.is_dir():
-        raise SourceError(
-            f"{location}: no such file or folder{hub_hint(location)}; expected a folder, a "
-            "manifest, KIND:WHERE or hf:OWNER/NAME (`danish-asr convert --list`)"
-        )
-    names = _names_below(folder)
-    if not names:
-        raise SourceError(f"{location}: holds no files, so no audio")
-    nearest, least_missing = "", 1.0
-    for name, kind in SOURCES.items():
-        if not kind.signs:
-            continue
-        missing = [choice for choice in kind.signs if not _has_one(folder, names, choice)]
-        if not missing and kind.check(folder):
-            return name
-        share = len(missing) / len(kind.signs)
-        if share < least_missing:
-            least_missing = share
-            lacks = " and no ".join(Path(choice[0]).name for choice in missing)
-            reason = f"found no {lacks}" if lacks else "the content of these files is another"
-            nearest = f". Nearest is {name} ({kind.about.partition(';')[0]}); {reason}"
-    raise SourceError(
-        f"{location}: not a known kind of source{nearest}. `danish-asr convert --list` shows all "
-        "kinds"
-    )
+def _recognise(folder: Path) -> str:
+    """The name of the kind of a local folder."""
+    if not folder.exists():
+        raise SourceError(f"{folder}: no such file or folder{hub_hint(str(folder))}")
+    walk = os.walk(folder, followlinks=True)  # one walk serves all signs
+    names = {name.lower() for _, _, names in walk for name in names if not name.startswith(".")}
 
-
-def _has_one(folder: Path, names: Collection[str], choice: tuple[str, ...]) -> bool:
-    """Whether a folder has a file of one of the patterns; ``**/`` is any folder below it."""
-    for sign in choice:
-        if sign.startswith("**/"):
-            if fnmatch.filter(names, sign.removeprefix("**/")):
+    def has_one(patterns: tuple[str, ...]) -> bool:
+        for pattern in patterns:
+            at_any_depth = pattern.removeprefix("**/")
+            if at_any_depth == pattern and any(folder.glob(pattern)):
                 return True
-        elif any(folder.glob(sign)):
-            return True
-    return False
+            if at_any_depth != pattern and fnmatch.filter(names, at_any_depth):
+                return True
+        return False
 
-
-def _names_below(folder: Path) -> set[str]:
-    """The names of all files, in lower case; one walk serves all signs."""
-    walk = os.walk(folder, followlinks=True)
-    return {name.lower() for _, _, names in walk for name in names if not name.startswith(".")}
+    for name, kind in SOURCES.items():
+        if kind.signs and all(map(has_one, kind.signs)) and kind.check(folder):
+            return name
+    raise SourceError(
+        f"{folder}: not a known kind of source; `danish-asr convert --list` shows all kinds. Save "
+        "a spreadsheet as CSV in UTF-8"
+    )

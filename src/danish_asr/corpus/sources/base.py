@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -23,6 +23,19 @@ COLUMNS: Final = {name: name for name in ("text", "audio", "id", *SPEAKER_COLUMN
 }
 """The names by default. Only text and audio are required. ``start`` and ``seconds`` cut an
 utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
+
+_PATH_NAMES: Final = "audio_filepath path audio_path file filename file_name wav lydfil"
+
+USUAL_NAMES: Final = {
+    "audio": ("audio", *_PATH_NAMES.split()),
+    "text": ("sentence", "transcript", "transcription", "tekst"),
+    "speaker_id": ("speaker", "client_id", "taler"),
+    "dialect": ("accent", "accents", "dialekt"),
+    "age": ("alder",),
+    "gender": ("sex", "speaker_gender", "køn"),
+    "start": ("start_time",),
+}
+"""Other names that corpora use for our columns, in lower case; the first that is there is taken."""
 
 _ROWS_TOGETHER: Final = 1000
 
@@ -141,12 +154,16 @@ class SourceOptions:
         return columns
 
     def split_of(self, path: PurePosixPath) -> str:
-        """The split of a file; without ``split``, from its name or a folder above it.
+        """The split of a file: ``split``, or from its name or a folder above it.
 
         Where they say none, all rows are ``train`` until they are divided by speaker.
         """
         if self.split is not None:
-            return self._checked_split(self.split)
+            split = SPLIT_ALIASES.get(self.split, self.split)
+            choices = ("train",) if self.by_speaker else SPLITS  # else --split-by-speaker divides
+            if split not in choices:
+                raise SourceError(f"--split {split}: expected one of {', '.join(choices)}")
+            return split
         for part in (path.name, *reversed(path.parent.parts)):
             beginning = re.split("[-_.]", part.lower())[0]
             split = SPLIT_ALIASES.get(beginning, beginning)
@@ -156,20 +173,9 @@ class SourceOptions:
             return "train"
         raise SourceError(
             f"{path}: cannot infer the split; expected a file name that begins with "
-            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}, or --split train for all "
-            "files, or --split-by-speaker 80/10/10"
+            f"{', '.join((*SPLITS, *SPLIT_ALIASES))}, or --split train, or --split-by-speaker "
+            "80/10/10"
         )
-
-    def _checked_split(self, name: str) -> str:
-        split = SPLIT_ALIASES.get(name, name)
-        if split not in SPLITS:
-            raise SourceError(f"--split {split}: expected one of {', '.join(SPLITS)}")
-        if self.by_speaker and split != "train":
-            raise SourceError(
-                f"--split {split}: expected train or no --split with --split-by-speaker, which "
-                "divides all rows"
-            )
-        return split
 
 
 def row_groups(rows: int) -> tuple[int, ...]:
@@ -182,3 +188,73 @@ def fingerprint(path: Path) -> str:
     """Size and time of change of a local file."""
     status = path.stat()
     return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def usual_columns(
+    columns: Columns, names: Collection[str], default: Columns = COLUMNS
+) -> dict[str, str]:
+    """The columns, with usual names for those of which only the default is known and is missing.
+
+    Capitals do not matter. A column without a default, such as a time in `COLUMNS`, stays unknown.
+    """
+    usual, by_lower_case = dict(columns), {name.lower(): name for name in names}
+    for ours, theirs in columns.items():
+        if theirs and theirs == default[ours] and theirs not in names:
+            for other in (theirs, ours, *USUAL_NAMES.get(ours, ())):
+                if other in by_lower_case:
+                    usual[ours] = by_lower_case[other]
+                    break
+    return usual
+
+
+@dataclass
+class FileListing:
+    """The files of a source that is being opened; each is checked when it is added."""
+
+    location: str
+    options: SourceOptions
+    what: str  # what the files are, for the message if there are none
+    files: list[SourceFile] = field(default_factory=list)
+    names: dict[str, None] = field(default_factory=dict)  # of all files' columns, in order
+    read: set[str] = field(default_factory=set)
+
+    def add(
+        self,
+        file: SourceFile,
+        names: Collection[str],
+        columns: Columns,
+        also_read: Iterable[str] = (),
+    ) -> None:
+        """Add a file with the ``names`` of its columns; raises if it lacks text or audio."""
+        missing = [ours for ours in ("text", "audio") if columns[ours] not in names]
+        if file.rows and missing:
+            lacks = " and no column ".join(columns[ours] for ours in missing)
+            example = " ".join(f"--column {ours}=COLUMN" for ours in missing)
+            raise SourceError(
+                f"{file.name}: no column {lacks}; found the columns {', '.join(names)}. "
+                f"Name yours: {example}"
+            )
+        self.files.append(file)
+        self.names |= dict.fromkeys(names)
+        self.read.update(also_read, ",".join(columns.values()).split(","))
+
+    def checked(self) -> tuple[SourceFile, ...]:
+        """All files; raises if there are no rows, or if no file has a column of ``--column``."""
+        if not any(file.rows for file in self.files):
+            reason = "no rows in the" if self.files else "found no"
+            raise SourceError(f"{self.location}: {reason} {self.what}")
+        requested = ",".join(pair.partition("=")[2] for pair in self.options.columns)
+        missing = [name for name in requested.split(",") if name and name not in self.names]
+        if missing:
+            raise SourceError(
+                f"--column: no file has {', '.join(missing)}; found {', '.join(self.names)}"
+            )
+        return tuple(self.files)
+
+    def notes(self) -> tuple[str, ...]:
+        """A line for people about columns that are not read, if there are any."""
+        ignored = [name for name in self.names if name and name not in self.read]
+        if not ignored:
+            return ()
+        read = ", ".join(name for name in self.names if name in self.read)
+        return (f"read {read}; ignored {', '.join(ignored)} (--column OURS=THEIRS takes one)",)

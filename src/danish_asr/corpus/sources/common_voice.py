@@ -3,13 +3,17 @@
 Ages are decades. ``twenties`` covers parts of two age groups, so it is left out.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import SourceOptions
-from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists, read_table
+from danish_asr.corpus.sources.listed import (
+    ListedSource,
+    Values,
+    open_lists,
+    read_table,
+    split_lists,
+)
 
 _AGE_GROUPS: Final = {
     "teens": "0-24",
@@ -20,17 +24,15 @@ _AGE_GROUPS: Final = {
 
 def open_common_voice(location: str, options: SourceOptions) -> ListedSource:
     """Open the folder of a language, or one that holds ``da``."""
-    options = replace(options, corpus=options.corpus or "common_voice_da")
-    folder = Path(location)
-    if (folder / "da" / "clips").is_dir():
-        folder = folder / "da"
+    if Path(location, "da", "clips").is_dir():
+        location = str(Path(location, "da"))
     what = "train.tsv, dev.tsv or test.tsv of Common Voice (validated.tsv needs --split)"
-    return open_lists(str(folder), options, _lists, read_table, _values, what=what)
+    corpus = "common_voice_da"
+    return open_lists(location, options, _lists, read_table, _values, what=what, corpus=corpus)
 
 
 def _lists(folder: Path) -> list[Path]:
-    splits = [folder / f"{name}.tsv" for name in SPLITS if (folder / f"{name}.tsv").is_file()]
-    return splits or list(folder.glob("validated.tsv"))
+    return split_lists(folder) or list(folder.glob("validated.tsv"))
 
 
 def _values(root: Path, name: str, row: dict[str, Any] | None) -> Values:

@@ -6,14 +6,12 @@ several speakers read, so the id of an utterance is the name of its audio.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import SourceOptions
-from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists
+from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists, split_lists
 
 _FIELDS: Final = (
     *("sentence_id", "file_name", "raw_transcription", "transcription", "symbols", "num_samples"),
@@ -23,22 +21,17 @@ _FIELDS: Final = (
 
 def open_fleurs(location: str, options: SourceOptions) -> ListedSource:
     """Open the folder of a language, such as ``data/da_dk``."""
-    options = replace(options, corpus=options.corpus or "fleurs_da")
-    what = "train.tsv, dev.tsv or test.tsv of FLEURS"
-    return open_lists(location, options, _lists, _rows, _values, what=what)
+    what, corpus = "train.tsv, dev.tsv or test.tsv of FLEURS", "fleurs_da"
+    return open_lists(location, options, split_lists, _rows, _values, what=what, corpus=corpus)
 
 
 def is_fleurs(folder: Path) -> bool:
     """Whether the first row of a folder has FLEURS's fields and no header."""
     try:
-        fields = next((row for path in _lists(folder) for row in _rows(path, 0)), [])
+        fields = next((row for path in split_lists(folder) for row in _rows(path, 0)), [])
     except (OSError, UnicodeDecodeError):
         return False
     return len(fields) >= 6 and fields[5].isdecimal() and fields[1].endswith(".wav")
-
-
-def _lists(folder: Path) -> list[Path]:
-    return [folder / f"{name}.tsv" for name in SPLITS if (folder / f"{name}.tsv").is_file()]
 
 
 def _rows(path: Path, start: int) -> Iterator[list[str]]:

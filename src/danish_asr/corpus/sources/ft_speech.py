@@ -6,8 +6,6 @@ is removed, as in the corpus's dataset on the hub. ``dev-other`` and ``test-othe
 their own, ``ftspeech_other``, so that scores of the balanced sets are comparable to others'.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -19,7 +17,6 @@ _PREFIX: Final = "ft-speech_"
 
 def open_ft_speech(location: str, options: SourceOptions) -> ListedSource:
     """Open the folder that holds ``text`` and ``audio``."""
-    options = replace(options, corpus=options.corpus or "ftspeech")
     return open_lists(
         location,
         options,
@@ -27,19 +24,17 @@ def open_ft_speech(location: str, options: SourceOptions) -> ListedSource:
         read_table,
         _values,
         what=f"{_PREFIX}*.tsv",
+        corpus="ftspeech",
         corpus_of=lambda name, corpus: f"{corpus}_other" if "-other" in name else corpus,
         split_of=lambda path: options.split_of(PurePosixPath(path.name.removeprefix(_PREFIX))),
     )
 
 
-def _lists(folder: Path) -> Iterator[Path]:
-    yield from folder.glob(f"{_PREFIX}*.tsv")
-    yield from (folder / "text").glob(f"{_PREFIX}*.tsv")
+def _lists(folder: Path) -> list[Path]:
+    return [*folder.glob(f"{_PREFIX}*.tsv"), *folder.glob(f"text/{_PREFIX}*.tsv")]
 
 
 def _values(root: Path, name: str, row: dict[str, Any] | None) -> Values:
-    folder = (root / name).parent
-    folder = folder.parent if folder.name == "text" else folder
     if row is None:
         return None
     try:
@@ -47,6 +42,9 @@ def _values(root: Path, name: str, row: dict[str, Any] | None) -> Values:
         start, end = float(row["start_time"]), float(row["end_time"])
     except (KeyError, ValueError):
         return None
+    folder = (root / name).parent
+    if folder.name == "text":
+        folder = folder.parent
     text = row.get("transcript") or row.get("sentence") or row.get("text") or ""
     return row | {
         "id": row["utterance_id"],

@@ -8,32 +8,23 @@ Mozilla's own Common Voice 17 has no Parquet on the hub.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.columns import FileListing, usual_columns
 from danish_asr.corpus.sources.location import locate
 from danish_asr.corpus.sources.parquet import FileKind, open_coral, open_parquet_files
 
-
-class LeaderboardSet(NamedTuple):
-    """A test set's dataset on the hub, and its column of ids: empty if no column is unique."""
-
-    on_hub: str
-    id_column: str = ""
-
-
 SETS: Final = {
-    "coral_read_aloud": LeaderboardSet("hf:CoRal-project/coral-v3:read_aloud"),
-    "coral_conversation": LeaderboardSet("hf:CoRal-project/coral-v3:conversation"),
-    "cv17_da": LeaderboardSet("hf:RyeAI/common-voice-25-da-test"),
-    # Its "id" is that of a sentence, which several speakers read.
-    "fleurs_da": LeaderboardSet("hf:google/fleurs:da_dk@refs/convert/parquet"),
-    "ftspeech": LeaderboardSet("hf:alexandrainst/ftspeech", "utterance_id"),
+    "coral_read_aloud": "hf:CoRal-project/coral-v3:read_aloud",
+    "coral_conversation": "hf:CoRal-project/coral-v3:conversation",
+    "cv17_da": "hf:RyeAI/common-voice-25-da-test",
+    "fleurs_da": "hf:google/fleurs:da_dk@refs/convert/parquet",
+    "ftspeech": "hf:alexandrainst/ftspeech",
 }
+"""Each test set's dataset on the hub."""
 
 _GENDERS: Final = {"0": "male", "1": "female", "2": "other"}
 """FLEURS's class labels."""
@@ -74,49 +65,45 @@ def open_leaderboard(location: str, options: base.SourceOptions) -> LeaderboardS
             f"leaderboard: takes --corpus with some of {', '.join(SETS)} and commas between them, "
             "and neither --column nor --split"
         )
-    parts: dict[str, base.Source] = {}
-    files: list[base.SourceFile] = []
-    for name, place in _places(location, names).items():
-        parts[name] = _open_set(name, place)
-        tests = [f for f in parts[name].files if f.split == "test" and f.corpus == name]
-        if not any(file.rows for file in tests):
-            raise SourceError(f"{place}: no test split")
-        files += [replace(file, name=f"{name}/{file.name}") for file in tests]
-    return LeaderboardSource(name=location, files=tuple(files), parts=parts)
-
-
-def _places(location: str, names: list[str]) -> dict[str, str]:
-    """The local folder of each set, or its dataset on the hub if the location allows the hub."""
     folder, _, ending = location.rpartition(",")
     on_hub = ending == "hf"
     if not on_hub:
         folder = location
-    local = [name for name in names if folder and Path(folder, name).exists()]
-    missing = [name for name in names if name not in local]
-    if missing and not on_hub:
-        raise SourceError(
-            f"{location}: no folder {', '.join(missing)}; put a copy of each test set there "
-            "(Parquet, or a layout of `danish-asr convert --list`), read the others from the hub "
-            f"with leaderboard:{location},hf, or name those to convert: --corpus "
-            f"{','.join(local or ['NAME'])}"
-        )
-    return {name: str(Path(folder, name)) if name in local else SETS[name].on_hub for name in names}
+    parts: dict[str, base.Source] = {}
+    files: list[base.SourceFile] = []
+    for name in names:
+        own_location = str(Path(folder, name))
+        if not folder or not Path(own_location).exists():
+            if not on_hub:
+                raise SourceError(
+                    f"{location}: no folder {name}; put a copy of the test set there, read it from "
+                    f"the hub with leaderboard:{location},hf, or name the sets with --corpus"
+                )
+            own_location = SETS[name]
+        parts[name] = _open_set(name, own_location)
+        tests = [f for f in parts[name].files if f.split == "test" and f.corpus == name]
+        if not any(file.rows for file in tests):
+            raise SourceError(f"{own_location}: no test split")
+        files += [replace(file, name=f"{name}/{file.name}") for file in tests]
+    return LeaderboardSource(name=location, files=tuple(files), parts=parts)
 
 
-def _open_set(name: str, place: str) -> base.Source:
+def _open_set(name: str, location: str) -> base.Source:
     # The package imports this module for its table.
     from danish_asr.corpus.sources import open_source, resolve_source  # noqa: PLC0415
 
-    if not place.startswith("hf:") and resolve_source(place)[0] != "coral":  # not Parquet
-        return open_source(place, base.SourceOptions(corpus=name))
+    options = base.SourceOptions(corpus=name)
+    if not location.startswith("hf:") and resolve_source(location)[0] != "coral":  # not Parquet
+        return open_source(location, options)
     if name.startswith("coral_"):
-        return open_coral(place, base.SourceOptions(), split="test")
-    columns = base.COLUMNS | {"id": SETS[name].id_column}
+        return open_coral(location, base.SourceOptions(), split="test")
+    # FLEURS's "id" is that of a sentence, which several speakers read; Common Voice has none.
+    columns = base.COLUMNS | {"id": "utterance_id" if name == "ftspeech" else ""}
 
     def kind_of(names: list[str], path: str) -> FileKind | None:
         if PurePosixPath(path).name.startswith("test_other"):  # FT Speech's second test set
             return None
-        return FileKind(name, usual_columns(columns, names))
+        return FileKind(name, base.usual_columns(columns, names))
 
-    listing = FileListing(place, base.SourceOptions(corpus=name), "Parquet files")
-    return open_parquet_files(listing, locate(place), kind_of, split="test")
+    listing = base.FileListing(location, options, "Parquet files")
+    return open_parquet_files(listing, locate(location), kind_of, split="test")

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.schema import SPLITS
 from danish_asr.base.tables import read_rows
 from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.columns import FileListing
 from danish_asr.corpus.sources.metadata import utterance
 
 Values = Mapping[str, Any] | None
@@ -45,7 +45,7 @@ class ListedSource(base.Source):
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
-        for row, values in self._read(file, start, stop):
+        for row, values in enumerate(self._values(file, start, stop), start):
             read = utterance(values, self.columns, file, row)
             if values and values.get("age_group"):
                 read = replace(read, speaker=replace(read.speaker, age_group=values["age_group"]))
@@ -58,16 +58,13 @@ class ListedSource(base.Source):
         listed_in = self.root / file.name
         if listed_in.is_file():
             yield listed_in
-        for _, values in self._read(file, 0, file.rows):
+        for values in self._values(file, 0, file.rows):
             yield from (value for value in (values or {}).values() if isinstance(value, Path))
 
-    def _read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[tuple[int, Values]]:
+    def _values(self, file: base.SourceFile, start: int, stop: int) -> Iterator[Values]:
         path = self.root / file.name
-        try:
-            for row, raw in enumerate(islice(self.raw_rows(path, start), stop - start), start):
-                yield row, self.values_of(self.root, file.name, raw)
-        except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{path}: cannot be read ({error})") from error
+        for raw_row in islice(_checked_rows(self.raw_rows, path, start), stop - start):
+            yield self.values_of(self.root, file.name, raw_row)
 
 
 def open_lists(
@@ -78,26 +75,28 @@ def open_lists(
     values_of: ValuesOf,
     *,
     what: str,
+    corpus: str = "",
     corpus_of: Callable[[str, str], str] = lambda _, corpus: corpus,
     split_of: Callable[[PurePosixPath], str] | None = None,
 ) -> ListedSource:
-    """Open the ``lists`` of a folder; ``corpus_of`` takes the name of a list, and ``--corpus``."""
+    """Open the ``lists`` of a folder; ``corpus`` is the name without ``--corpus``.
+
+    ``corpus_of`` takes the name of a list and that of the corpus.
+    """
+    options = replace(options, corpus=options.corpus or corpus)
     corpus, columns = options.checked_corpus(), options.checked_columns(_COLUMNS)
     folder = Path(location).resolve()
     if not folder.is_dir():
         raise SourceError(f"{location}: not a folder")
     root = folder.parent  # the folder's own name may be the split
-    listing = FileListing(location, options, what)
+    listing = base.FileListing(location, options, what)
     for path in sorted(lists(folder)):
         name = path.relative_to(root).as_posix()
         names: Iterable[str] = ()
         count = 0
-        try:
-            for raw in raw_rows(path, 0):
-                names = names or values_of(root, name, raw) or ()
-                count += 1
-        except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{path}: cannot be read ({error})") from error
+        for raw_row in _checked_rows(raw_rows, path, 0):
+            names = names or values_of(root, name, raw_row) or ()
+            count += 1
         file = base.SourceFile(
             name=name,
             corpus=corpus_of(path.name, corpus),
@@ -114,6 +113,18 @@ def open_lists(
         values_of=values_of,
         columns=columns,
     )
+
+
+def _checked_rows(raw_rows: RawRows, path: Path, start: int) -> Iterator[Any]:
+    try:
+        yield from raw_rows(path, start)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{path}: cannot be read ({error})") from error
+
+
+def split_lists(folder: Path) -> list[Path]:
+    """``train.tsv``, ``dev.tsv`` and ``test.tsv``, as far as they exist."""
+    return [folder / f"{name}.tsv" for name in SPLITS if (folder / f"{name}.tsv").is_file()]
 
 
 def read_table(path: Path, start: int) -> Iterator[dict[str, Any] | None]:

@@ -42,14 +42,10 @@ class Location:
         if self.file is not None:
             return [self.file]
         with self._explained(self.root):
-            paths = self.fs.find(self.root)
+            paths = sorted(self.fs.find(self.root))
         names = [path.removeprefix(f"{self.root}/") for path in paths]
-        return sorted(
-            name
-            for name in names
-            if name.lower().endswith(PARQUET_SUFFIXES)
-            and not any(part.startswith(".") for part in name.split("/"))
-        )
+        shown = [name for name in names if "/." not in f"/{name}"]
+        return [name for name in shown if name.lower().endswith(PARQUET_SUFFIXES)]
 
     def fingerprint(self, name: str) -> str:
         """A text that changes with a file; the hub has a digest of the content."""
@@ -74,12 +70,12 @@ class Location:
         try:
             yield
         except (*_network_errors(), pa.ArrowException) as error:
-            if self.local or isinstance(error, pa.ArrowException):
-                reason = " ".join(str(error).split())
-                raise SourceError(
-                    f"{path}: not a complete Parquet file ({reason}); download it again"
-                ) from error
-            raise _hub_error(error, path.removeprefix("datasets/")) from error
+            if not self.local and not isinstance(error, pa.ArrowException):
+                raise _hub_error(error, path.removeprefix("datasets/")) from error
+            reason = " ".join(str(error).split())
+            raise SourceError(
+                f"{path}: not a complete Parquet file ({reason}); download it again"
+            ) from error
 
 
 def locate(location: str) -> Location:
@@ -92,7 +88,7 @@ def locate(location: str) -> Location:
             raise SourceError(f"{location}: no such file or folder{hub_hint(location)}")
         return Location(fs=LocalFileSystem(), root=str(path))
     import huggingface_hub as hub  # noqa: PLC0415
-    from huggingface_hub import constants, errors  # noqa: PLC0415
+    from huggingface_hub import errors  # noqa: PLC0415
 
     match = re.fullmatch(_HUB, location)
     if match is None:
@@ -111,8 +107,8 @@ def locate(location: str) -> Location:
         )
     except errors.LocalEntryNotFoundError:
         raise SourceError(
-            f"hf:{repo}: the hub cannot be reached, and {constants.HF_HUB_CACHE} holds no copy; "
-            f"where there is a network, run `hf download --repo-type dataset {repo}`"
+            f"hf:{repo}: the hub cannot be reached and its cache holds no copy; where there is a "
+            f"network, run `hf download --repo-type dataset {repo}`"
         ) from None
     return Location(fs=LocalFileSystem(), root=root, subset=subset)
 
@@ -142,7 +138,4 @@ def _hub_error(error: Exception, name: str) -> SourceError:
             "log in with `hf auth login` or set HF_TOKEN"
         )
     reason = " ".join(str(error).split())
-    return SourceError(
-        f"hf:{name}: the hub cannot be read ({reason}); check the name and the revision, or run "
-        "the same command again later"
-    )
+    return SourceError(f"hf:{name}: cannot be read ({reason}); check the name and the revision")

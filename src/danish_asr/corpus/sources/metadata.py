@@ -5,7 +5,7 @@ Metadata have one form for all corpora; ``sub_dialect`` keeps the corpus's value
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from danish_asr.corpus.sources.base import (
     SPEAKER_COLUMNS,
@@ -15,8 +15,6 @@ from danish_asr.corpus.sources.base import (
     Utterance,
 )
 
-_Value = TypeVar("_Value")
-
 DENMARK: Final = "DK"
 
 _DANISH: Final = frozenset(
@@ -25,13 +23,7 @@ _DANISH: Final = frozenset(
         *("kongeriget danmark", "kingdom of denmark", "dänemark", "danemark", "dinamarca"),
     )
 )
-_UNKNOWN: Final = frozenset(
-    (
-        *("na", "n/a", "nan", "none", "null", "unknown", "not available", "other"),
-        *("ukendt", "uoplyst", "ikke oplyst", "ingen", "andet"),
-    )
-)
-"""Spellings of the country of birth, in lower case. ``NA`` is missing, not Namibia."""
+"""Spellings of Denmark as the country of birth, in lower case."""
 
 NON_NATIVE: Final = "Non-native"
 
@@ -64,41 +56,39 @@ _DIALECT_OF: Final = {name.lower(): name for name in DIALECTS} | {
 }
 
 
-class _MalformedError(Exception):
-    """A value cannot be read; the argument is our name of its column."""
-
-
 def utterance(
-    values: Mapping[str, Any] | None, columns: Columns, file: SourceFile, row: int
+    values: Mapping[str, Any] | None,
+    columns: Columns,
+    file: SourceFile,
+    row: int,
+    *,
+    country_codes: bool = False,
 ) -> Utterance:
-    """Make an utterance of a row; a refused one if the row or one of its values is malformed."""
-    id_ = f"{file.name}:{row}"
-    try:
-        if values is None or not _is_unicode(values):
-            raise _MalformedError("row")  # noqa: TRY301
-        id_ = _read("id", _joined_id, values, columns["id"]) or id_
-        validated = _read("validated", clean, values.get(columns["validated"])) or ""
-        text = _read("text", _text, values.get(columns["text"]))
-        metadata = {name: _read(name, clean, values.get(columns[name])) for name in SPEAKER_COLUMNS}
-        return Utterance(
-            row=row,
-            id=id_,
-            text=text,
-            audio=values.get(columns["audio"]),
-            speaker=speaker(**metadata),
-            start=_read("start", _seconds, values.get(columns["start"])) or 0.0,
-            seconds=_read("seconds", _seconds, values.get(columns["seconds"])),
-            refused="rejected" if validated.lower() == "rejected" else None,
-        )
-    except _MalformedError as fault:
-        return Utterance(row=row, id=id_, text=None, audio=None, refused=f"malformed {fault}")
+    """Make an utterance of a row; a refused one if the row or one of its values is malformed.
 
-
-def _read(ours: str, convert: Callable[..., _Value], *arguments: Any) -> _Value:
+    ``country_codes`` is that of `country_of`.
+    """
+    id_, name = f"{file.name}:{row}", "id"
+    if values is None or not _is_unicode(values):
+        return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
+    read: dict[str, Any] = {}
     try:
-        return convert(*arguments)
-    except (TypeError, ValueError) as error:
-        raise _MalformedError(ours) from error
+        id_ = _joined_id(values, columns["id"]) or id_
+        for name, convert in _CONVERT.items():
+            read[name] = convert(values.get(columns[name]))
+    except (TypeError, ValueError):
+        return Utterance(row=row, id=id_, text=None, audio=None, refused=f"malformed {name}")
+    metadata = {name: read[name] for name in SPEAKER_COLUMNS}
+    return Utterance(
+        row=row,
+        id=id_,
+        text=read["text"],
+        audio=values.get(columns["audio"]),
+        speaker=speaker(**metadata, country_codes=country_codes),
+        start=read["start"] or 0.0,
+        seconds=read["seconds"],
+        refused="rejected" if (read["validated"] or "").lower() == "rejected" else None,
+    )
 
 
 def _is_unicode(values: Mapping[str, Any]) -> bool:
@@ -141,15 +131,18 @@ def speaker(
     age: Any = None,
     gender: Any = None,
     country_birth: Any = None,
+    country_codes: bool = False,
 ) -> Speaker:
     """Normalise the raw values of a corpus; an empty value becomes None.
+
+    ``country_codes`` is that of `country_of`.
 
     Raises:
         TypeError: A value is nested: a list or a mapping.
         UnicodeDecodeError: A value is bytes that are not UTF-8.
     """
     sub_dialect, birth, years = clean(dialect), clean(country_birth), parse_age(age)
-    country = country_of(birth)
+    country = country_of(birth, country_codes=country_codes)
     return Speaker(
         speaker_id=clean(speaker_id),
         dialect=map_dialect(sub_dialect, country),
@@ -176,14 +169,17 @@ def _plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def country_of(birth: str | None) -> str | None:
-    """``DK`` for Danish spellings, None for an unknown country, the name in capitals for others."""
+def country_of(birth: str | None, *, country_codes: bool = False) -> str | None:
+    """``DK`` for Danish spellings, a country abroad in capitals, None for an unknown one.
+
+    With ``country_codes``, as in CoRal, any other text is a country abroad. In other corpora only
+    two letters are: a name may be a misspelt Danish town. ``NA`` is missing there, not Namibia.
+    """
     spelling = " ".join((birth or "").casefold().split())
     if spelling in _DANISH:
         return DENMARK
-    if spelling in _UNKNOWN or sum(map(str.isalpha, spelling)) < 2:
-        return None
-    return spelling.upper()
+    is_code = len(spelling) == 2 and spelling.isalpha() and spelling != "na"
+    return spelling.upper() if is_code or (spelling and country_codes) else None
 
 
 def map_dialect(sub_dialect: str | None, country: str | None) -> str | None:
@@ -207,3 +203,13 @@ def age_group(age: int | None) -> str | None:
     if age is None:
         return None
     return "0-24" if age < 25 else "25-49" if age < 50 else "50+"
+
+
+_CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "validated": clean,
+    "text": _text,
+    **dict.fromkeys(SPEAKER_COLUMNS, clean),
+    "start": _seconds,
+    "seconds": _seconds,
+}
+"""What reads each column but those of the id and the audio."""

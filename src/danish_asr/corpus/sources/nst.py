@@ -6,9 +6,7 @@ folder below the source. The test sessions are those below ``supplement_dk`` or 
 """
 
 import json
-import os
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -25,13 +23,18 @@ _SILENCE: Final = "tavshed under denne ind"
 
 def open_nst(location: str, options: SourceOptions) -> ListedSource:
     """Open a folder with sessions and audio in any folders below it."""
-    options = replace(options, corpus=options.corpus or "nst_da")
-
-    def split_of(path: PurePosixPath) -> str:
-        return options.split_of(PurePosixPath("train" if _TEST.isdisjoint(path.parts) else "test"))
-
-    what = "sessions (*.json)"
-    return open_lists(location, options, _lists, _rows, _values, what=what, split_of=split_of)
+    return open_lists(
+        location,
+        options,
+        _lists,
+        _rows,
+        _values,
+        what="sessions (*.json)",
+        corpus="nst_da",
+        split_of=lambda path: options.split_of(
+            PurePosixPath("train" if _TEST.isdisjoint(path.parts) else "test")
+        ),
+    )
 
 
 def _lists(folder: Path) -> Iterator[Path]:
@@ -66,9 +69,4 @@ def _values(root: Path, name: str, row: dict[str, Any]) -> Values:
 
 @lru_cache(maxsize=1)
 def _audio_files(folder: Path) -> dict[str, Path]:
-    return {
-        name.lower(): Path(place, name)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if name.lower().endswith(".wav")
-    }
+    return {path.name.lower(): path for path in folder.rglob("*.[wW][aA][vV]")}

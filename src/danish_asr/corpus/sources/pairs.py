@@ -12,7 +12,7 @@ from pathlib import Path
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.files import decode_line
-from danish_asr.corpus.sources.base import SourceFile, SourceOptions
+from danish_asr.corpus.sources.base import SourceOptions
 from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES, ListedSource, Values, open_lists
 
 _TEXTS = (".txt", ".TXT")
@@ -24,7 +24,12 @@ def open_pairs(location: str, options: SourceOptions) -> ListedSource:
     if options.by_speaker and not any(pair.startswith("speaker_id=") for pair in options.columns):
         options = replace(options, columns=(*options.columns, "speaker_id=folder"))
     source = open_lists(location, options, _folders, _recordings, _values, what=_WHAT)
-    alone = [name for file in source.files for name in _without_recording(source.root, file)]
+    alone = []
+    for file in source.files:
+        folder = source.root / file.name
+        stems = {Path(name).stem for name in _recordings(folder, 0)}
+        texts = sorted(path.name for path in folder.iterdir() if path.suffix in _TEXTS)
+        alone += [f"{file.name}/{name}" for name in texts if Path(name).stem not in stems]
     if not alone:
         return source
     note = f"text files without a recording: {len(alone):,}, such as {alone[0]}"
@@ -43,13 +48,6 @@ def _is_audio(name: str) -> bool:
     return name.lower().endswith(AUDIO_SUFFIXES) and not name.startswith(".")
 
 
-def _without_recording(root: Path, file: SourceFile) -> list[str]:
-    names = sorted(path.name for path in (root / file.name).iterdir())
-    stems = {Path(name).stem for name in names if _is_audio(name)}
-    texts = (name for name in names if name.endswith(_TEXTS) and Path(name).stem not in stems)
-    return [f"{file.name}/{name}" for name in texts]
-
-
 def _recordings(folder: Path, start: int) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if _is_audio(path.name))[start:]
 
@@ -58,11 +56,12 @@ def _values(root: Path, name: str, recording: str) -> Values:
     audio = root / name / recording
     own = {"id": f"{name}/{audio.stem}", "audio": audio, "folder": audio.parent.name}
     texts = [audio.with_suffix(suffix) for suffix in _TEXTS]
-    texts = [path for path in texts if path.is_file()]
-    if not texts:
+    text_file = next((path for path in texts if path.is_file()), None)
+    if text_file is None:
         return own | {"text": None, "refused": "no text file"}
-    lines = []
-    content = texts[0].read_bytes().removeprefix(BOM_UTF8)
-    for number, line in enumerate(content.splitlines(), start=1):
-        lines.append(decode_line(line, f"{texts[0]}:{number}", SourceError))
-    return own | {"text": "\n".join(lines).strip(), "text_file": texts[0]}
+    lines = text_file.read_bytes().removeprefix(BOM_UTF8).splitlines()
+    decoded = [
+        decode_line(line, f"{text_file}:{number}", SourceError)
+        for number, line in enumerate(lines, start=1)
+    ]
+    return own | {"text": "\n".join(decoded).strip(), "text_file": text_file}

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.columns import FileListing, usual_columns
 from danish_asr.corpus.sources.location import Location, locate
 from danish_asr.corpus.sources.metadata import utterance
 
@@ -56,6 +55,7 @@ class ParquetSource(base.Source):
 
     location: Location
     columns: Mapping[str, base.Columns]  # of each file
+    country_codes: bool = False  # see `metadata.country_of`
 
     def ids(self, file: base.SourceFile) -> pa.Array:
         """See `Source.ids`. Reads the id columns only."""
@@ -70,32 +70,31 @@ class ParquetSource(base.Source):
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
-        return self._read(file, start, stop, with_audio=True)
+        return self._read(file, start, stop, without="")
 
     def without_audio(self, file: base.SourceFile) -> Iterator[base.Utterance]:
         """See `Source.without_audio`. Reads the other columns only."""
-        return self._read(file, 0, file.rows, with_audio=False)
+        return self._read(file, 0, file.rows, without=self.columns[file.name]["audio"])
 
     def _read(
-        self, file: base.SourceFile, start: int, stop: int, *, with_audio: bool
+        self, file: base.SourceFile, start: int, stop: int, *, without: str
     ) -> Iterator[base.Utterance]:
         columns = self.columns[file.name]
-        audio = columns["audio"]
-        wanted = _other_columns(columns) | ({audio} if with_audio else set())
+        audio, wanted = columns["audio"], _names(columns) - {without}
         with self.location.open_parquet(file.name) as parquet:
             names = [name for name in parquet.schema_arrow.names if name in wanted]
             for row, values in _read_rows(parquet, start, stop, names):
-                if with_audio and values is not None:
+                if values is not None and audio in values:
                     values[audio] = self._audio(file, values[audio])
-                yield utterance(values, columns, file, row)
+                yield utterance(values, columns, file, row, country_codes=self.country_codes)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`. A file has all of its audio inside if its first row has."""
         if not self.location.local:
             return
         yield self._path(file)
-        beginning = next(self.read(file, 0, 1), None)
-        if beginning is None or isinstance(beginning.audio, bytes):
+        first_row = next(self.read(file, 0, 1), None)
+        if first_row is None or isinstance(first_row.audio, bytes):
             return
         audio = self.columns[file.name]["audio"]
         with self.location.open_parquet(file.name) as parquet:
@@ -146,24 +145,24 @@ def open_coral(
             )
         return kind if wanted in (None, kind) else None
 
-    listing = FileListing(location, options, "Parquet files")
-    return open_parquet_files(listing, place, kind_of, split=split)
+    listing = base.FileListing(location, options, "Parquet files")
+    return replace(open_parquet_files(listing, place, kind_of, split=split), country_codes=True)
 
 
 def open_hf_parquet(location: str, options: base.SourceOptions) -> ParquetSource:
     """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns()
-    listing = FileListing(location, options, "Parquet files")
+    listing = base.FileListing(location, options, "Parquet files")
 
     def kind_of(names: list[str], _: str) -> FileKind:
-        return FileKind(corpus, usual_columns(columns, names))
+        return FileKind(corpus, base.usual_columns(columns, names))
 
     source = open_parquet_files(listing, locate(location), kind_of)
     return replace(source, notes=listing.notes())
 
 
 def open_parquet_files(
-    listing: FileListing,
+    listing: base.FileListing,
     location: Location,
     kind_of: KindOf,
     *,
@@ -204,30 +203,24 @@ def open_parquet_files(
     )
 
 
-def _other_columns(columns: base.Columns) -> set[str]:
-    """The columns but that of the audio."""
-    return {*columns.values(), *columns["id"].split(",")} - {columns["audio"]}
+def _names(columns: base.Columns) -> set[str]:
+    """The names of all columns that are read."""
+    return set(",".join(columns.values()).split(","))
 
 
 def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
     """Raise `SourceError` if a column holds lists or structures, or the audio holds samples."""
-    audio = schema.field(columns["audio"]).type if columns["audio"] in schema.names else pa.null()
-    fields = {field.name for field in audio} if pa.types.is_struct(audio) else set()
-    if pa.types.is_nested(audio) and not fields & {"bytes", "path"}:
+    for field in schema:
+        if field.name not in _names(columns) or not pa.types.is_nested(field.type):
+            continue
+        expected = "text or numbers"
+        if field.name == columns["audio"]:
+            expected = "encoded audio files, as `datasets` writes them, or their paths,"
+            if pa.types.is_struct(field.type) and {"bytes", "path"} & {x.name for x in field.type}:
+                continue
         raise SourceError(
-            f"{path}: expected encoded audio files, or their paths, in {columns['audio']}; found "
-            f"{audio}. Write the files' bytes, such as `datasets` does with Audio(decode=False)"
-        )
-    others = _other_columns(columns)
-    nested = [
-        f"{field.name} ({field.type})"
-        for field in schema
-        if field.name in others and pa.types.is_nested(field.type)
-    ]
-    if nested:
-        raise SourceError(
-            f"{path}: expected text or numbers in {', '.join(nested)}; map another column with "
-            "--column, or rename this one in the files"
+            f"{path}: expected {expected} in {field.name}; found {field.type}. Name another "
+            "column by --column"
         )
 
 
