@@ -19,7 +19,7 @@ from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import OPTIMIZERS
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.train.optimizers import use_fused
+from danish_asr.recipe.train.learning import use_fused
 
 DANISH: Final = 80
 """Symbols that ``model.head: danish`` keeps of a Danish text, about."""

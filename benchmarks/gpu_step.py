@@ -41,9 +41,8 @@ from typing_extensions import override
 from benchmarks.gpu_rows import Row, Settings, frames_of, lengths_of, make_batch, recipe_config
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
-from danish_asr.recipe.train.freezing import Freezing
+from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW
 from danish_asr.recipe.train.masking import install_masker
-from danish_asr.recipe.train.optimizers import OffloadedAdamW
 
 
 class _Finished(Exception):  # noqa: N818 - it is an event, not an error

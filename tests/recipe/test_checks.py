@@ -18,13 +18,11 @@ from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
-from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.console import log, performance_warnings
 from danish_asr.recipe.train.criterion import chance_loss
-from danish_asr.recipe.train.diagnostics import explained
-from danish_asr.recipe.train.disk import check_free_space
+from danish_asr.recipe.train.ending import explained
 from danish_asr.recipe.train.readers import check_symbols, report_removed, waveform_dtype
-from danish_asr.recipe.train.record import keep_wandb_id
-from danish_asr.recipe.train.reporting import performance_warnings
+from danish_asr.recipe.train.record import check_free_space, keep_wandb_id
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
 from tests.recipe.running import arguments, copy_until

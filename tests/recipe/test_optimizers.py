@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from danish_asr.recipe.config.optimizers import OPTIMIZERS
-from danish_asr.recipe.train.optimizers import OffloadedAdamW
+from danish_asr.recipe.train.learning import OffloadedAdamW
 from tests.recipe.running import (
     changed,
     copy_until,

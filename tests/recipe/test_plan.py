@@ -23,7 +23,7 @@ from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.assets import Assets
-from danish_asr.recipe.train.freezing import Freezing
+from danish_asr.recipe.train.learning import Freezing
 from tests.recipe.running import ROOT
 
 GIB = 2**30

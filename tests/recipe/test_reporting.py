@@ -8,8 +8,7 @@ import pytest
 
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
-from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.reporting import RunReport
+from danish_asr.recipe.train.console import RunReport, log
 from tests.recipe.running import copy_until, metrics, train
 
 

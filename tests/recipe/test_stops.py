@@ -12,7 +12,7 @@ import pytest
 from danish_asr.base.errors import EXIT_STOPPED
 from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
-from danish_asr.recipe.train.stopping import STOP_SIGNALS, on_stop_signals
+from danish_asr.recipe.train.ending import STOP_SIGNALS, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from tests.recipe.running import copy_until, metrics, same_weights, train
 

@@ -12,7 +12,7 @@ import torch
 
 from danish_asr.base.errors import RunError
 from danish_asr.recipe.run.continuing import check_owner
-from danish_asr.recipe.train.diagnostics import refused_content
+from danish_asr.recipe.train.ending import refused_content
 from tests.recipe.running import evaluate, train
 
 

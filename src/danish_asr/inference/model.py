@@ -29,7 +29,7 @@ from danish_asr.inference.windows import Cutting
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.models.assets import Assets
-from danish_asr.recipe.train.diagnostics import explained
+from danish_asr.recipe.train.ending import explained
 
 _STEP: Final = SAMPLE_RATE // 2
 """Samples; batches are padded to a multiple, as oneDNN keeps memory for each shape that it sees."""

@@ -19,7 +19,7 @@ from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Ba
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import find_optimizer
 from danish_asr.recipe.data.sampler import BatchLimits
-from danish_asr.recipe.train.freezing import Freezing
+from danish_asr.recipe.train.learning import Freezing
 
 GIB: Final = 2**30
 

@@ -28,8 +28,8 @@ from danish_asr.planning.memory import (
 from danish_asr.planning.remedies import REMEDIES
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
-from danish_asr.recipe.train.disk import CheckpointSpace, checkpoint_space
 from danish_asr.recipe.train.preflight import with_accumulation
+from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200

@@ -81,7 +81,7 @@ OPTIMIZERS: Final = {
     ),
     ADAMW_OFFLOAD: OptimizerKind(
         LeanAdamWConfig,
-        code="danish_asr.recipe.train.optimizers:OffloadedAdamW",
+        code="danish_asr.recipe.train.learning:OffloadedAdamW",
         on_host=True,
     ),
     base.ADAFACTOR_OPTIMIZER: OptimizerKind(base.AdafactorConfig, _adafactor_bytes),

@@ -16,8 +16,8 @@ from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.evaluate.kept import LogProbsKeeper
 from danish_asr.recipe.evaluate.selection import PREDICTIONS, publish_predictions
 from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
 from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
-from danish_asr.recipe.train.stopping import StoppableTask, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 
@@ -37,7 +37,7 @@ class StoppableEvaluation(StoppableTask):
     ) -> None:
         super().__init__(context, config.trainer)
         self.inner = evaluator
-        reader.interrupted = lambda: self._any_rank(self._stop_requested or self._late())
+        reader.interrupted = self.must_stop
 
     @override
     def run(self) -> None:

@@ -35,7 +35,7 @@ from danish_asr.recipe.evaluate.selection import Selection, publish_predictions
 from danish_asr.recipe.models.assets import open_tokenizer
 from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from danish_asr.recipe.train.console import configure_console, log
-from danish_asr.recipe.train.stopping import on_stop_signals
+from danish_asr.recipe.train.ending import on_stop_signals
 from danish_asr.recipe.train.validation import ErrorRates, table
 from danish_asr.scoring.predictions import Prediction, from_row, to_row
 

@@ -33,7 +33,7 @@ from danish_asr.recipe.models.assets import configured_dataset
 from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import AVERAGES, CONFIG_FILE, checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar
-from danish_asr.recipe.train.diagnostics import exit_on_error, explained
+from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.preflight import dump, resolve
 from danish_asr.recipe.train.readers import ReaderSetup, splits_reader
 from danish_asr.recipe.train.record import keep_wandb_id

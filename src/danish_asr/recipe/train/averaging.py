@@ -73,20 +73,18 @@ class MovingAverage:
             group[_NAMES] = [names[parameter] for parameter in group["params"]]
         optimizer.register_step_post_hook(lambda *_: self._update())
 
-    def _states(self) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-        for group in self._optimizer.param_groups:
-            yield from (
-                (p, self._optimizer.state[p]) for p in group["params"] if p in self._optimizer.state
-            )
-
     @torch.no_grad()
     def _update(self) -> None:
-        for parameter, state in self._states():
-            if EMA not in state:
-                state[EMA] = parameter.detach().clone()
-            # An optimizer whose state is in the host's memory restores it there.
-            state[EMA] = state[EMA].to(parameter.device)
-            state[EMA].lerp_(parameter.detach(), 1 - self._decay)
+        states = self._optimizer.state
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                # SGD without momentum keeps no state of what it has updated.
+                if parameter.grad is None and parameter not in states:
+                    continue
+                state, weight = states[parameter], parameter.detach()
+                # An optimizer whose state is in the host's memory restores it there.
+                average = state[EMA].to(weight.device) if EMA in state else weight.clone()
+                state[EMA] = average.lerp_(weight, 1 - self._decay)
 
     @contextmanager
     def weights(self) -> Iterator[None]:
@@ -98,16 +96,16 @@ class MovingAverage:
             self._swap()
 
     def _swap(self) -> None:
-        for parameter, state in self._states():
+        for parameter, state in self._optimizer.state.items():
             if EMA in state:
                 average = state[EMA].to(parameter.device)
                 parameter.data, state[EMA] = average, parameter.data
 
 
-def finish(run: Path, config: AsrConfig) -> None:
+def write_averages(run: Path, config: AsrConfig) -> None:
     """Write the averages of a complete run, and say which of its models is the best."""
     if config.trainer.ema is not None:
-        _write_moving_average(run, SCORE_TITLES[cast(str, config.regime.score_metric)])
+        _write_moving_average(run, _score_title(config))
     if count := config.regime.average_n_checkpoints:
         steps = _by_score(run)[-count:]
         if len(steps) > 1:
@@ -122,9 +120,21 @@ def _write_moving_average(run: Path, title: str) -> None:
     steps = checkpoint_steps(run)
     rows = recorded(run / METRICS / "valid" / f"{EMA}.jsonl")
     scores = {row["Step"]: -float(row[title]) for _, row in rows if row["Step"] in steps}
-    if scores:
-        step = max(scores, key=lambda step: (scores[step], step))
-        _write(run, EMA, step, _moving_average(run, step), scores[step])
+    if not scores:
+        return
+    step = max(scores, key=lambda step: (scores[step], step))
+    folder = run / CHECKPOINTS / f"step_{step}" / "optimizer"
+    saved: Mapping[str, Any] = torch.load(folder / _SHARD, map_location="cpu", weights_only=False)
+    state = _weights(run, step)
+    for group in saved["param_groups"]:
+        for name, number in zip(group[_NAMES], group["params"], strict=True):
+            if EMA in saved["state"].get(number, ()):
+                state[name] = saved["state"][number][EMA]
+    _write(run, EMA, step, state, scores[step])
+
+
+def _score_title(config: AsrConfig) -> str:
+    return SCORE_TITLES[cast(str, config.regime.score_metric)]
 
 
 def _by_score(run: Path) -> list[int]:
@@ -151,7 +161,7 @@ def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> No
     average = {key: value.to(state[key].dtype) for key, value in mean.items()}
     log.info("Validating the average of steps {}.", ", ".join(map(str, steps)))
     config = with_own_tokenizer(config, run / CHECKPOINTS)
-    score = validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), average)
+    score = _validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), average)
     _write(run, name, steps[-1], average, score)
 
 
@@ -167,23 +177,18 @@ def average_command(run: Path, *, best: int | None, last: int | None) -> None:
         raise RunError(f"{run} is not a run: there is no {CONFIG_FILE}; name the OUTDIR of a run")
     if best is not None and last is not None:
         raise ConfigError(["--best and --last exclude each other"], where="danish-asr average")
-    if last is not None:
-        name, count, steps = f"last_{last}", last, checkpoint_steps(run)
-    else:
-        steps = _by_score(run)
-        count = max(len(steps), 2) if best is None else best
-        name = f"best_{count}"
+    steps = _by_score(run) if last is None else checkpoint_steps(run)
+    count = last or best or len(steps)
     if not 2 <= count <= len(steps):
-        scored = " with a score" if last is None else ""
         raise RunError(
-            f"{run} has {len(steps)} checkpoints{scored}, and {max(count, 2)} are needed; the run "
-            "keeps as many as regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
+            f"{run} has {len(steps)} checkpoints, and {max(count, 2)} are needed; the run keeps as "
+            "many as regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
         )
     config, faults = inspect(AsrConfig, read_yaml(file))
     config = resolve(config, where=str(file), faults=faults)
-    average(run, config, sorted(steps[-count:]), name)
+    average(run, config, sorted(steps[-count:]), f"{'last' if last else 'best'}_{count}")
     write_model_card(run, tokenizer_card(config))
-    table = Table("model", "step", SCORE_TITLES[cast(str, config.regime.score_metric)])
+    table = Table("model", "step", _score_title(config))
     for folder in (run, *sorted((run / AVERAGES).iterdir())):
         for step, score in sorted(checkpoint_scores(folder).items()):
             mark = " (best)" if (folder, step) == best_model(run) else ""
@@ -197,18 +202,6 @@ def _weights(run: Path, step: int) -> dict[str, Tensor]:
         raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
     state: dict[str, Tensor] = torch.load(folder / _SHARD, map_location="cpu", weights_only=True)
     return state
-
-
-def _moving_average(run: Path, step: int) -> dict[str, Tensor]:
-    folder = run / CHECKPOINTS / f"step_{step}" / "optimizer"
-    saved: Mapping[str, Any] = torch.load(folder / _SHARD, map_location="cpu", weights_only=False)
-    averages = {
-        name: saved["state"][number][EMA]
-        for group in saved["param_groups"]
-        for name, number in zip(group[_NAMES], group["params"], strict=True)
-        if EMA in saved["state"].get(number, ())
-    }
-    return _weights(run, step) | averages
 
 
 def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: float) -> None:
@@ -227,7 +220,7 @@ def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: 
     new.rename(folder)
 
 
-def validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[str, Any]) -> float:
+def _validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[str, Any]) -> float:
     """Score weights on the validation splits as training does; higher is better."""
     device = supported(get_default_device)
     gangs, assets = create_fake_gangs(device), Assets(config)

@@ -1,20 +1,36 @@
-"""What a run prints; everything else that fairseq2 logs is in ``OUTDIR/logs``.
+"""What a run prints: a line per report, a table per validation, warnings.
 
 ``log`` is for the lines of this project. Of fairseq2's own records the terminal or the job's log
-gets warnings and a few lines (``_SHOWN``), with ``common.debug`` all.
+gets warnings and a few lines (``_SHOWN``), with ``common.debug`` all; ``OUTDIR/logs`` has all.
 """
 
+# ruff: noqa: PLE1205 - fairseq2's log formats with str.format
+
+import math
 import re
 import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler, getLogger
-from typing import Any, Final, TextIO
+from pathlib import Path
+from typing import Any, Final, TextIO, final
 
 from fairseq2.logging import get_log_writer
 from fairseq2.logging import log as fairseq2_log  # noqa: TID251 - its handlers are set here
+from fairseq2.metrics.recorders import MetricRecorder
 from fairseq2.utils.rich import get_error_console, set_error_console
 from rich.console import Console
 from rich.logging import RichHandler
 from typing_extensions import override
+
+from danish_asr.base.cluster import usable_cpus
+from danish_asr.base.config_tree import flatten
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import unstructure
+from danish_asr.recipe.run import advice
+from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
 
 log: Final = get_log_writer("fairseq2.danish_asr")
 """A child of fairseq2's logger: its records reach the same files."""
@@ -25,6 +41,14 @@ _SHOWN: Final = re.compile(
 )
 _IGNORED: Final = re.compile(r"`\w+\.family` will be ignored")
 """A warning about a default: the section of a named model has a family as well."""
+
+_COLUMNS: Final = {"loss": "dev loss", "wer": "WER %", "cer": "CER %", "worst_group_wer": "worst %"}
+
+_ROWS: Final = 8
+"""How many validations the table has, beside the best one."""
+
+_FULL: Final = 0.95
+"""The part of a GPU's memory above which a longer batch may not fit."""
 
 
 def hide_progress_bar() -> None:
@@ -51,8 +75,9 @@ def configure_console() -> None:
     handler.addFilter(_is_for_users)
     # 0.8 gives its handler to the root logger, and leaves those of an earlier run of this process.
     for owner in (logger, getLogger()):
-        if rich := [each for each in owner.handlers if isinstance(each, RichHandler)]:
-            for old in [*rich, *logger.handlers]:
+        rich_handlers = [old for old in owner.handlers if isinstance(old, RichHandler)]
+        if rich_handlers:
+            for old in [*rich_handlers, *logger.handlers]:
                 owner.removeHandler(old)
                 logger.removeHandler(old)
                 old.close()
@@ -78,13 +103,118 @@ class _PlainHandler(StreamHandler[TextIO]):
 class _Lines(Formatter):
     """The message after the time; the level only of warnings and errors."""
 
-    def __init__(self, time: str) -> None:
+    def __init__(self, time_format: str) -> None:
         super().__init__("%(message)s")
-        self._time = time
+        self._time_format = time_format
 
     @override
     def format(self, record: LogRecord) -> str:
         level = f"{record.levelname}: " * (record.levelno > INFO)
         lines = super().format(record).replace("\n", "\n  ")
-        time = self._time and self.formatTime(record, self._time)
-        return f"{time}{level}{lines}"
+        stamp = self._time_format and self.formatTime(record, self._time_format)
+        return f"{stamp}{level}{lines}"
+
+
+def performance_warnings(data_share: float, memory_share: float) -> Iterator[str]:
+    """Judge the part of the time that waits for data, and the part of the GPU's memory in use."""
+    if data_share >= advice.DATA_BOUND:
+        yield (
+            f"{data_share:.0%} of the time waits for data, which {usable_cpus()} threads decode, "
+            "one per CPU core of this process: raise the job's number of cores (LSF: #BSUB -n), "
+            "and put the dataset on a local disk or on scratch"
+        )
+    if memory_share >= _FULL:
+        yield (
+            f"{memory_share:.0%} of the GPU's memory was in use: a longer batch may not fit. Lower "
+            "dataset.asr_task_config.max_num_elements and raise "
+            "trainer.grad_accumulation.num_batches"
+        )
+
+
+@final
+class RunReport(MetricRecorder):
+    """Prints fairseq2's training and validation metrics, on the first rank, and judges them.
+
+    The files of metrics, which must be written first, hold what was before, also in earlier starts.
+    """
+
+    def __init__(self, output_dir: Path, config: AsrConfig) -> None:
+        self._config, self._metrics = config, output_dir / METRICS
+        self._end = config.regime.num_steps
+        self._score = SCORE_TITLES[config.regime.score_metric or "wer"]
+        self._step = max(resumable_steps(output_dir), default=0)
+        self._first_step, self._began = self._step, 0.0  # set by the first report
+        self._lowest_loss = min((row[advice.LOSS] for row in self._rows("train")), default=math.inf)
+
+    @override
+    def record_metric_values(
+        self, category: str, values: Mapping[str, Any], step_nr: int | None = None
+    ) -> None:
+        if category == "train":
+            self._report(values, step_nr or 0)
+        elif category.startswith("valid"):
+            self._show_validations(category)
+
+    @override
+    def close(self) -> None:
+        pass
+
+    def _report(self, values: Mapping[str, Any], step: int) -> None:
+        log.info("{}", " | ".join(self._parts(values, step)))
+        self._step = step
+        loss, chance = float(values["loss"]), float(values["chance"])
+        warning = advice.loss_warning(loss, chance, self._lowest_loss)
+        if step > 1 and warning:  # the first batch has been judged
+            log.warning("{}", warning)
+        self._lowest_loss = min(self._lowest_loss, loss)
+        waited, computed = float(values["data_time"]), float(values["compute_time"])
+        data_share = waited / (waited + computed) if waited else 0.0
+        memory_share = float(values.get("peak_reserved_mem_ratio", 0))
+        for slow in performance_warnings(data_share, memory_share):
+            log.warning("{}", slow)
+
+    def _parts(self, values: Mapping[str, Any], step: int) -> Iterator[str]:
+        """Yield the parts of a line; times and audio are those of a step since the last line."""
+        steps, seconds = max(step - self._step, 1), values["lapse_time"]
+        self._began = self._began or time.monotonic() - seconds
+        minutes = float(values["num_source_elements"]) / SAMPLE_RATE / 60
+        rates = values["lr"]
+        rate = max(rates) if isinstance(rates, Sequence) else rates
+        end = f"{self._end:,}" if self._end else ""
+        yield f"step {step:>{len(end)},}/{end}" if end else f"step {step:,}"
+        yield f"epoch {values['data_epoch']}"
+        yield f"loss {float(values['loss']):.3f} (chance {float(values['chance']):.1f})"
+        yield f"lr {rate:.1e}"
+        yield f"audio {minutes / steps:.2f} min"
+        yield f"{seconds / steps:.2f} s/step"
+        if memory := float(values.get("peak_reserved_mem_bytes", 0)):
+            yield f"GPU {memory / 2**30:.1f} GiB"
+        if self._end and self._first_step < step < self._end:
+            # Of the whole time, which includes validations.
+            per_step = (time.monotonic() - self._began) / (step - self._first_step)
+            yield f"ETA {timedelta(seconds=round(per_step * (self._end - step)))}"
+
+    def _rows(self, category: str) -> list[dict[str, Any]]:
+        return [row for _, row in recorded(self._metrics / f"{category}.jsonl")]
+
+    def _show_validations(self, category: str) -> None:
+        rows, reports = self._rows(category), self._rows("train")
+        best, _ = advice.best_validation(rows, self._score)
+        names = [name for name in _COLUMNS if SCORE_TITLES[name] in rows[-1]]
+        header = "".join(f"{_COLUMNS[name]:>10}" for name in names)
+        lines = [f"{'step':>8}{'train loss':>12}{header}"]
+        for number, row in enumerate(rows):
+            if number != best and number < len(rows) - _ROWS:
+                continue
+            line = f"{row['Step']:>8,}{advice.train_loss(reports, row['Step']):>12.3f}"
+            for name in names:
+                digits = 3 if name == "loss" else 2
+                line += f"{row[SCORE_TITLES[name]]:>10.{digits}f}"
+            lines.append(f"{line}  best" if number == best else line)
+        part = category.removeprefix("valid").replace("/", " of ")
+        log.info("Validations{} so far, best by {}\n{}", part, self._score, "\n".join(lines))
+        waited = len(rows) - 1 - best
+        if category == "valid" and waited % advice.OVERFITTING == 0:
+            config = dict(flatten(unstructure(self._config)))
+            if overfitting := advice.overfitting(reports, rows, self._score, config):
+                log.warning("{}", overfitting)

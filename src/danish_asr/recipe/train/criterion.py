@@ -21,9 +21,9 @@ from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
 from danish_asr.recipe.data.targets import FrameCount
+from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.freezing import Freezing
-from danish_asr.recipe.train.reporting import report_first_loss
+from danish_asr.recipe.train.learning import Freezing
 
 _SUMS: Final = (
     "num_examples",
@@ -62,31 +62,36 @@ class CtcCriterion:
 
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
-        if self._consistency_scale is not None:
-            return self._of_two_views(self._consistency_scale, batch, metric_bag)
-        loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
-        self._record(loss, batch, metric_bag)
-        return loss
-
-    def _of_two_views(self, scale: float, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
-        views = two_views(batch)
+        loss: Tensor
+        if self._consistency_scale is None:
+            loss = self.model.module(*batch.as_source_input(), *batch.as_target_input())
+            self._record(loss, batch, metric_bag)
+            return loss
+        # Every row twice, of which the model masks each in its own way. So the model is called
+        # once per backward pass, as DDP and FSDP expect.
+        views = Seq2SeqBatch(
+            batch.source_seqs.repeat(2, 1),
+            [*batch.source_seq_lens] * 2,
+            batch.target_seqs.repeat(2, 1),
+            [*batch.target_seq_lens] * 2,
+        )
         inputs = (*views.as_source_input(), *views.as_target_input())
         ctc, logits, layout = self.model.module(*inputs, return_logits=True)
-        loss: Tensor = ctc / 2
+        loss = ctc / 2
         # The recorded loss is CTC's alone, to be compared with that of other runs.
         self._record(loss, batch, metric_bag)
         consistency = consistency_loss(logits, layout.seq_lens_pt)
         characters = sum(batch.target_seq_lens)
         per_character = consistency.detach() / characters
         metric_bag.get("consistency", Mean).update(per_character, weight=characters)
-        return loss + scale * consistency
+        return loss + self._consistency_scale * consistency
 
     def with_logits(
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
     ) -> tuple[Tensor, Tensor, BatchLayout]:
-        """Record the loss of ``batch``.
+        """Record the loss of ``batch``; return it in bits per utterance, the logits, their layout.
 
-        Returns it in bits per utterance, the logits, (N, S, V), and their layout.
+        The logits are (N, S, V).
         """
         inputs = (*batch.as_source_input(), *batch.as_target_input())
         loss, logits, layout = self.model.module(*inputs, return_logits=True)
@@ -135,20 +140,6 @@ def _not_finite(ids: Sequence[str], values: Tensor) -> list[str]:
     """Return the ids of the rows that hold NaN or infinite values."""
     finite = values.isfinite().flatten(1).all(dim=1)
     return [name for name, is_finite in zip(ids, finite.tolist(), strict=True) if not is_finite]
-
-
-def two_views(batch: Seq2SeqBatch) -> Seq2SeqBatch:
-    """Return every row twice, of which the model masks each in its own way.
-
-    So the model is called once per backward pass, as DDP and FSDP expect.
-    """
-    return Seq2SeqBatch(
-        batch.source_seqs.repeat(2, 1),
-        [*batch.source_seq_lens] * 2,
-        batch.target_seqs.repeat(2, 1),
-        [*batch.target_seq_lens] * 2,
-        example=batch.example,
-    )
 
 
 def consistency_loss(logits: Tensor, lengths: Tensor) -> Tensor:
@@ -240,19 +231,21 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     @torch.no_grad()
     def _compare_with_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         # Unlike ``torch.tensor``, ``to_tensor`` awaits no GPU.
-        device = batch.target_seqs.device
-        frames = to_tensor(
-            self._num_frames(np.array(batch.source_seq_lens)).tolist(), device=device
-        )
+        device, frames = batch.target_seqs.device, self._num_frames(np.array(batch.source_seq_lens))
         lengths = to_tensor(batch.target_seq_lens, device=device)
-        characters = sum(batch.target_seq_lens)
-        loss = chance_loss(frames, batch.target_seqs, lengths, self._vocabulary)
+        characters, symbols = sum(batch.target_seq_lens), self._vocabulary
+        loss = chance_loss(
+            to_tensor(frames.tolist(), device=device), batch.target_seqs, lengths, symbols
+        )
         chance = loss / characters
         metric_bag.get("chance", Mean).update(chance, weight=characters)
         if self._is_first_batch:
             self._is_first_batch = False
             first = float(metric_bag.get("loss", Mean).compute())
-            report_first_loss(first, float(chance), self._vocabulary)
+            text = "First loss: {:.3f} nats per character; chance, with {} symbols: {:.3f}"
+            log.info(text, first, symbols, float(chance))
+            if warning := loss_warning(first, float(chance)):
+                log.warning("{}", warning)
 
     @property
     @override

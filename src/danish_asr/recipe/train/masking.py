@@ -50,7 +50,7 @@ def masking_faults(
     if masking.consistency_scale and not (masking.time or masking.channel):
         faults.append(
             "masking.consistency_scale must be null without masking, because the two views of an "
-            "utterance would differ by dropout alone; or set masking.time=0.5 masking.channel=0.25"
+            "utterance would differ by dropout alone"
         )
     return faults
 
@@ -66,9 +66,8 @@ def install_masker(
     masking, masker = effective_masking(section, config), None
     if masking.time or masking.channel:
         log.info("Masking in training: {}", masking)
-        masker = SpanMasker(
-            model.model_dim, masking, seed, model.get_parameter("final_proj.weight")
-        )
+        like = model.get_parameter("final_proj.weight")
+        masker = SpanMasker(model.model_dim, masking, seed, like)
         trained = getattr(model.masker, "temporal_mask_embed", None)
         if trained is not None and masking.time:
             masker.temporal_mask_embed = trained
@@ -106,10 +105,9 @@ class SpanMasker(Wav2Vec2Masker):
         """Draw the embedding, the same on all ranks; fairseq2 calls this for a meta module."""
         if self.temporal_mask_embed is not None:
             generator = torch.Generator().manual_seed(self._seed)
+            drawn = torch.rand(self.temporal_mask_embed.shape, generator=generator)
             with torch.no_grad():
-                self.temporal_mask_embed.copy_(
-                    torch.rand(self.temporal_mask_embed.shape, generator=generator)
-                )
+                self.temporal_mask_embed.copy_(drawn)
 
     @override
     def forward(self, seqs: Tensor, seqs_layout: BatchLayout) -> tuple[Tensor, Tensor]:

@@ -35,8 +35,8 @@ from danish_asr.recipe.data.index import UNKNOWN_DIALECT
 from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, described_model, overridden
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.recipe.train.learning import group_faults, layer_groups, optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
-from danish_asr.recipe.train.optimizers import group_faults, layer_groups, optimizer_faults
 from danish_asr.recipe.train.record import recorder_faults
 from danish_asr.recipe.train.subsets import validation_indices
 

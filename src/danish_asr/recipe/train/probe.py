@@ -22,9 +22,8 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import PROBE
-from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.freezing import Freezing
-from danish_asr.recipe.train.reporting import performance_warnings
+from danish_asr.recipe.train.console import log, performance_warnings
+from danish_asr.recipe.train.learning import Freezing
 
 
 def probed(config: AsrConfig) -> AsrConfig:
@@ -80,13 +79,14 @@ class Probe(MetricRecorder):
         """Return what was measured; times are of the steps after the longest batches, if any."""
         rows = self._rows[self._num_longest :] or self._rows[1:] or self._rows
         seconds = median(row["seconds"] for row in rows)
-        end, config = self._config.regime.num_steps, self._config
+        minutes = fmean(row["num_source_elements"] for row in rows) / SAMPLE_RATE / 60
+        config, end = self._config, self._config.regime.num_steps
         peak = max(row["peak_reserved_mem_bytes"] for row in self._rows)
-        device, total = "cpu", None
         if torch.cuda.is_available() and peak:
             device = torch.cuda.get_device_name()
-            total = torch.cuda.get_device_properties().total_memory
+            total: int | None = torch.cuda.get_device_properties().total_memory
         else:
+            device, total = "cpu", None
             peak = getrusage(RUSAGE_SELF).ru_maxrss * 1024.0
         report: dict[str, Any] = {
             "fits": True,
@@ -100,22 +100,20 @@ class Probe(MetricRecorder):
             "memory_bytes": total,
             "seconds_per_step": seconds,
             "data_share": fmean(row["data_time"] / row["seconds"] for row in rows),
-            "audio_minutes_per_step": fmean(row["num_source_elements"] for row in rows)
-            / SAMPLE_RATE
-            / 60,
+            "audio_minutes_per_step": minutes,
             "num_steps": end,
             "hours": end * seconds / 3600 if end else None,
             "epochs": end / self._reader["steps_per_epoch"] if end else None,
         }
         return report | {"lines": list(_lines(report))}
 
-    def write(self, output_dir: Path, out_of_memory: bool = False) -> None:
+    def write(self, output_dir: Path, *, out_of_memory: bool = False) -> None:
         """Write ``OUTDIR/probe.json`` and log what it says."""
-        if not out_of_memory and not self._rows:  # it was stopped before
-            return
-        report: dict[str, Any] = {"fits": False} if out_of_memory else self.report()
-        publish_text(output_dir / PROBE, json.dumps(report, indent=1) + "\n")
-        if not out_of_memory:
+        if out_of_memory:
+            publish_text(output_dir / PROBE, json.dumps({"fits": False}) + "\n")
+        elif self._rows:  # otherwise it was stopped before
+            report = self.report()
+            publish_text(output_dir / PROBE, json.dumps(report, indent=1) + "\n")
             log.info("Probe\n{}", "\n".join(f"  {line}" for line in report["lines"]))
 
     @override
@@ -135,9 +133,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
         "audio in a step"
     )
     if hours := report["hours"]:
-        yield (
-            f"run      {report['num_steps']:,} steps take {hours:.1f} h and {report['epochs']:.1f} "
-            "epochs, without validations and checkpoints"
-        )
+        steps, epochs = f"{report['num_steps']:,} steps", f"{report['epochs']:.1f} epochs"
+        yield f"run      {steps} take {hours:.1f} h and {epochs}, without validations"
     memory_share = report["peak_bytes"] / total if total else 0.0
     yield from performance_warnings(report["data_share"], memory_share)

@@ -1,4 +1,4 @@
-"""What a run records beside its checkpoints: where it ran, and a card for its best model.
+"""What a run has on the disk: room for its checkpoints, where it ran, and a card of its best model.
 
 fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name. With the card
 written here, later runs and omnilingual-asr's inference pipeline find both.
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NamedTuple
 from urllib.request import url2pathname
 
 import torch
@@ -22,13 +22,16 @@ from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe.config import WandbConfig
+from torch.nn import Module
 
 from danish_asr import __version__
 from danish_asr.base.config_tree import Tree, merge, read_yaml
-from danish_asr.base.errors import MissingExtraError
+from danish_asr.base.errors import MissingExtraError, RunError
 from danish_asr.base.fairseq2_private import provide_wandb_ids
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.schema import CARDS_DIR
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.optimizers import find_optimizer
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
@@ -36,22 +39,67 @@ from danish_asr.recipe.run.run_directory import (
     MODEL_CARD,
     TOKENIZER,
     best_model,
+    checkpoint_steps,
     own_tokenizer,
 )
 from danish_asr.recipe.train.console import log
 
-WANDB: Final = "wandb"
-"""The optional dependency of fairseq2's W&B recorder; also the library's name."""
+
+class CheckpointSpace(NamedTuple):
+    """Bytes of one checkpoint, of the model in it, and of all that a run has still to write."""
+
+    one: int
+    model: int
+    number: int
+    total: int
+
+
+def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig) -> CheckpointSpace:
+    """Return what the checkpoints that a run keeps, and the one that is being written, take.
+
+    A checkpoint has every weight in float32, and of what learns the optimizer's state and the
+    moving average. ``module`` may be on the meta device; what never learns requires no gradient.
+    ``output_dir`` may have checkpoints already; None: a new run.
+    """
+    regime, has_ema = config.regime, config.trainer.ema is not None
+    model = 4 * sum(p.numel() for p in module.parameters())
+    state_bytes = find_optimizer(config.optimizer.name).state_bytes
+    state = 0
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            state += state_bytes(parameter) + 4 * has_ema * parameter.numel()
+    kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
+    if not kept and regime.checkpoint_every_n_steps:
+        kept = (regime.num_steps or 0) // regime.checkpoint_every_n_steps
+    written = len(checkpoint_steps(output_dir)) if output_dir else 0
+    count = max(kept + 1 - written, 1)
+    complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
+    # Averages are models without an optimizer, in directories of their own.
+    averages = has_ema + bool(regime.average_n_checkpoints)
+    total = (count + averages) * model + complete * state
+    return CheckpointSpace(model + state, model, count, total)
+
+
+def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> None:
+    """Refuse, with RunError, a run whose checkpoints do not all fit on the disk."""
+    free = shutil.disk_usage(output_dir).free
+    space = checkpoint_space(output_dir, module, config)
+    if space.total > free:
+        gib = 2**30
+        raise RunError(
+            f"{output_dir} has {free / gib:.1f} GiB free, but {space.number} more checkpoints of "
+            f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, choose "
+            "another OUTDIR, or keep fewer (regime.keep_last_n_checkpoints)"
+        )
 
 
 def recorder_faults(section: WandbConfig) -> list[str]:
     """Return why Weights & Biases, if enabled, cannot be used here."""
-    spec = find_spec(WANDB) if section.enabled else None
+    spec = find_spec("wandb") if section.enabled else None
     # A directory ``wandb``, as its runs leave one, is a package without an origin.
     if not section.enabled or (spec is not None and spec.origin):
         return []
-    key = f"common.metric_recorders.{WANDB}.enabled"
-    return [f"{key}: {MissingExtraError('W&B', WANDB)}"]
+    return [f"common.metric_recorders.wandb.enabled: {MissingExtraError('W&B', 'wandb')}"]
 
 
 def keep_wandb_id(output_dir: Path, section: WandbConfig) -> None:
@@ -81,15 +129,13 @@ def write_environment(output_dir: Path) -> None:
 
 
 def _git_state() -> dict[str, Any] | None:
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
-
+    git = ["git", "-C", str(Path(__file__).parent)]
     try:
-        commit = git("rev-parse", "HEAD")
-        return {"commit": commit, "changed": bool(git("status", "--porcelain"))}
+        commit = subprocess.check_output([*git, "rev-parse", "HEAD"], stderr=subprocess.DEVNULL)  # noqa: S603
+        changes = subprocess.check_output([*git, "status", "--porcelain"])  # noqa: S603
     except (OSError, subprocess.CalledProcessError):  # an installed wheel
         return None
+    return {"commit": commit.decode().strip(), "changed": bool(changes)}
 
 
 def complete_model_card(
@@ -122,13 +168,13 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
     folder = run / CARDS_DIR
     folder.mkdir(exist_ok=True)
     trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
-    place = (directory.resolve() / CHECKPOINTS).relative_to(run).as_posix()
+    checkpoints = (directory.resolve() / CHECKPOINTS).relative_to(run).as_posix()
     card: Tree = {
         "name": run.name,
         "model_family": trained["model_family"],
         "model_config": trained["model_config"],
         # Relative to the card, for a run that is moved.
-        "checkpoint": f"../{place}/step_{step}/model",
+        "checkpoint": f"../{checkpoints}/step_{step}/model",
     }
     own = own_tokenizer(run)
     if own is not None:
@@ -143,6 +189,4 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         else:
             card["tokenizer_ref"] = tokenizer.name
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
-    log.info(
-        "The model of step {} in {} has the name '{}' (card in {}).", step, place, run.name, folder
-    )
+    log.info("Model '{}' (card in {}) is step {} of {}.", run.name, folder, step, checkpoints)

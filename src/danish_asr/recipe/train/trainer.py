@@ -1,7 +1,8 @@
 """Training that stops at a signal or at its time limit, saved, so that it can be continued.
 
 fairseq2's own trainer looks at a stop request only if ``num_steps`` is not set, and validates
-before it exits. Here the data reader and the validator end the run between two steps.
+before it exits. Here the data reader calls ``_before_step``, which may end the run, and
+``_StoppingValidator`` interrupts a validation.
 """
 
 import inspect
@@ -33,8 +34,8 @@ from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import EMA, validations
 from danish_asr.recipe.train.averaging import MovingAverage
 from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.ending import StoppableTask, StoppedAtStep, on_stop_signals
 from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
-from danish_asr.recipe.train.stopping import StoppableTask, StoppedAtStep, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopper
 
 
@@ -58,6 +59,7 @@ class StoppableTraining(StoppableTask):
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
         self._output_dir = context.output_dir
         self._checkpoints = resolver.resolve(CheckpointManager)
+        self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
         self._optimizer = resolver.resolve(Optimizer)
         self._scheduler = resolver.resolve(LRScheduler)
         self._schedule = self._scheduler.state_dict()
@@ -67,7 +69,6 @@ class StoppableTraining(StoppableTask):
         if section.ema is not None:
             self._average = MovingAverage(self._optimizer, unit.model.base_module, section.ema)
         self._stopped, self._probe_steps = False, section.probe_steps
-        self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
 
         mode = section.mixed_precision.mode
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
@@ -108,48 +109,40 @@ class StoppableTraining(StoppableTask):
     ) -> Validator:
         reader.interrupted = self.must_stop
         # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
-        settings: dict[str, Any] = {
-            **shared,
-            "data_readers": [reader],
-            "profiler": CompositeProfiler([]),
-        }
+        profiler = CompositeProfiler([])
+        settings: dict[str, Any] = {**shared, "data_readers": [reader], "profiler": profiler}
         validator = wire_object(context.resolver, StandardValidator, units=[unit], **settings)
         averaged = None
         if self._average is not None:
-            averaged = wire_object(
-                context.resolver,
-                StandardValidator,
-                units=[unit.named(EMA)],
-                score_metric_descriptor=NOOP_METRIC_DESCRIPTOR,
-                **settings,
-            )
+            settings["score_metric_descriptor"] = NOOP_METRIC_DESCRIPTOR
+            units = [unit.named(EMA)]
+            averaged = wire_object(context.resolver, StandardValidator, units=units, **settings)
         return _StoppingValidator(validator, self, context.output_dir, self._average, averaged)
 
     @override
     def run(self) -> None:
         with on_stop_signals(self.request_stop):
             try:
-                complete = self._read_all_epochs()
-                if not self._skipped_validation_stops() and not complete:
-                    self._trainer.run()
+                if self._saved_step is not None and self._is_over(self._saved_step):
+                    return
+                self._trainer.run()
             except TaskStopException:
                 # fairseq2 raises it after an early stop as well, but then the run is complete.
                 if self._stopped:
                     self._gangs.close()
                     raise
 
-    def _read_all_epochs(self) -> bool:
-        """Return whether the run that continues has read all of its data epochs."""
-        last, step = self._regime.num_data_epochs, self._saved_step
-        if last is None or step is None:
-            return False
-        self._checkpoints.load_data_reader_state(step, self._reader)
-        return self._reader.epochs_read >= last
+    def _is_over(self, step: int) -> bool:
+        """Return whether the run that continues at a step is complete, with its last validation."""
+        last = self._regime.num_data_epochs
+        if last is not None:
+            self._checkpoints.load_data_reader_state(step, self._reader)
+        complete = last is not None and self._reader.epochs_read >= last
+        return self._skipped_validation_stops(step) or complete
 
-    def _skipped_validation_stops(self) -> bool:
-        """Run the validation that the last checkpoint lacks; returns whether to stop early."""
-        step = self._saved_step
-        if step is None or self._validator is NOOP_VALIDATOR:
+    def _skipped_validation_stops(self, step: int) -> bool:
+        """Run the validation that the last checkpoint lacks; return whether to stop early."""
+        if self._validator is NOOP_VALIDATOR:
             return False
         done = [row["Step"] for row in validations(self._output_dir)]
         missing = self._is_due("validate", step) and step not in done
@@ -181,36 +174,24 @@ class StoppableTraining(StoppableTask):
         every = getattr(regime, f"{what}_every_n_steps")
         return bool(every) and step > after and step % every == 0
 
-    def must_stop(self, seconds_ahead: float = 0.0) -> bool:
-        """Return whether a stop was requested on any rank, or the time limit is reached.
-
-        Args:
-            seconds_ahead: The time that the next thing to do takes.
-        """
-        return self._any_rank(self._stop_requested or self._late(seconds_ahead))
-
     @property
     def began(self) -> bool:
         """Whether this process has taken a step, also of a run that was continued."""
         return self.step_nr > (self._saved_step or 0)
 
     def _before_step(self) -> None:
-        epoch, last = self._reader.epoch + 1, self._regime.num_data_epochs
-        set_data_epoch(self._trainer, epoch, last)
+        step, regime = self.step_nr, self._regime
+        set_data_epoch(self._trainer, self._reader.epoch + 1, regime.num_data_epochs)
         if self._saved_step is not None and not self.began:
             self._follow_schedule()
-        if self._probe_steps and (self.step_nr >= self._probe_steps or self.must_stop()):
+        if self._probe_steps and (step >= self._probe_steps or self.must_stop()):
             self._stopped = True  # and nothing is saved
             raise TaskStopException
-        if self._reader.epochs_read >= (last or inf):
+        if self._reader.epochs_read >= (regime.num_data_epochs or inf):
             return  # it ends anyway
-        end = self._regime.stop_at_step
-        if end is not None and self.step_nr >= end:
-            log.info(
-                "At step {}, with regime.stop_at_step={}; a later step, or "
-                "regime.stop_at_step=null, continues the run.",
-                *(self.step_nr, end),
-            )
+        if regime.stop_at_step is not None and step >= regime.stop_at_step:
+            text = "At step {}, with regime.stop_at_step={}; a later step, or null, continues it."
+            log.info(text, step, regime.stop_at_step)
             self.stop(StoppedAtStep())
         # At the time limit, a run that continues takes one step at least.
         if self.began and self.must_stop():
@@ -279,18 +260,18 @@ class _StoppingValidator(Validator):
         averaged: Validator | None,
     ) -> None:
         self._inner, self._average, self._averaged = inner, average, averaged
-        self._training = training
-        self._interrupted = False
+        self._training, self._interrupted = training, False
+        done = validations(output_dir)
         # How long the last validation took, also one before the run continued.
-        self._seconds = next((row["Lapse Time"] for row in validations(output_dir)[::-1]), 0.0)
+        self._seconds = done[-1]["Lapse Time"] if done else 0.0
 
     @override
     def run(self, train_step_nr: int) -> float | None:
-        ahead = self._seconds if self._training.began else 0.0
+        if self._training.must_stop(self._seconds if self._training.began else 0.0):
+            self._interrupted = True
+            return None
         with Stopwatch() as watch:
             try:
-                if self._training.must_stop(ahead):
-                    raise ValidationInterrupted  # noqa: TRY301
                 if self._average is not None and self._averaged is not None:
                     with self._average.weights():
                         self._averaged.run(train_step_nr)

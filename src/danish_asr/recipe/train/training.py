@@ -29,30 +29,16 @@ from danish_asr.recipe.config.loading import inspect, unstructure
 from danish_asr.recipe.config.sections import ALL_LAYERS, FULL
 from danish_asr.recipe.models.assets import register_datasets
 from danish_asr.recipe.run import continuing, run_directory
-from danish_asr.recipe.train.averaging import finish
-from danish_asr.recipe.train.console import configure_console, hide_progress_bar, log
+from danish_asr.recipe.train import learning, record
+from danish_asr.recipe.train.averaging import write_averages
+from danish_asr.recipe.train.console import RunReport, configure_console, hide_progress_bar, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
-from danish_asr.recipe.train.diagnostics import exit_on_error, explained
-from danish_asr.recipe.train.disk import check_free_space
-from danish_asr.recipe.train.freezing import Freezing
+from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
-from danish_asr.recipe.train.optimizers import (
-    layer_groups,
-    register_optimizer,
-    unwrap_names,
-    use_fused,
-)
 from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.train.probe import Probe, probed
 from danish_asr.recipe.train.readers import ReaderSetup, training_index, training_reader
-from danish_asr.recipe.train.record import (
-    complete_model_card,
-    keep_wandb_id,
-    write_environment,
-    write_model_card,
-)
-from danish_asr.recipe.train.reporting import RunReport
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import open_validation, patience_stopper
 
@@ -73,21 +59,21 @@ def run(request: cli.Request, tree: Tree) -> None:
             return
         if rank == 0:
             _check_run(output_dir, config, processes, trust=request.trust)
-        with (
-            continuing.locked(output_dir, rank),
-            continuing.noted(output_dir),
-            explained(request.where),
-        ):
+        with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
             if rank == 0:
-                _prepare_run(output_dir, config, processes)
+                continuing.tidy(output_dir)
+                continuing.fit_to_processes(output_dir, processes)
+                record.write_environment(output_dir)
+                write_own_tokenizer(output_dir, config)
+                record.keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
                 keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
                     run_recipe(AsrRecipe(config.optimizer.name), config, output_dir)
             if rank == 0:
-                finish(output_dir, config)
-                write_model_card(output_dir, tokenizer_card(config))
+                write_averages(output_dir, config)
+                record.write_model_card(output_dir, tokenizer_card(config))
 
 
 def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bool) -> None:
@@ -99,15 +85,6 @@ def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bo
     batches = config.trainer.grad_accumulation.num_batches
     if note := continuing.check_processes(output_dir, processes, batches):
         cli.note(note)
-
-
-def _prepare_run(output_dir: Path, config: AsrConfig, processes: int) -> None:
-    """Write the files of a run that must exist before fairseq2 starts."""
-    continuing.tidy(output_dir)
-    continuing.fit_to_processes(output_dir, processes)
-    write_environment(output_dir)
-    write_own_tokenizer(output_dir, config)
-    keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
 
 
 def _probe(output_dir: Path, config: AsrConfig, rank: int, processes: int) -> None:
@@ -138,7 +115,7 @@ def register_common(container: DependencyContainer) -> None:
     register_datasets(container)
     # Also for fairseq2's own wer, whose score of 0 it would print as -0.
     for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
-        descriptor = MetricDescriptor(name, title, priority, format_score)
+        descriptor = MetricDescriptor(name, title, priority, _format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
     for priority, name in enumerate(("chance", "consistency"), start=91):
         title = f"{name.title()} (nats per character)"
@@ -146,7 +123,7 @@ def register_common(container: DependencyContainer) -> None:
         container.collection.register_instance(MetricDescriptor, descriptor)
 
 
-def format_score(value: object) -> str:
+def _format_score(value: object) -> str:
     """Format an error rate as fairseq2 does; it negates scores, so that 0 arrives as -0.0."""
     return format_as_float(value or 0.0)
 
@@ -164,7 +141,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
-        register_optimizer(container, self._optimizer)
+        learning.register_optimizer(container, self._optimizer)
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
@@ -187,18 +164,20 @@ class AsrRecipe(TrainRecipe):
             # A new head beside pretrained weights may still be on the meta device.
             to_device(module, root.device)
         root.barrier()
-        Freezing(config).freeze_permanently(module)
+        learning.Freezing(config).freeze_permanently(module)
         optimizer: Any = config.optimizer.config
-        use_fused(optimizer, root.device)
+        learning.use_fused(optimizer, root.device)
         if config.optimizer.layer_decay is not None:
             layers = len(module.encoder.layers)
-            optimizer.groups = layer_groups(optimizer, config.optimizer.layer_decay, layers)
+            optimizer.groups = learning.layer_groups(
+                optimizer, config.optimizer.layer_decay, layers
+            )
         if self._probe is None:
             log.info("{}", _headline(context, module))
             if root.rank == 0:
-                check_free_space(context.output_dir, module, config)
+                record.check_free_space(context.output_dir, module, config)
                 changes = {**masking, "target_vocab_size": head.output_dim}
-                complete_model_card(context.output_dir, config.tokenizer.name, changes)
+                record.complete_model_card(context.output_dir, config.tokenizer.name, changes)
         return model
 
     @override
@@ -206,14 +185,14 @@ class AsrRecipe(TrainRecipe):
         config = context.config.as_(AsrConfig)
         # The text is checked first: the model takes longer to load.
         index = training_index(context, config)
-        unwrap_names(context.model.module)
+        learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model, config.masking.consistency_scale)
         setup = ReaderSetup.of(context)
         reader = training_reader(setup, config, index)
         if self._probe is not None:
             self._probe.prepare(reader)
         size = setup.tokenizer.vocab_info.size
-        unit = AsrTrainUnit(criterion, Freezing(config), setup.frames, size)
+        unit = AsrTrainUnit(criterion, learning.Freezing(config), setup.frames, size)
         validates = config.dataset.valid_split is not None
         validation = open_validation(setup, config, criterion) if validates else None
         task = StoppableTraining(context, config, unit, reader, validation)
@@ -222,7 +201,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def has_static_autograd_graph(self, context: RecipeContext) -> bool:
         # DDP would wait for the gradients of parameters that are frozen after it wrapped the model.
-        return {*Freezing(context.config.as_(AsrConfig)).stages.values()} == {ALL_LAYERS}
+        return {*learning.Freezing(context.config.as_(AsrConfig)).stages.values()} == {ALL_LAYERS}
 
     @property
     @override

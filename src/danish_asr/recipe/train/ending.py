@@ -1,21 +1,28 @@
-"""Errors that end a run, in plain words: what happened, and what to do."""
+"""How a run ends early: at a stop signal, at its time limit, or by an error in plain words."""
 
 import errno
 import logging
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pickle import UnpicklingError
 from textwrap import shorten
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 from fairseq2.assets import AssetDownloadError
 from fairseq2.checkpoint import CheckpointError
+from fairseq2.gang import all_sum
 from fairseq2.model_checkpoint import ModelCheckpointError
-from fairseq2.recipe.task import TaskStopException
+from fairseq2.recipe.base import RecipeContext
+from fairseq2.recipe.task import Task, TaskStopException
+from fairseq2.utils.stopwatch import Stopwatch
 from torch.cuda import OutOfMemoryError
+from typing_extensions import override
 
 from danish_asr.base.errors import (
     EXIT_FAILED,
@@ -25,10 +32,12 @@ from danish_asr.base.errors import (
     DanishAsrError,
     RunFailedError,
 )
+from danish_asr.recipe.config.sections import AsrTrainerSection
 from danish_asr.recipe.entry import interrupted
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.stopping import StoppedAtStep
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 _CANNOT_WRITE: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
@@ -40,18 +49,15 @@ _NOT_WRITABLE: Final = (
     "The disk or quota is full, or not writable. What was saved is kept: free some space, and the "
     "same command continues"
 )
-
 _WANDB: Final = (
     "Weights & Biases cannot record the run: run `wandb login`, set WANDB_MODE=offline, or set "
     "common.metric_recorders.wandb.enabled=false"
 )
-
 _BROKEN_CHECKPOINT: Final = (
     "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
     "command continues from the one before, or scores it. If it fails with each of them, they are "
     "of another architecture: train in a new OUTDIR"
 )
-
 _OUT_OF_MEMORY: Final = (
     "the GPU's memory is too small for a batch. If much of it is 'reserved by PyTorch but "
     "unallocated', first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment. "
@@ -63,7 +69,6 @@ _OUT_OF_MEMORY: Final = (
     "change in the same OUTDIR, the others need a new one. If it ran out in validation, lower "
     "dataset.valid_max_num_elements: the same OUTDIR continues"
 )
-
 _HINTS: Final[dict[type[Exception], str]] = {
     OutOfMemoryError: _OUT_OF_MEMORY,
     CheckpointError: _BROKEN_CHECKPOINT,
@@ -90,15 +95,69 @@ _FOR_USERS: Final = (
 """Modules whose errors a user can fix without a hint, and preflight does not find."""
 
 
+class StoppedAtStep(TaskStopException):
+    """The run is at ``regime.stop_at_step``; the same command takes no further step."""
+
+
 @contextmanager
-def explained(where: str = "the configuration") -> Iterator[None]:
-    """Turn failures that a user can fix into messages that say how.
+def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
+    """Request a stop at the first signal; a second Ctrl-C interrupts at once."""
 
-    ``where`` is what the configuration comes from.
+    def handle(number: int, _frame: FrameType | None) -> None:
+        log.info("{} received; saving after this step.", signal.Signals(number).name)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        request_stop()
 
-    Raises:
-        RunFailedError: What happened, with its causes, and the fix.
-    """
+    previous: dict[int, Any] = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class StoppableTask(Task):
+    """What training and evaluation share: when to stop, and fairseq2's own task, ``inner``."""
+
+    inner: Task
+
+    def __init__(self, context: RecipeContext, section: AsrTrainerSection) -> None:
+        self._gangs, self._gang = context.gangs, context.gangs.root
+        self._watch = context.resolver.resolve(Stopwatch)
+        self._max_seconds = 60 * (section.max_wall_minutes or inf)
+        self._stop_requested = False
+
+    def must_stop(self, seconds_ahead: float = 0.0) -> bool:
+        """Return whether a stop was requested on any rank, or the time limit is reached.
+
+        ``seconds_ahead`` is the time that the next thing to do takes.
+        """
+        late = self._watch.get_elapsed_time() + seconds_ahead >= self._max_seconds
+        return self._any_rank(self._stop_requested or late)
+
+    def _any_rank(self, flag: bool) -> bool:
+        if self._gang.size == 1:
+            return flag  # without waiting for the GPU
+        return all_sum(self._gang, int(flag)).item() > 0
+
+    @override
+    def request_stop(self) -> None:
+        self._stop_requested = True
+
+    @property
+    @override
+    def step_nr(self) -> int:
+        return self.inner.step_nr
+
+    @override
+    def close(self) -> None:
+        self.inner.close()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn failures that a user can fix into RunFailedError: what happened, and the fix."""
     raises = logging.raiseExceptions
     # On a full disk the log cannot be written either; each line would give a traceback.
     logging.raiseExceptions = False
@@ -106,43 +165,29 @@ def explained(where: str = "the configuration") -> Iterator[None]:
         yield
     except RunFailedError:
         raise
-    except ConfigError as error:
-        raise RunFailedError(str(ConfigError(error.faults, where=where))) from error
     except DanishAsrError as error:
         raise RunFailedError(str(error)) from error
     except Exception as error:
-        chain = _with_causes(error)
+        chain: list[BaseException] = [error]
+        while chain[-1].__cause__ is not None:
+            chain.append(chain[-1].__cause__)
         if isinstance(chain[-1].__context__, KeyboardInterrupt):  # which cut a file short
             raise KeyboardInterrupt from error
-        explanation = _explanation(chain)
-        if explanation is None:
-            raise
-        raise RunFailedError(explanation) from error
+        if hint := _hint(chain):
+            raise RunFailedError(f"{_messages(chain)}\n{hint}.") from error
+        if type(error).__module__.startswith(_FOR_USERS):
+            raise RunFailedError(_messages(chain)) from error
+        raise
     finally:
         logging.raiseExceptions = raises
 
 
-def _with_causes(error: BaseException) -> list[BaseException]:
-    chain = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
-    return chain
-
-
-def _explanation(chain: Sequence[BaseException]) -> str | None:
-    """Return what happened, and the fix; None for a bug."""
-    if hint := _hint(chain):
-        return f"{_messages(chain)}\n{hint}."
-    if type(chain[0]).__module__.startswith(_FOR_USERS):
-        has_cluster = hasattr(chain[0], "cluster")
-        choices = " (common.cluster: auto, none or slurm)" if has_cluster else ""
-        return _messages(chain) + choices
-    return None
-
-
 def _hint(chain: Sequence[BaseException]) -> str | None:
-    if any(_cannot_write(error) for error in chain):
-        return _NOT_WRITABLE
+    for error in chain:
+        if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
+            return _NOT_WRITABLE
+        if _TORCH_CANNOT_WRITE.search(str(error)):
+            return _NOT_WRITABLE
     if any(_TORCH_CANNOT_READ.search(str(error)) for error in chain):
         return _BROKEN_CHECKPOINT
     if type(chain[0]).__module__.startswith("wandb."):  # an optional dependency
@@ -153,12 +198,6 @@ def _hint(chain: Sequence[BaseException]) -> str | None:
     return None
 
 
-def _cannot_write(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
-        return True
-    return _TORCH_CANNOT_WRITE.search(str(error)) is not None
-
-
 def _messages(chain: Sequence[BaseException]) -> str:
     """The messages of an error and its causes, one a line; fairseq2 lists every parameter."""
     lines = []
@@ -166,6 +205,14 @@ def _messages(chain: Sequence[BaseException]) -> str:
         text = refused_content(error) if isinstance(error, UnpicklingError) else str(error)
         lines.append(shorten(text or type(error).__name__, 300, placeholder=" ..."))
     return "\n  because: ".join(dict.fromkeys(lines))
+
+
+def refused_content(error: UnpicklingError) -> str:
+    """Return what torch did not load, without its advice to load it anyway."""
+    code = re.search(r"GLOBAL (\S+)|function (.+)", str(error))
+    if code is None:
+        return "the file is damaged, or is not a checkpoint"
+    return f"the file holds code, {code[1] or code[2]}"
 
 
 @contextmanager
@@ -190,11 +237,3 @@ def exit_on_error() -> Iterator[None]:
     except Exception:  # noqa: BLE001 - the end of the program
         log.exception("The run failed with an unexpected error.")
         sys.exit(EXIT_FAILED)
-
-
-def refused_content(error: UnpicklingError) -> str:
-    """What torch did not load, without its advice to load it anyway."""
-    found = re.search(r"GLOBAL (\S+)|function (.+)", str(error))
-    if found is None:
-        return "the file is damaged, or is not a checkpoint"
-    return f"the file holds code, {found[1] or found[2]}"

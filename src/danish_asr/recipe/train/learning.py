@@ -1,4 +1,4 @@
-"""Make the optimizer of a run: its groups of parameters and their learning rates."""
+"""What learns, and how: frozen parts of the model, and the optimizer with its learning rates."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +8,8 @@ from pkgutil import resolve_name
 from typing import Any, Final, final
 
 import torch
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
+from fairseq2.nn.utils.module import freeze_parameters
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
 from fairseq2.recipe.config import (
@@ -28,10 +30,69 @@ from typing_extensions import override
 
 from danish_asr.base.errors import MissingExtraError
 from danish_asr.base.extending import user_code
+from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import find_optimizer
+from danish_asr.recipe.config.sections import ALL_LAYERS, HEAD, top_layers
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
+
+_HOST: Final = torch.device("cpu")
+
+
+class Freezing:
+    """What a configuration freezes, and for how long.
+
+    Parts that never learn are frozen before DDP or FSDP wraps the model: then no process waits for
+    their gradients, the backward pass ends above them and the optimizer has no state for them.
+
+    Attributes:
+        stages: What learns after so many steps, from step 0 on: ``head``, ``top <n>`` or ``all``.
+    """
+
+    def __init__(self, config: AsrConfig) -> None:
+        section, model = config.trainer, config.model
+        self._layers = section.freeze_encoder_layers
+        self._feature_extractor = section.freeze_feature_extractor
+        if self._feature_extractor is None:  # then it is frozen if it is pretrained
+            pretrained = model.name or model.path or config.pretrained_encoder.name
+            self._feature_extractor = bool(pretrained)
+        self.stages = dict(sorted(section.unfreeze.items())) or {0: ALL_LAYERS}
+        if not section.unfreeze and section.freeze_encoder_for_n_steps:
+            self.stages = {0: HEAD, section.freeze_encoder_for_n_steps: ALL_LAYERS}
+
+    def stage(self, step: int) -> int:
+        """The key of the stage that a step, counted from 1, belongs to."""
+        return max(first for first in self.stages if first < step)
+
+    def freeze_permanently(self, model: Wav2Vec2AsrModel) -> None:
+        """Freeze what never learns: convolutions, or the lowest layers and all below them."""
+        if self._feature_extractor:
+            freeze_parameters(model.encoder_frontend.feature_extractor)
+        if self._layers:
+            lowest = model.encoder.layers[: self._layers]
+            for part in (model.encoder_frontend, model.masker, *lowest):
+                freeze_parameters(part)
+
+    def begin(self, stage: int, model: Wav2Vec2AsrModel) -> None:
+        """Let the parts of a stage learn, and freeze all others."""
+        learning = self.stages[stage]
+        for part in (model.encoder_frontend, model.masker, model.encoder):
+            freeze_parameters(part, learning != ALL_LAYERS)
+        if top := top_layers(learning):
+            for part in (*model.encoder.layers[-top:], model.encoder.layer_norm):
+                freeze_parameters(part, value=False)
+        self.freeze_permanently(model)
+
+    def describe(self, stage: int, model: Wav2Vec2AsrModel) -> str:
+        """Say what learns in a stage that has begun, and until when."""
+        count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        later = [step for step in self.stages if step > stage]
+        until = f" until step {later[0]}" if later else ""
+        text = f"From step {stage + 1}{until}, {self.stages[stage]} learns: {count:,} parameters."
+        if stage:
+            text += " The loss may rise for some steps, and more GPU memory is in use."
+        return text
 
 
 def register_optimizer(container: DependencyContainer, name: str) -> None:
@@ -101,10 +162,9 @@ def layer_groups(config: Any, decay: float, num_layers: int) -> list[ParameterGr
 
 
 def use_fused(config: object, device: torch.device) -> None:
-    """Let AdamW's ``impl: auto`` be PyTorch's fused one: a pass over memory, not one per operation.
+    """Let AdamW's ``impl: auto`` be PyTorch's fused one on GPUs: one pass over memory.
 
-    On a CPU, where a step at 300M then takes 0.4 s of a core instead of 1.4 to 2.2 s, the recipe
-    keeps PyTorch's choice, so that runs can be repeated bit for bit.
+    On a CPU PyTorch's choice stays, so that runs can be repeated bit for bit.
     """
     if device.type != "cuda" or not isinstance(config, AdamWConfig):
         return
@@ -120,9 +180,6 @@ def unwrap_names(module: Module) -> None:
         return ((_WRAPPERS.sub("", name), p) for name, p in wrapped(*args, **kwargs))
 
     module.named_parameters = named  # type: ignore[method-assign]
-
-
-_HOST = torch.device("cpu")
 
 
 @final
@@ -151,13 +208,14 @@ class OffloadedAdamW(Optimizer):
     def _update(
         self, weight: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]
     ) -> None:
-        here = weight.to(_HOST, torch.float32, copy=True)
+        on_host = weight.to(_HOST, torch.float32, copy=True)
         if not state:
             state["step"] = torch.zeros((), device=_HOST)
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(here), torch.zeros_like(here)
+            state["exp_avg"] = torch.zeros_like(on_host)
+            state["exp_avg_sq"] = torch.zeros_like(on_host)
         beta1, beta2 = group["betas"]
         adamw(
-            [here],
+            [on_host],
             [grad.to(_HOST, torch.float32)],
             [state["exp_avg"]],
             [state["exp_avg_sq"]],
@@ -172,7 +230,7 @@ class OffloadedAdamW(Optimizer):
             eps=group["eps"],
             maximize=False,
         )
-        weight.copy_(here)
+        weight.copy_(on_host)
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
