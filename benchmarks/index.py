@@ -132,8 +132,13 @@ def measure_texts(index: Index) -> None:
     """Filters, fingerprint and the count of unknown symbols."""
     from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
-    from danish_asr.recipe.data.filters import TokenCounts, select_rows  # noqa: PLC0415
-    from danish_asr.recipe.data.targets import FrameCount, Targets, count_unknown  # noqa: PLC0415
+    from danish_asr.recipe.data.targets import (  # noqa: PLC0415
+        FrameCount,
+        Targets,
+        TokenCounts,
+        count_unknown,
+        select_rows,
+    )
 
     tokenizer = make_tokenizer()
     targets = Targets(tokenizer, "raw")

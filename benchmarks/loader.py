@@ -40,8 +40,8 @@ from danish_asr.base.schema import (
     partition_dir,
 )
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.data.create_reader import create_reader
 from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.reader import create_reader
 
 # isort: split
 from fairseq2.data.tokenizers.char import load_char_tokenizer

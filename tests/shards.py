@@ -19,9 +19,8 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.data.create_reader import create_reader
 from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
-from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.data.reader import BatchReader, create_reader
 
 CPU = torch.device("cpu")
 DIALECTS = ("Østjysk", "Fynsk", None)

@@ -15,7 +15,7 @@ import torch
 
 from danish_asr.recipe.entry import evaluate as eval_main
 from danish_asr.recipe.entry import train as train_main
-from danish_asr.recipe.evaluate.evaluator import PredictionUnit
+from danish_asr.recipe.evaluate.recipe import PredictionUnit
 from tests.forks import in_processes
 
 ROOT = Path(__file__).parents[2]

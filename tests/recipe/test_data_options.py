@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.train.subsets import stratified
+from danish_asr.recipe.data.index import Index
 from tests.recipe.running import (
     copy_until,
     evaluate,
@@ -33,30 +34,34 @@ def test_a_subset_is_fixed_leaves_no_dialect_out_and_in_training_holds_the_small
     dataset: Path, size: int, *, nested: bool
 ) -> None:
     index = DanishAsrDataset(dataset).read_index("train")
-    codes, _ = index.dialects()
-    rows = stratified(index, size, nested=nested).tolist()
-    assert rows == sorted(set(rows)) == stratified(index, size, nested=nested).tolist()
-    assert set(codes[rows]) == set(codes)
+    subset = index.subset(size, nested=nested)
+    assert ids(subset) == ids(index.subset(size, nested=nested))
+    assert set(subset.dialects()[1]) == set(index.dialects()[1])
     for larger in range(size, len(index) + 2) if nested else ():
-        assert set(rows) <= set(stratified(index, larger, nested=True).tolist())
+        assert set(ids(subset)) <= set(ids(index.subset(larger, nested=True)))
+
+
+def ids(index: Index) -> list[str]:
+    return index.values("id", range(len(index)))
 
 
 def test_a_training_subset_has_the_dialects_and_corpora_in_their_shares(dataset: Path) -> None:
     index = DanishAsrDataset(dataset).read_index("train")
     # 48 rows become 9,600, in the order of their shards.
     index = index.take(np.repeat(np.arange(len(index)), 200))
-    rows = stratified(index, 960, nested=True)
-    assert len(rows) == 960
-    for kind in (index.dialects()[0], index.partition_of):
-        whole, part = np.bincount(kind), np.bincount(kind[rows])
-        assert part == pytest.approx(whole / 10, abs=4)
+    subset = index.subset(960, nested=True)
+    assert len(subset) == 960
+    whole, part = (Counter(rows.values("dialect", range(len(rows)))) for rows in (index, subset))
+    assert {name: 10 * part[name] for name in whole} == pytest.approx(whole, abs=40)
+    shares = [np.bincount(rows.partition_of) / len(rows) for rows in (index, subset)]
+    assert shares[0] == pytest.approx(shares[1], abs=0.005)
 
 
 def test_training_reads_its_subset(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, subset = tmp_path / "run", "dataset.train_subset=10"
-    rows = len(stratified(DanishAsrDataset(dataset).read_index("train"), 10, nested=True))
+    rows = len(DanishAsrDataset(dataset).read_index("train").subset(10, nested=True))
     every = ["dataset.asr_task_config.max_audio_len=640000", "regime.num_steps=2"]
     assert train(run, dataset, subset, *every) == 0
     (line,) = [text for text in capsys.readouterr().err.splitlines() if "for training" in text]

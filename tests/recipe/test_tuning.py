@@ -22,8 +22,7 @@ from danish_asr.decoding.ngram_tuning import (
     tune_language_model,
 )
 from danish_asr.metrics import Counts, ErrorCounts
-from danish_asr.recipe.evaluate.dev_log_probs import find_dev_log_probs
-from danish_asr.recipe.evaluate.kept import LOG_PROBS
+from danish_asr.recipe.evaluate.kept import LOG_PROBS, find_dev_log_probs
 from danish_asr.text.profiles import normalize
 from tests.recipe.running import evaluate
 
@@ -148,7 +147,6 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
         f"danish-asr evaluate {finished_run} evaluator.split=dev evaluator.keep_log_probs=true"
     )
     assert refused(finished_run).endswith(command)
-    assert "expected OUTDIR" in refused(tmp_path / "nothing")
     file = LogProbsFile(run / DEV / LOG_PROBS)
     rows, frames = zip(*file.utterances(0), strict=True)
     for split in ("test", "dev,test_coral", "train"):
@@ -157,13 +155,13 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
         batch = to_batch(rows, frames, json.dumps(about))
         other.mkdir(parents=True)
         write_batches(other / LOG_PROBS, [batch])
-        assert "tune on dev only" in refused(other)
+        assert "log-probabilities of dev" in refused(other)
     shutil.copytree(run, tmp_path / "run")
     for split in ("test", "train"):
         shutil.copytree(tmp_path / split, tmp_path / "run", dirs_exist_ok=True)
     assert find_dev_log_probs(tmp_path / "run").split == "dev"
     (tmp_path / "run" / DEV / LOG_PROBS).unlink()
-    assert "(only of test, train; tune on dev only" in refused(tmp_path / "run")
+    assert "best/test, " in refused(tmp_path / "run")
     shutil.copy(run / DEV / LOG_PROBS, tmp_path / "run" / DEV)
     (tmp_path / "run" / "checkpoints" / "scores" / "step_2.txt").write_text("0")
     (tmp_path / "run" / "checkpoints" / "scores" / "step_4.txt").write_text("-1")

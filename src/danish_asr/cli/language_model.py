@@ -78,7 +78,7 @@ def tune(
     """Choose alpha, beta and beam on dev, from kept log-probabilities, for later decodings."""
     from danish_asr.base.cluster import usable_cpus
     from danish_asr.decoding.ngram_tuning import tune_language_model
-    from danish_asr.recipe.evaluate.dev_log_probs import find_dev_log_probs
+    from danish_asr.recipe.evaluate.kept import find_dev_log_probs
 
     tune_language_model(
         find_dev_log_probs(directory),

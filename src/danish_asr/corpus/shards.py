@@ -1,18 +1,14 @@
 """The shards of a built dataset, and those of one split."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import SPLITS, VERSION_DIR
 
-_PARTITION_KEYS: Final = ("corpus", "split", "language")
 
-
-@dataclass(frozen=True, order=True, slots=True)
-class Partition:
+class Partition(NamedTuple):
     """A corpus in a language: the unit of weighted mixing."""
 
     corpus: str
@@ -22,8 +18,7 @@ class Partition:
         return f"{self.corpus}/{self.language}"
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """One Parquet file with the keys of its path."""
 
     path: Path
@@ -49,7 +44,7 @@ def find_shards(path: Path, *, split_key: str = "split") -> list[Shard]:
         keys = dict(part.split("=", 1) for part in file.relative_to(root).parts if "=" in part)
         if split_key in keys:
             keys["split"] = keys[split_key]
-        if all(key in keys for key in _PARTITION_KEYS):
+        if keys.keys() >= {"corpus", "split", "language"}:
             shards.append(Shard(file, keys))
     if not shards:
         raise DatasetError(

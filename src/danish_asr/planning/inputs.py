@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple, Self, cast
+from typing import Final, cast
 
 from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers import Tokenizer
@@ -14,42 +14,22 @@ from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
 
 from danish_asr.base.errors import ConfigError, DanishAsrError
-from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.memory import Model
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.models.assets import Assets, described_model, overridden
+from danish_asr.recipe.data.reader import EpochSize
+from danish_asr.recipe.models.assets import Assets, described_model, overridden, training_rows
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_training_reader
-from danish_asr.recipe.train.subsets import training_rows
 
 DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""
 
 _MANY_ROWS: Final = 100_000
 """Above this many the texts are not normalised, which takes 7 microseconds each."""
-
-
-class Epoch(NamedTuple):
-    """An epoch: padding is a share, and the longest utterance is in samples."""
-
-    steps: int
-    batches: int
-    rows: int
-    padding: float
-    hours: float
-    longest: int
-
-    @classmethod
-    def of(cls, reader: BatchReader) -> Self:
-        """The epoch that a reader is in."""
-        hours = reader.samples / SAMPLE_RATE / 3600
-        counts = reader.steps_per_epoch, reader.batches, reader.rows
-        return cls(*counts, reader.padding, hours, reader.longest)
 
 
 class Inputs:
@@ -118,7 +98,7 @@ class Inputs:
             section = type(section)(name=own)
         return self._assets.open_tokenizer(section, [])
 
-    def epoch(self, config: AsrConfig, model: Model, gpus: int) -> Epoch | None:
+    def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
         """Return the first epoch of a run on so many GPUs; None, with a note, if it is unknown."""
         tokenizer = self._tokenizer(config) if self._dataset else None
         if self._dataset is None or tokenizer is None:
@@ -128,7 +108,7 @@ class Inputs:
         gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
         setup = ReaderSetup(self._dataset, tokenizer, gangs, model_frames(model.config))
         try:
-            return Epoch.of(open_training_reader(setup, config, self._index))
+            return open_training_reader(setup, config, self._index).epoch_size()
         except DanishAsrError as error:
             faults = getattr(error, "faults", [str(error)])
             self.notes = list(dict.fromkeys([*self.notes, f"a run would be refused: {faults[0]}"]))

@@ -16,7 +16,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import NO_BFLOAT16, Card
-from danish_asr.planning.inputs import Epoch, Inputs
+from danish_asr.planning.inputs import Inputs
 from danish_asr.planning.memory import (
     Model,
     host_memory,
@@ -28,6 +28,7 @@ from danish_asr.planning.memory import (
 from danish_asr.planning.remedies import REMEDIES
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.train.preflight import with_accumulation
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
@@ -67,7 +68,7 @@ class Plan:
     memory: Mapping[str, int]
     card: Card | None
     batch: Batch
-    epoch: Epoch | None
+    epoch: EpochSize | None
     minutes: float
     disk: CheckpointSpace
     host: int
@@ -172,7 +173,7 @@ def _plan(
 
 
 def _memory(
-    config: AsrConfig, model: Model, epoch: Epoch | None, gpus: int
+    config: AsrConfig, model: Model, epoch: EpochSize | None, gpus: int
 ) -> tuple[Batch, dict[str, int]]:
     batch = largest_batch(config, *((epoch.longest, epoch.rows) if epoch else ()))
     return batch, step_memory(config, model, batch, gpus=gpus)

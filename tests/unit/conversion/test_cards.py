@@ -5,7 +5,7 @@ from danish_asr.base.schema import STATISTICS_FILE
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.mixture import hours_of
+from danish_asr.recipe.data.epochs import hours_of
 from tests.builders import build_dataset
 from tests.forks import in_processes
 

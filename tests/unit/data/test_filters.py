@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.filters import (
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.targets import (
     ALL_UNKNOWN,
     EMPTY,
     TOO_FEW_FRAMES,
@@ -18,11 +19,12 @@ from danish_asr.recipe.data.filters import (
     TOO_MANY_TOKENS,
     TOO_SHORT,
     FilterStatistics,
+    FrameCount,
+    Targets,
     TokenCounts,
+    ctc_frames,
     select_rows,
 )
-from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.targets import FrameCount, Targets, ctc_frames
 from tests.shards import char_tokenizer, task, utterance, write_shard
 
 WIDE = {"min_audio_len": 1, "max_audio_len": 10**6, "min_samples_per_char": 0}

@@ -12,8 +12,8 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import (
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus.shards import Partition
 from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.epochs import epoch_entries, hours_of, make_mix, weights
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.mixture import epoch_entries, hours_of, make_mix, weights
 from tests.shards import write_dataset
 
 A, B = (Partition(corpus, "dan_Latn") for corpus in "ab")
@@ -105,11 +105,11 @@ def test_an_epoch_shows_partitions_by_their_shares_and_every_row_at_least_once(
         # Rows per split changed 0.655/0.345 to 0.507/0.493 without a word upstream (TRAPS).
         (
             "a\tdan_Latn\t2\nb\tdan_Latn\t1\na\tdan_Latn\t1\n",
-            r"tsv:4: a/dan_Latn has a row already",
+            r"tsv:4: expected .*one row per corpus",
         ),
         # Upstream leaves such a corpus out silently (TRAPS).
         ("a\tdan_Latn\t2\n", r"no row for b/dan_Latn"),
-        ("a\tdan_Latn\t-1\n", r"tsv:2: expected .* above 0\), found .*'-1'"),
+        ("a\tdan_Latn\t-1\n", r"tsv:2: expected .* above 0\), .*found .*'-1'"),
         ("a\tdan_Latn\tto\n", r"tsv:2: expected .* found .*'to'"),
         ("a\tdan_Latn\n", r"tsv:2: expected corpus, language and hours"),
     ],

@@ -114,7 +114,7 @@ def test_an_epoch_gives_every_row_to_one_process(
 
     assert sorted(name for mine in steps for name in ids_of(mine)) == names("train")
     assert len({tuple(len(step) for step in mine) for mine in steps}) == 1
-    assert len(steps[0]) == readers[0].steps_per_epoch
+    assert len(steps[0]) == readers[0].epoch_size().steps
 
 
 @pytest.mark.parametrize("world", [1, 7])

@@ -19,7 +19,7 @@ def test_targets_are_the_tokens_of_the_normalised_text(tmp_path: Path) -> None:
     assert raw("hej med dig").tolist() == encode("hej med dig").tolist()
     assert decode(torch.from_numpy(coral("Køb 2 øl!"))) == "køb to øl"
     assert raw("").tolist() == []
-    with pytest.raises(ConfigError, match=r"expected one of .*raw"):
+    with pytest.raises(ConfigError, match="raw"):
         Targets(tokenizer, "rå")
 
 

@@ -3,22 +3,19 @@
 Shuffled batches take one row of a Parquet row group at a time, but Parquet libraries read row
 groups whole: a hundred rows to use one. Our shards store the audio column plain and uncompressed,
 so that each value is a run of bytes in the file. Where the runs begin is read from their length
-prefixes once per row group; each row then costs one ``pread`` of its own size. Datasets that
-compress the column are read a row group at a time.
+prefixes once per row group; each row then costs one ``pread`` of its own size. A row group of
+another layout (compressed, nullable) is decoded as a whole.
 
 The format is https://parquet.apache.org/docs/file-format/data-pages/: a column chunk is a run of
 pages, each a Thrift-compact header and its values; a plain value is its length (4 bytes,
 little-endian) and its bytes. Only lengths and headers are read.
 """
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +27,8 @@ from danish_asr.base.errors import DatasetError
 
 _OPEN_FILES: Final = 128
 _CACHED_GROUPS: Final = 16
-_DIRECT_ENCODINGS: Final = frozenset({"PLAIN", "RLE"})
-_DATA_PAGE: Final = 0
-_DATA_PAGE_V2: Final = 3
+_HEADER_SIZES: Final = (256, 1 << 16, 1 << 24)
+"""Bytes to read for a page header: 256 without statistics, which may hold whole values."""
 
 
 class AudioSource(ABC):
@@ -42,7 +38,7 @@ class AudioSource(ABC):
         """The file content (FLAC, WAV, ...) of one row; thread-safe."""
         try:
             return self._read(row)
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except (OSError, ValueError, IndexError, pa.ArrowException) as error:
             raise DatasetError(f"{self.describe(row)}: cannot be read ({error})") from error
 
     @abstractmethod
@@ -53,36 +49,33 @@ class AudioSource(ABC):
         """Where the row's audio is, for messages."""
 
     @abstractmethod
-    def take(self, rows: NDArray[np.integer[Any]]) -> AudioSource:
+    def take(self, rows: NDArray[np.integer[Any]]) -> Self:
         """A source for these rows, renumbered from 0."""
 
 
-class _Descriptor:
-    """A file descriptor that closes when nobody reads from it any more."""
+class _File:
+    """An open file; it closes when nobody reads from it any more."""
 
-    number = -1
-
-    def __init__(self, path: Path) -> None:
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
 
     def __del__(self) -> None:
-        if self.number >= 0:
-            os.close(self.number)
+        os.close(self._descriptor)
 
-
-class _OpenFiles:
-    """Positioned reads from many files, of which a bounded number is open at a time."""
-
-    def __init__(self) -> None:
-        self._open = lru_cache(_OPEN_FILES)(_Descriptor)
-
-    def read(self, path: Path, begin: int, size: int) -> bytes:
+    def read(self, begin: int, size: int) -> bytes:
         """Exactly ``size`` bytes; raises ``ValueError`` if the file ends before."""
-        descriptor = self._open(path)
-        data = os.pread(descriptor.number, size, begin)
+        data = os.pread(self._descriptor, size, begin)
         if len(data) != size:
             raise ValueError(f"the file ends at byte {begin + len(data)} of {begin + size}")
         return data
+
+    def number(self, position: int) -> int:
+        """An unsigned number of 4 bytes."""
+        return int.from_bytes(self.read(position, 4), "little")
+
+
+def _open(path: Path) -> _File:
+    return _File(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
 class FileAudio(AudioSource):
@@ -90,12 +83,12 @@ class FileAudio(AudioSource):
 
     def __init__(self, slices: list[tuple[Path, int, int]]) -> None:
         self._slices = slices
-        self._files = _OpenFiles()
+        self._open = lru_cache(_OPEN_FILES)(_open)
 
     @override
     def _read(self, row: int) -> bytes:
         path, begin, size = self._slices[row]
-        return path.read_bytes() if size < 0 else self._files.read(path, begin, size)
+        return path.read_bytes() if size < 0 else self._open(path).read(begin, size)
 
     @override
     def describe(self, row: int) -> str:
@@ -103,8 +96,8 @@ class FileAudio(AudioSource):
         return str(path) if size < 0 else f"{path}, {size} bytes from {begin}"
 
     @override
-    def take(self, rows: NDArray[np.integer[Any]]) -> FileAudio:
-        return FileAudio([self._slices[row] for row in rows])
+    def take(self, rows: NDArray[np.integer[Any]]) -> Self:
+        return type(self)([self._slices[row] for row in rows])
 
 
 class AudioChunk(NamedTuple):
@@ -113,7 +106,6 @@ class AudioChunk(NamedTuple):
     num_rows: int
     begin: int  # of the chunk in the file; -1 if Arrow has to decode its values
     size: int
-    nullable: bool  # definition levels come before the values
 
 
 class RowGroup(NamedTuple):
@@ -126,22 +118,18 @@ class RowGroup(NamedTuple):
 
 def audio_chunks(metadata: pq.FileMetaData, *, nullable: bool) -> list[AudioChunk]:
     """The audio column of each row group of a file, from its footer."""
-    chunks = []
+    chunks, column = [], -1
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        if not number:
+        if column < 0:
             # Not by `metadata.schema`: it refers back to the metadata (pyarrow 21), and millions of
             # rows have half a gigabyte of that, which waits for Python's cycle collector.
             names = [group.column(place).path_in_schema for place in range(metadata.num_columns)]
-        chunk = group.column(names.index("audio_bytes"))
-        direct = (
-            chunk.compression == "UNCOMPRESSED"
-            and _DIRECT_ENCODINGS.issuperset(chunk.encodings)
-            and not (nullable and (chunk.statistics is None or chunk.statistics.null_count))
-        )
-        begin = chunk.data_page_offset if direct else -1
-        size = chunk.total_compressed_size
-        chunks.append(AudioChunk(chunk.num_values, begin, size, nullable))
+            column = names.index("audio_bytes")
+        chunk = group.column(column)
+        plain = chunk.compression == "UNCOMPRESSED" and {"PLAIN", "RLE"}.issuperset(chunk.encodings)
+        begin = chunk.data_page_offset if plain and not nullable else -1
+        chunks.append(AudioChunk(chunk.num_values, begin, chunk.total_compressed_size))
     return chunks
 
 
@@ -152,8 +140,9 @@ class ParquetAudio(AudioSource):
         self, groups: list[RowGroup], group_of: NDArray[np.int32], within: NDArray[np.int32]
     ) -> None:
         self._groups, self._group_of, self._within = groups, group_of, within
-        self._files = _OpenFiles()
-        self._locate = cache(partial(_locate_values, self._files))
+        self._open = open_file = lru_cache(_OPEN_FILES)(_open)
+        # Without a reference to this object: files close when it goes.
+        self._locate = cache(lambda group: _locate_values(open_file(group.path), group.audio))
         self._decode = lru_cache(_CACHED_GROUPS)(_decode_values)
 
     @override
@@ -165,7 +154,7 @@ class ParquetAudio(AudioSource):
                 raise ValueError("the audio is null")
             return value
         begins, sizes = self._locate(group)
-        return self._files.read(group.path, int(begins[within]), int(sizes[within]))
+        return self._open(group.path).read(int(begins[within]), int(sizes[within]))
 
     @override
     def describe(self, row: int) -> str:
@@ -173,8 +162,8 @@ class ParquetAudio(AudioSource):
         return f"{group.path}, row group {group.number}, row {self._within[row]}"
 
     @override
-    def take(self, rows: NDArray[np.integer[Any]]) -> ParquetAudio:
-        return ParquetAudio(self._groups, self._group_of[rows], self._within[rows])
+    def take(self, rows: NDArray[np.integer[Any]]) -> Self:
+        return type(self)(self._groups, self._group_of[rows], self._within[rows])
 
 
 def _decode_values(group: RowGroup) -> pa.Array:
@@ -183,27 +172,19 @@ def _decode_values(group: RowGroup) -> pa.Array:
     return table.column("audio_bytes").combine_chunks()
 
 
-def _locate_values(
-    files: _OpenFiles, group: RowGroup
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """First byte and size of each value of a plain column chunk that holds no null."""
-    read, chunk = partial(files.read, group.path), group.audio
+def _locate_values(file: _File, chunk: AudioChunk) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """First byte and size of each value of a plain column chunk."""
     begins, sizes = np.empty(chunk.num_rows, np.int64), np.empty(chunk.num_rows, np.int32)
-    position, end, value = chunk.begin, chunk.begin + chunk.size, 0
+    position, value = chunk.begin, 0
     while value < chunk.num_rows:
-        header, position = _page_header(read, position, end)
-        kind, page_end = header[1], position + header[3]
-        if kind == _DATA_PAGE:
-            count = header[5][1]
-            if chunk.nullable:
-                position += 4 + int.from_bytes(read(position, 4), "little")
-        elif kind == _DATA_PAGE_V2:
-            count = header[8][1]
-            position += header[8][5] + header[8][6]
-        else:
-            raise ValueError(f"expected plain data pages, found a page of type {kind}")
+        header, position = _page_header(file, position, chunk.begin + chunk.size)
+        page_end = position + header[3]
+        # Field 1 is the type of the page; a data page has its header in field 5, version 2 in 8.
+        if header[1] not in {0, 3}:
+            raise ValueError(f"expected plain data pages, found a page of type {header[1]}")
+        count = header[5 if header[1] == 0 else 8][1]
         for number in range(value, value + count):
-            sizes[number] = int.from_bytes(read(position, 4), "little")
+            sizes[number] = file.number(position)
             begins[number] = position + 4
             position += 4 + int(sizes[number])
         if position != page_end:
@@ -212,21 +193,15 @@ def _locate_values(
     return begins, sizes
 
 
-def _page_header(
-    read: Callable[[int, int], bytes], begin: int, end: int
-) -> tuple[dict[int, Any], int]:
+def _page_header(file: _File, begin: int, end: int) -> tuple[dict[int, Any], int]:
     """The fields of a PageHeader by number, and the position after it."""
-    size = 256  # enough without statistics, which may hold whole values
-    while True:
-        data = read(begin, min(size, end - begin))
+    for size in _HEADER_SIZES:
         try:
-            fields, length = _struct(data, 0)
+            fields, length = _struct(file.read(begin, min(size, end - begin)), 0)
         except IndexError:
-            if size >= end - begin:
-                raise ValueError(f"no page header at byte {begin}") from None
-            size *= 16
-        else:
-            return fields, begin + length
+            continue
+        return fields, begin + length
+    raise ValueError(f"no page header at byte {begin}")
 
 
 def _struct(data: bytes, position: int) -> tuple[dict[int, Any], int]:

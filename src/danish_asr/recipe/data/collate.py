@@ -34,19 +34,23 @@ class Collate:
     item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples
     of the recording) and ``target_size`` (tokens; 0 for a text that gives none).
 
-    Waveforms with fewer samples than ``shortest`` are padded with zeros up to it, so that the model
-    makes a frame of each.
+    Attributes:
+        normalize: Each waveform to mean 0 and variance 1.
+        shortest: Shorter waveforms are padded to so many samples: the model's first frame.
+        remove_unknown: Leave unknown symbols out of the targets.
+        truncate: Cut all waveforms of a batch to its shortest (`no_padding`).
+        transforms: Those that keep the length; others come with the epoch's lengths.
     """
 
     index: Index
     targets: Targets
     dtype: torch.dtype
-    normalize: bool  # each waveform to mean 0 and variance 1
-    shortest: int = 1
-    remove_unknown: bool = False  # leave unknown symbols out of the targets
-    truncate: bool = False  # cut all waveforms of a batch to its shortest (`no_padding`)
-    transforms: Sequence[Transform] = ()  # length transforms come with the epoch's lengths
-    pin_memory: bool = False
+    normalize: bool
+    shortest: int
+    remove_unknown: bool
+    truncate: bool
+    transforms: Sequence[Transform]
+    pin_memory: bool
 
     def __call__(
         self, rows: Rows, epoch_lengths: EpochLengths, *, seed: Sequence[int], first: int
@@ -79,8 +83,8 @@ class Collate:
         example["target_size"] = [len(target) for target in targets]
         target_lengths = [max(1, len(target)) for target in targets]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
-        for place, target in zip(padded, targets, strict=True):
-            place[: len(target)] = target
+        for number, target in enumerate(targets):
+            padded[number, : len(target)] = target
         return Seq2SeqBatch(
             self._tensor(waveforms, self.dtype),
             lengths.tolist(),
@@ -96,32 +100,26 @@ class Collate:
         parts, pause = epoch_lengths.parts(row)
         begin = 0
         for part in parts:
-            end = begin + int(epoch_lengths.lengths[part])
-            self._decode(out[begin:end], part, epoch_lengths)
+            waveform = np.empty(int(self.index.lengths[part]), np.float32)
+            decode(self.index.audio.read(part), waveform)
+            waveform = epoch_lengths.change(waveform, part)
+            end = begin + len(waveform)
+            out[begin:end] = waveform
             begin = end + pause
             out[end:begin] = 0
         rng = np.random.default_rng(seed)
-        before = [t for t in self.transforms if not t.after_normalization]
-        after = [t for t in self.transforms if t.after_normalization]
         described = self._describe(row, epoch_lengths) if self.transforms else ""
-        for transform in before:
-            _apply(transform, out, rng, described)
+        for transform in self.transforms:
+            if not transform.after_normalization:
+                _apply(transform, out, rng, described)
         if self.normalize:
             tensor = torch.from_numpy(out)
             # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads
             # then spin: three times the processor time for the whole reader.
             out[:] = layer_norm(tensor, tensor.shape).numpy()
-        for transform in after:
-            _apply(transform, out, rng, described)
-
-    def _decode(self, out: Waveform, row: int, epoch_lengths: EpochLengths) -> None:
-        encoded = self.index.audio.read(row)
-        if epoch_lengths.draws:
-            waveform = np.empty(int(self.index.lengths[row]), np.float32)
-            decode(encoded, waveform)
-            out[:] = epoch_lengths.change(waveform, row)
-        else:
-            decode(encoded, out)
+        for transform in self.transforms:
+            if transform.after_normalization:
+                _apply(transform, out, rng, described)
 
     def _describe(self, row: int, epoch_lengths: EpochLengths) -> str:
         return " and ".join(map(self.index.audio.describe, epoch_lengths.parts(row)[0]))
@@ -132,23 +130,19 @@ class Collate:
 
     def _metadata(self, rows: list[int], epoch_lengths: EpochLengths) -> dict[str, list[Any]]:
         """The columns of ``example``; a pair has ids and texts of both, else those of its first."""
+        index = self.index
         parts = [epoch_lengths.parts(row)[0] for row in rows]
-        firsts = [rows_of_part[0] for rows_of_part in parts]
-        columns = ("id", "text", *METADATA_COLUMNS)
-        partitions = [self.index.partitions[code] for code in self.index.partition_of[firsts]]
-        metadata = {name: self.index.values(name, firsts) for name in columns} | {
+        firsts = [part[0] for part in parts]
+        partitions = [index.partitions[code] for code in index.partition_of[firsts]]
+        metadata = {name: index.values(name, firsts) for name in METADATA_COLUMNS}
+        return metadata | {
+            "id": ["+".join(index.values("id", part)) for part in parts],
+            "text": [" ".join(index.values("text", part)) for part in parts],
             "corpus": [partition.corpus for partition in partitions],
             "language": [partition.language for partition in partitions],
-            "split": [self.index.split] * len(partitions),
-            "audio_size": [int(self.index.lengths[numbers].sum()) for numbers in parts],
+            "split": [index.split] * len(parts),
+            "audio_size": [int(index.lengths[part].sum()) for part in parts],
         }
-        for number, rows_of_part in enumerate(parts):
-            if len(rows_of_part) == 1:
-                continue
-            for name, between in (("id", "+"), ("text", " ")):
-                values = self.index.values(name, rows_of_part)
-                metadata[name][number] = between.join(values)
-        return metadata
 
 
 def _apply(transform: Transform, out: Waveform, rng: np.random.Generator, described: str) -> None:

@@ -6,6 +6,7 @@ written for upstream's datasets keep working.
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,21 @@ from danish_asr.base.schema import METADATA_COLUMNS
 from danish_asr.corpus import DANISH
 from danish_asr.corpus.shards import Partition, find_shards, shards_of_split, split_names
 from danish_asr.recipe.data.audio_source import FileAudio
-from danish_asr.recipe.data.conditions import check_condition, condition_of
 from danish_asr.recipe.data.index import Index, read_index
 
 DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 MANIFEST_FAMILY: Final = "manifest_asr_dataset"
 
 StorageConfig: TypeAlias = MixtureParquetStorageConfig | ManifestStorageConfig
+
+_COMPARISONS: Final = {
+    ast.Eq: "=",
+    ast.NotEq: "<>",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
 
 
 @dataclass
@@ -61,10 +70,8 @@ class AsrDataset(ABC):
     path: Path
     """The directory."""
 
-    @property
-    @abstractmethod
-    def splits(self) -> list[str]:
-        """The names of splits that :meth:`read_index` takes."""
+    splits: list[str]
+    """The names of splits that :meth:`read_index` takes."""
 
     @abstractmethod
     def read_index(
@@ -79,32 +86,34 @@ class AsrDataset(ABC):
 
 
 class DanishAsrDataset(AsrDataset):
-    """A built dataset, see :mod:`danish_asr.base.schema`: ROOT or ``ROOT/version=0``."""
+    """A built dataset, see :mod:`danish_asr.base.schema`: ROOT or ``ROOT/version=0``.
+
+    A split is ``<split>`` or ``<split>_<corpus>``. Upstream's ``partition_filters`` and
+    ``fragment_loading.filters`` are conditions, too, and hold for every split.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
-    @override
-    def splits(self) -> list[str]:
+    def splits(self) -> list[str]:  # type: ignore[override]
+        """Read from the paths, each time."""
         return split_names(find_shards(self.path))
 
     @override
     def read_index(
         self, split: str, storage_config: StorageConfig | None = None, where: str | None = None
     ) -> Index:
-        """The rows of ``<split>`` or ``<split>_<corpus>``.
-
-        Upstream's ``partition_filters`` and ``fragment_loading.filters`` are conditions, too, and
-        hold for every split.
-        """
         if not isinstance(storage_config, MixtureParquetStorageConfig):
             storage_config = MixtureParquetStorageConfig()
         shards = shards_of_split(self.path, split, split_key=storage_config.split_column)
-        condition = condition_of(storage_config, where)
-        if condition is not None:
-            check_condition(shards[0], condition)
-        return read_index(shards, split, root=self.path, condition=condition)
+        conditions = conditions_of_filters(storage_config)
+        if where is not None:
+            conditions.append(where)
+        condition = " and ".join(f"({condition})" for condition in conditions)
+        if len(conditions) < 2:
+            condition = "".join(conditions)
+        return read_index(shards, split, root=self.path, condition=condition or None)
 
 
 class ManifestDataset(AsrDataset):
@@ -118,14 +127,9 @@ class ManifestDataset(AsrDataset):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._splits = sorted(file.stem for file in path.glob("*.tsv"))
-        if not self._splits:
+        self.splits = sorted(file.stem for file in path.glob("*.tsv"))
+        if not self.splits:
             raise DatasetError(f"{path}: no manifest found; expected <split>.tsv and <split>.wrd")
-
-    @property
-    @override
-    def splits(self) -> list[str]:
-        return self._splits
 
     @override
     def read_index(
@@ -133,9 +137,9 @@ class ManifestDataset(AsrDataset):
     ) -> Index:
         if where is not None:
             raise ConfigError([f'"{where}": manifests have no columns to select rows by'])
-        if split not in self._splits:
-            known = ", ".join(self._splits)
-            raise DatasetError(f"split '{split}' has no manifest; {self.path} has: {known}")
+        if split not in self.splits:
+            names = ", ".join(self.splits)
+            raise DatasetError(f"split '{split}' has no manifest; {self.path} has: {names}")
         tsv, wrd = self.path / f"{split}.tsv", self.path / f"{split}.wrd"
         root, *lines = _lines(tsv)
         if not root or not Path(root).is_dir():
@@ -152,15 +156,12 @@ class ManifestDataset(AsrDataset):
                 raise DatasetError(f"{tsv}:{number}: expected <path><tab><samples>, found '{line}'")
             paths.append(path)
             lengths.append(int(length))
-        columns: dict[str, list[str] | list[None]] = {
-            name: [None] * len(lines) for name in METADATA_COLUMNS
-        }
-        columns |= {"id": paths, "text": texts}
-        names = ("id", "text", *METADATA_COLUMNS)
+        columns = {"id": pa.array(paths, pa.string()), "text": pa.array(texts, pa.string())}
+        columns |= {name: pa.nulls(len(lines), pa.string()) for name in METADATA_COLUMNS}
         return Index(
             name=split,
             split=split,
-            table=pa.table([pa.array(columns[name], pa.string()) for name in names], names),
+            table=pa.table(columns),
             lengths=np.array(lengths, np.int32),
             partition_of=np.zeros(len(lines), np.int16),
             # Each row is a file of its own, so rows may be shuffled one by one.
@@ -182,3 +183,63 @@ def _slice(root: Path, name: str) -> tuple[Path, int, int]:
     if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
         return root / parts[0], int(parts[1]), int(parts[2])
     return root / name, 0, -1
+
+
+def conditions_of_filters(storage: MixtureParquetStorageConfig) -> list[str]:
+    """Write upstream's filters, which are Python expressions, as SQL conditions.
+
+    Raises:
+        ConfigError: A filter cannot be written in SQL.
+    """
+    filters = {
+        "fragment_streaming.partition_filters": storage.fragment_streaming.partition_filters,
+        "fragment_loading.filters": storage.fragment_loading.filters,
+    }
+    conditions = []
+    for key, text in filters.items():
+        if text is None:
+            continue
+        try:
+            conditions.append(_sql(ast.parse(str(text), mode="eval").body))
+        except (SyntaxError, ValueError):
+            fault = (
+                f"dataset.mixture_parquet_storage_config.{key}: expected comparisons of "
+                f"pc.field(...) and pc.is_in, joined by &, | and ~, found {text!r}; write it in "
+                "SQL as dataset.train_where and dataset.valid_where"
+            )
+            raise ConfigError([fault]) from None
+    return conditions
+
+
+def _sql(node: ast.expr) -> str:
+    """Write an expression of pyarrow's in SQL; raises ``ValueError`` if that is impossible."""
+    match node:
+        case ast.BinOp(left, ast.BitAnd(), right):
+            return f"({_sql(left)} and {_sql(right)})"
+        case ast.BinOp(left, ast.BitOr(), right):
+            return f"({_sql(left)} or {_sql(right)})"
+        case ast.UnaryOp(ast.Invert(), operand):
+            return f"(not {_sql(operand)})"
+        case ast.Compare(left, [comparison], [right]) if type(comparison) in _COMPARISONS:
+            return f"{_operand(left)} {_COMPARISONS[type(comparison)]} {_operand(right)}"
+        case ast.Call(ast.Attribute(attr="is_in"), [column, values]):
+            return f"{_operand(column)} in ({_operand(values)})"
+        case ast.Call(ast.Attribute(column, "isin"), [values]):
+            return f"{_operand(column)} in ({_operand(values)})"
+    raise ValueError(ast.unparse(node))
+
+
+def _operand(node: ast.expr) -> str:
+    match node:
+        case ast.Call(ast.Attribute(attr="field"), [ast.Constant(value=str() as column)]):
+            return column
+        case ast.Call(ast.Attribute(attr="scalar" | "array"), [value]):
+            return _operand(value)
+        case ast.List(values):
+            return ", ".join(map(_operand, values))
+        case ast.Constant(value=str() as text):
+            escaped = text.replace("'", "''")
+            return f"'{escaped}'"
+        case ast.Constant(value=int() | float() as number):
+            return str(number)
+    raise ValueError(ast.unparse(node))

@@ -4,12 +4,10 @@ All of it is drawn for a whole epoch before batches are made, from seed and epoc
 sampler plans with the lengths that come out.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import soxr
@@ -61,11 +59,11 @@ class Speed(LengthTransform):
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for factors that cannot be used."""
-        for factor in self.factors:
-            if not 0.5 <= factor <= 2:
-                raise ValueError(f"expected factors from 0.5 to 2, found {factor}")
-        if not 0 < len(set(self.factors)) == len(self.factors) <= 255:
-            raise ValueError(f"expected 1 to 255 factors, each once, found {list(self.factors)}")
+        factors = list(self.factors)
+        if not factors or len(set(factors)) < len(factors) or len(factors) > 255:
+            raise ValueError(f"expected 1 to 255 factors, each once, found {factors}")
+        if not all(0.5 <= factor <= 2 for factor in factors):
+            raise ValueError(f"expected factors from 0.5 to 2, found {factors}")
 
     @override
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -83,23 +81,16 @@ class Speed(LengthTransform):
         rate = SAMPLE_RATE * value
         played = soxr.resample(waveform, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
         # soxr's odd sample is cut, or a zero fills its place.
-        out = np.zeros(int(np.rint(len(waveform) / value)), np.float32)
-        count = min(len(played), len(out))
-        out[:count] = played[:count]
-        return out
+        samples = int(np.rint(len(waveform) / value))
+        return np.pad(played[:samples], (0, max(0, samples - len(played))))
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(NamedTuple):
     """The pairs of an epoch: two rows of the index each, and the silence between them, (pairs,)."""
 
     first: Rows
     second: Rows
     pauses: NDArray[np.int32]  # in samples
-
-    def lengths(self, lengths: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Samples of each pair, from those of each row."""
-        return lengths[self.first] + self.pauses + lengths[self.second]
 
 
 @dataclass(frozen=True)
@@ -134,12 +125,9 @@ class Join:
     ) -> tuple[Rows, Pairs]:
         """Pair rows at random; returns an epoch's entries, and the pairs among them.
 
-        Args:
-            entries: The rows of the epoch, ascending, repeated rows several times.
-            voices: What the rows of a pair must share, for each row of the index.
-            lengths: Samples of each row of the index in this epoch.
-            most: Samples of the longest pair.
-            rng: Seeded for this epoch.
+        ``entries`` are the rows of the epoch, ascending, repeated rows several times; ``voices``
+        what the rows of a pair must share and ``lengths`` the samples in this epoch, of each row of
+        the index; ``most`` the samples of the longest pair.
         """
         # Rows of one voice stand together, in random order.
         order = np.lexsort((rng.random(len(entries)), voices[entries]))
@@ -153,7 +141,7 @@ class Join:
         at = at[chosen]
         seconds = rng.uniform(_SHORTEST_PAUSE, self.max_pause, len(at))
         pauses = (seconds * SAMPLE_RATE).astype(np.int32)
-        fits = Pairs(rows[at], rows[at + 1], pauses).lengths(lengths) <= most
+        fits = lengths[rows[at]] + pauses + lengths[rows[at + 1]] <= most
         at, pauses = at[fits], pauses[fits]
         alone = np.ones(len(entries), np.bool_)
         alone[order[at]] = False
@@ -188,7 +176,7 @@ class EpochLengths:
         *,
         seed: int,
         epoch: int,
-    ) -> EpochLengths:
+    ) -> Self:
         """Draw an epoch's values; a row acts only if it ``fits`` with its new length."""
         rng = np.random.default_rng([seed, epoch, 3])
         draws = []
@@ -204,18 +192,16 @@ class EpochLengths:
                 draws.append((transform, values, acts))
         return cls(lengths, tuple(draws))
 
-    def joined(self, pairs: Pairs) -> EpochLengths:
+    def joined(self, pairs: Pairs) -> Self:
         """These lengths, and those of the pairs."""
-        lengths = np.append(self.lengths, pairs.lengths(self.lengths))
-        return replace(self, lengths=lengths, pairs=pairs)
+        of_pairs = self.lengths[pairs.first] + pairs.pauses + self.lengths[pairs.second]
+        return replace(self, lengths=np.append(self.lengths, of_pairs), pairs=pairs)
 
     def parts(self, row: int) -> tuple[list[int], int]:
         """The rows of the index that a row or pair is made of, and the samples between two."""
-        if self.pairs is None:
+        if self.pairs is None or row < len(self.lengths) - len(self.pairs.first):
             return [row], 0
-        number = row - (len(self.lengths) - len(self.pairs.first))
-        if number < 0:
-            return [row], 0
+        number = row - len(self.lengths)  # from the end
         rows = [int(self.pairs.first[number]), int(self.pairs.second[number])]
         return rows, int(self.pairs.pauses[number])
 
@@ -225,8 +211,9 @@ class EpochLengths:
             if acts[row]:
                 with user_code(transform, "changing a waveform"):
                     waveform = np.asarray(transform(waveform, values[row]), np.float32)
-        stated = self.lengths[row]
-        if len(waveform) != stated:
+        if len(waveform) != self.lengths[row]:
             names = ", ".join(type(transform).__name__ for transform, _, _ in self.draws)
-            raise ValueError(f"{names} returned {len(waveform)} samples, `lengths` stated {stated}")
+            raise ValueError(
+                f"{names} returned {len(waveform)} samples, `lengths` stated {self.lengths[row]}"
+            )
         return waveform

@@ -2,17 +2,11 @@
 
 It is one Arrow IPC file, memory-mapped, so that all processes of a node share its pages and a
 restart reads nothing again. It is written once per set of shards: its name is a hash of their
-names, sizes and modification times, and of the SQL condition. It is in the first of these
-directories that can be written:
-
-1. ``.index`` in the dataset's ROOT, shared by all runs, evaluations and users;
-2. ``$XDG_CACHE_HOME/danish-asr/index``, by default below ``~/.cache``, for read-only datasets.
-
-If neither can be written, each process builds the index in memory. The files may be deleted while
-nothing reads the dataset.
+names, sizes and modification times, and of the SQL condition. It is in ``.index`` in the dataset's
+ROOT or, for a read-only dataset, below ``$XDG_CACHE_HOME/danish-asr/index`` (default
+``~/.cache``); if neither can be written, each process builds it in memory. The files may be deleted
+while nothing reads the dataset.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -21,17 +15,19 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self, cast
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import SoftFileLease
 from numpy.typing import NDArray
+from polars.exceptions import PolarsError
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import DanishAsrError, DatasetError
+from danish_asr.base.errors import ConfigError, DanishAsrError, DatasetError
 from danish_asr.base.files import publish
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
 from danish_asr.corpus.shards import Partition, Shard
@@ -42,14 +38,13 @@ from danish_asr.recipe.data.audio_source import (
     RowGroup,
     audio_chunks,
 )
-from danish_asr.recipe.data.conditions import fulfilling_rows, values_of_columns
 
 INDEX_DIR: Final = ".index"
 UNKNOWN_DIALECT: Final = "unknown"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
 _LEASE_SECONDS: Final = 60.0
 """A builder on another host that has not refreshed its lock for this long has been killed."""
-_NEEDED: Final = ("text", "audio_bytes", "audio_size")
 _TEXT: Final = ("id", "text", *METADATA_COLUMNS)
 _NUMBERS: Final = ("audio_size", "row_group", "row_in_group")
 _SCHEMA: Final = pa.schema(
@@ -93,9 +88,11 @@ class Index:
         chunks = column.unify_dictionaries().chunks
         names = chunks[0].dictionary.to_pylist()
         codes = [chunk.indices.fill_null(len(names)).to_numpy() for chunk in chunks]
-        return np.concatenate(codes), names + [UNKNOWN_DIALECT] * (column.null_count > 0)
+        if column.null_count:
+            names.append(UNKNOWN_DIALECT)
+        return np.concatenate(codes), names
 
-    def take(self, rows: NDArray[np.integer[Any]]) -> Index:
+    def take(self, rows: NDArray[np.integer[Any]]) -> Self:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""
         columns = [pa.array(self.values(name, rows.tolist()), pa.string()) for name in _TEXT]
         return replace(
@@ -106,6 +103,27 @@ class Index:
             row_group_of=self.row_group_of[rows],
             audio=self.audio.take(rows),
         )
+
+    def subset(self, size: int, *, nested: bool = False) -> Self:
+        """About ``size`` rows, always the same: of each dialect its share, and at least one row.
+
+        They are at even distances. With ``nested``, a larger size has these rows too, and the
+        distances are less even.
+        """
+        if size >= len(self):
+            return self
+        codes, _ = self.dialects()
+        chosen = []
+        for code in np.unique(codes):
+            rows = np.flatnonzero(codes == code)
+            count = max(round(len(rows) * size / len(self)), 1)
+            if nested:
+                # Multiples of the golden ratio, modulo 1, are spread evenly at any number.
+                place = np.argsort(np.arange(len(rows)) * _GOLDEN_RATIO % 1, kind="stable")[:count]
+            else:
+                place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+            chosen.append(rows[place])
+        return self.take(np.sort(np.concatenate(chosen)))
 
     def digest(self, rows: NDArray[np.int32]) -> str:
         """A hash of what the rows are, wherever the dataset is; part of a run's checkpoints."""
@@ -127,76 +145,89 @@ def read_index(
     """The index of these shards, from its file or, the first time, from the shards.
 
     ``root`` is the dataset's ROOT or ``version=0`` directory; only the rows that fulfil the SQL
-    ``condition`` are kept.
+    ``condition`` are kept. Strings in it are in single quotes; a null fulfils no comparison.
 
     Raises:
         DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
         ConfigError: The condition is faulty.
     """
     file = pa.ipc.open_file(_open_or_build(shards, split, root, condition))
-    batches, starts = [], []
+    batches, first_groups = [], []
     groups: list[RowGroup] = []
     for number, shard in enumerate(shards):
         batch, metadata = file.get_batch_with_custom_metadata(number)
         batches.append(batch)
-        starts.append(len(groups))
-        chunks = [AudioChunk(*values) for values in json.loads(metadata[b"row_groups"])]
-        groups += [RowGroup(shard.path, place, chunk) for place, chunk in enumerate(chunks)]
-    rows = [len(batch) for batch in batches]
-    if not sum(rows):
+        first_groups.append(len(groups))
+        for place, values in enumerate(json.loads(metadata[b"row_groups"])):
+            groups.append(RowGroup(shard.path, place, AudioChunk(*values)))
+    rows = np.array([len(batch) for batch in batches])
+    if not rows.any():
         if condition is None:
             raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
-        values = values_of_columns(shards, condition)
+        values = _values_of_columns(shards, condition)
         raise DatasetError(f"no row of split '{split}' fulfils \"{condition}\"; {values}")
     filled = [shard.partition for shard, count in zip(shards, rows, strict=True) if count]
     partitions = tuple(sorted(set(filled)))
     table = pa.Table.from_batches(batches)
     lengths, group, within = (table.column(name).to_numpy() for name in _NUMBERS)
-    row_group_of = group + np.repeat(np.array(starts, np.int32), rows)
+    row_group_of = group + np.repeat(np.array(first_groups, np.int32), rows)
     codes = np.array([partitions.index(partition) for partition in filled], np.int16)
     return Index(
         name=split,
         split=shards[0].keys["split"],
         table=table.select(_TEXT),
         lengths=lengths,
-        partition_of=np.repeat(codes, [count for count in rows if count]),
+        partition_of=np.repeat(codes, rows[rows > 0]),
         row_group_of=row_group_of,
         partitions=partitions,
         audio=ParquetAudio(groups, row_group_of, within),
     )
 
 
+def _values_of_columns(shards: Sequence[Shard], condition: str) -> str:
+    """What the columns of a condition hold, to correct one that no row fulfils."""
+    names = list(dict.fromkeys(pl.sql_expr(condition).meta.root_names()))
+    paths = [shard.path for shard in shards]
+    described = []
+    for column in pl.scan_parquet(paths, hive_partitioning=True).select(names).collect():
+        values = ", ".join(map(str, column.drop_nulls().unique().sort()[:20]))
+        if column.dtype.is_numeric() and values:
+            values = f"{column.min()} to {column.max()}"
+        described.append(f"{column.name} has {values or 'nulls only'}")
+    return "; ".join(described)
+
+
 def _open_or_build(
     shards: Sequence[Shard], split: str, root: Path, condition: str | None
 ) -> pa.NativeFile:
-    name = f"{split}-{_key(shards, condition)}.arrow"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = root.parent if root.name == VERSION_DIR else root
-    paths = [root / INDEX_DIR / name, cache / "danish-asr" / "index" / name]
-    for path in paths:
-        if path.is_file():
-            return pa.memory_map(str(path))
-    for path in paths:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for folder in (root / INDEX_DIR, cache / "danish-asr" / "index"):
+        path = folder / f"{split}-{_key(shards, condition)}.arrow"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.access(path.parent, os.W_OK):
-                continue
-            # The processes of all hosts wait for the first one. Its lock is a file that it
-            # refreshes, because a file system may keep the system's locks on one host.
-            with SoftFileLease(path.with_suffix(".lock"), lease_duration=_LEASE_SECONDS):
-                if not path.exists():
-                    for unfinished in path.parent.glob(f".{path.name}.*"):  # by a killed builder
-                        unfinished.unlink(missing_ok=True)
-                    with publish(path) as stream:
-                        _build(shards, condition, stream)
+            if not path.is_file():
+                _write(path, shards, condition)
             return pa.memory_map(str(path))
-        except DatasetError:
+        except (ConfigError, DatasetError):
             raise
         except (OSError, DanishAsrError):  # read-only or full
             continue
     memory = pa.BufferOutputStream()
     _build(shards, condition, memory)
     return pa.BufferReader(memory.getvalue())
+
+
+def _write(path: Path, shards: Sequence[Shard], condition: str | None) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The processes of all hosts wait for the first one. Its lock is a file that it refreshes,
+    # because a file system may keep the system's locks on one host.
+    with SoftFileLease(path.with_suffix(".lock"), lease_duration=_LEASE_SECONDS):
+        if path.exists():
+            return
+        for unfinished in path.parent.glob(f".{path.name}.*"):  # by a killed builder
+            unfinished.unlink(missing_ok=True)
+        with publish(path) as stream:
+            _build(shards, condition, stream)
 
 
 def _key(shards: Sequence[Shard], condition: str | None) -> str:
@@ -218,17 +249,16 @@ def _build(shards: Sequence[Shard], condition: str | None, sink: IO[bytes] | pa.
 def _read_shard(shard: Shard, condition: str | None) -> tuple[pa.RecordBatch, list[AudioChunk]]:
     """The rows of a shard, and the audio of its row groups."""
     try:
-        with pq.ParquetFile(shard.path) as file:
-            schema, footer = file.schema_arrow, file.metadata
-        if missing := [name for name in _NEEDED if name not in schema.names]:
-            raise DatasetError(
-                f"{shard.path}: column {', '.join(missing)} is missing; found {schema.names}"
-            )
-        needed = {*_TEXT, "audio_size"} if condition is None else {*schema.names} - {"audio_bytes"}
-        columns = [name for name in schema.names if name in needed]
         # The columns are small pieces between the audio; pre-buffering fetches many at a time,
         # which is what a network file system needs.
-        with pq.ParquetFile(shard.path, metadata=footer, pre_buffer=True) as file:
+        with pq.ParquetFile(shard.path, pre_buffer=True) as file:
+            schema, footer = file.schema_arrow, file.metadata
+            if missing := {"text", "audio_bytes", "audio_size"} - {*schema.names}:
+                names = ", ".join(sorted(missing))
+                raise DatasetError(f"{shard.path}: column {names} is missing; found {schema.names}")
+            columns = [name for name in schema.names if name != "audio_bytes"]
+            if condition is None:
+                columns = [name for name in columns if name in _SCHEMA.names]
             table = file.read(columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
@@ -236,18 +266,17 @@ def _read_shard(shard: Shard, condition: str | None) -> tuple[pa.RecordBatch, li
         if nulls := table.column(name).null_count:
             raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
     chunks = audio_chunks(footer, nullable=schema.field("audio_bytes").nullable)
-    table = _with_numbers(shard, table, [chunk.num_rows for chunk in chunks])
+    table = _with_missing_columns(shard, table, [chunk.num_rows for chunk in chunks])
     if condition is not None:
-        for name in shard.keys:
-            if name not in table.column_names:
-                table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
-        table = table.take(fulfilling_rows(table, condition))
+        for name in shard.keys.keys() - {*table.column_names}:
+            table = table.append_column(name, pa.array([shard.keys[name]] * len(table)))
+        table = table.take(_fulfilling_rows(table, condition))
     combined = table.select(_SCHEMA.names).cast(_SCHEMA).combine_chunks()
     (batch,) = combined.to_batches() or [pa.RecordBatch.from_pylist([], _SCHEMA)]
     return batch, chunks
 
 
-def _with_numbers(shard: Shard, table: pa.Table, sizes: list[int]) -> pa.Table:
+def _with_missing_columns(shard: Shard, table: pa.Table, sizes: list[int]) -> pa.Table:
     """Add each row's row group and place in it, and the columns that a foreign dataset lacks."""
     row_group = np.repeat(np.arange(len(sizes)), sizes)
     within = np.concatenate([np.arange(size) for size in [0, *sizes]])
@@ -260,3 +289,16 @@ def _with_numbers(shard: Shard, table: pa.Table, sizes: list[int]) -> pa.Table:
             values = pa.array([f"{stem}#{row}" for row in range(len(table))], pa.string())
         table = table.append_column(name, values)
     return table
+
+
+def _fulfilling_rows(table: pa.Table, condition: str) -> NDArray[np.int64]:
+    frame = cast(pl.DataFrame, pl.from_arrow(table)).with_row_index("__row")
+    try:
+        return frame.filter(pl.sql_expr(condition))["__row"].to_numpy().astype(np.int64)
+    except PolarsError as error:
+        reason = str(error).partition("\n")[0].partition("; valid columns")[0]
+        fault = (
+            f'expected an SQL condition, found "{condition}" ({reason}); strings are in single '
+            f"quotes, columns are {', '.join(table.column_names)}"
+        )
+        raise ConfigError([fault]) from error

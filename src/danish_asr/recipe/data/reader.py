@@ -1,27 +1,53 @@
-"""fairseq2's ``DataReader`` over the batches of an epoch: background decoding, exact resume."""
+"""From an index to fairseq2's ``DataReader`` of its batches: background decoding, exact resume."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from fairseq2.data.data_pipeline import read_sequence
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
+from fairseq2.gang import Gangs
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.data.collate import Collate
+from danish_asr.recipe.data.dataset import StorageConfig
 from danish_asr.recipe.data.epoch_lengths import EpochLengths
-from danish_asr.recipe.data.filters import FilterStatistics
-from danish_asr.recipe.data.mixture import Mix
-from danish_asr.recipe.data.sampler import Batches, Rows, Sharding
+from danish_asr.recipe.data.epochs import Mix, TrainingEpochs
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.sampler import (
+    Batches,
+    BatchLimits,
+    Rows,
+    Sharding,
+    evaluation_batches,
+)
+from danish_asr.recipe.data.settings import check_settings
+from danish_asr.recipe.data.targets import FilterStatistics, FrameCount, Targets
+from danish_asr.recipe.data.transforms import Transform
 
-MakeEpoch = Callable[[int], tuple[Batches, EpochLengths]]
-"""The batches of an epoch, counted from 0, and the lengths that its rows have."""
+
+class EpochSize(NamedTuple):
+    """The size of an epoch over all processes; rows that come several times count so."""
+
+    steps: int
+    batches: int
+    rows: int
+    padding: float  # the share of the padded samples that is padding
+    hours: float
+    longest: int  # samples of the longest row
 
 
 class BatchReader(DataReader[Seq2SeqBatch]):
     """Reads batches, the same number on every process, without any communication.
+
+    ``make_epoch`` makes the batches of an epoch, counted from 0, and the lengths of its rows.
 
     The state is the place in the epoch that was *consumed*, whatever was read ahead; it is the same
     on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has
@@ -34,23 +60,22 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         before_step: Called before each step is read; it may end the run with an exception.
     """
 
+    filtered: FilterStatistics | None = None
+    mix: Mix | None = None
+
     def __init__(
         self,
         collate: Collate,
-        make_epoch: MakeEpoch,
+        make_epoch: Callable[[int], tuple[Batches, EpochLengths]],
         sharding: Sharding,
         *,
         seed: int,
-        fingerprint: Mapping[str, object] | None = None,
-        filtered: FilterStatistics | None = None,
-        mix: Mix | None = None,
+        training: bool,
+        fingerprint: Mapping[str, object],
     ) -> None:
-        self.filtered, self.mix = filtered, mix
         self.before_step: Callable[[], None] = lambda: None
-        self._fingerprint = dict(fingerprint or {})
-        self._collate, self._make_epoch, self._seed = collate, make_epoch, seed
-        self._sharding = sharding
-        self._keep_all = filtered is None
+        self._collate, self._make_epoch, self._sharding = collate, make_epoch, sharding
+        self._seed, self._keep_all, self._fingerprint = seed, not training, dict(fingerprint)
         self._begin_epoch(0, 0, [])
         if not self._steps:
             raise DatasetError(
@@ -68,39 +93,22 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self._done = 0
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Steps in the current epoch, for this number of processes and this accumulation."""
-        return len(self._sharding.steps(self._batches, 0, keep_all=self._keep_all))
-
-    @property
     def epochs_read(self) -> int:
         """Epochs that were read to their end."""
         return self.epoch + (self._done == len(self._steps))
 
-    @property
-    def batches(self) -> int:
-        """Batches of the current epoch, of all processes."""
-        return len(self._batches)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the current epoch, repeated ones several times."""
-        return len(self._batches.rows)
-
-    @property
-    def samples(self) -> int:
-        """Samples in the current epoch, without padding."""
-        return int(self._lengths.lengths[self._batches.rows].sum(dtype=np.int64))
-
-    @property
-    def longest(self) -> int:
-        """Samples of the longest row in the current epoch."""
-        return int(self._lengths.lengths[self._batches.rows].max())
-
-    @property
-    def padding(self) -> float:
-        """Share of the current epoch's padded samples that is padding."""
-        return self._batches.padding(self._lengths.lengths)
+    def epoch_size(self) -> EpochSize:
+        """The size of the current epoch."""
+        batches, lengths = self._batches, self._lengths.lengths
+        played = lengths[batches.rows]
+        return EpochSize(
+            steps=len(self._sharding.steps(batches, 0, keep_all=self._keep_all)),
+            batches=len(batches),
+            rows=len(played),
+            padding=batches.padding(lengths),
+            hours=int(played.sum(dtype=np.int64)) / SAMPLE_RATE / 3600,
+            longest=int(played.max()),
+        )
 
     @property
     @override
@@ -140,9 +148,10 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
             # might not fit a batch together, and other pairs.
             single = list[Rows]()
-            for row in np.concatenate([np.array([], np.int32), *carried]).tolist():
-                parts, _ = self._lengths.parts(row)
-                single += [np.array([part], np.int32) for part in parts]
+            for batch in carried:
+                for row in batch.tolist():
+                    parts, _ = self._lengths.parts(row)
+                    single += [np.array([part], np.int32) for part in parts]
             carried = single
         self._begin_epoch(self.epoch + 1, 0, carried)
 
@@ -156,9 +165,9 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         longest = np.maximum.reduceat(lengths[batches.rows], batches.offsets[:-1])
         # Attention's memory is that of rows times their length squared.
         order = np.argsort(-(padded * longest), kind="stable")
-        first = order[: steps * self._sharding.world_size * self.num_accumulate]
-        rest = np.setdiff1d(np.arange(len(batches)), first)
-        self._batches = batches.take(np.concatenate([first, rest]))
+        largest = order[: steps * self._sharding.world_size * self.num_accumulate]
+        others = np.setdiff1d(np.arange(len(batches)), largest)
+        self._batches = batches.take(np.concatenate([largest, others]))
         self._steps = self._sharding.steps(self._batches, 0, keep_all=False)
         return int(padded.max())
 
@@ -175,10 +184,10 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """Continue where a reader of the same dataset and settings was, else ``RunError``."""
         state: dict[str, Any] = dict(state_dict)
-        then, now = state["fingerprint"], self._fingerprint
+        then = state["fingerprint"]
         changes = [
             f"{key}: {then.get(key)} then, {value} now"
-            for key, value in now.items()
+            for key, value in self._fingerprint.items()
             if then.get(key) != value
         ]
         if changes:
@@ -212,3 +221,79 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             .and_return()
         )
         return iter(pipeline)
+
+
+def create_reader(
+    index: Index,
+    *,
+    tokenizer: Tokenizer,
+    gangs: Gangs,
+    dtype: torch.dtype,
+    num_accumulate: int,
+    storage_config: StorageConfig,
+    task_config: AsrTaskConfig,
+    training: bool,
+    seed: int,
+    text_profile: str = "raw",
+    speed_factors: Sequence[float] = (),
+    transforms: Sequence[Mapping[str, object]] = (),
+    quadratic_seconds: float | None = None,
+    num_frames: FrameCount | None = None,
+) -> BatchReader:
+    """Read the rows of an index in batches; no section is modified.
+
+    In training rows are filtered, mixed, shuffled and transformed as the sections say. In
+    evaluation every row comes exactly once over all processes, whatever they say.
+
+    The data-parallel gang decides which batches this process reads, ``num_accumulate`` per step.
+    Waveforms are normalised in float32 and then cast to ``dtype``; ``text_profile`` changes the
+    targets, and ``example["text"]`` stays raw. ``num_frames`` counts the model's frames (default:
+    wav2vec2's).
+
+    Raises:
+        ConfigError: A setting is impossible, with these rows or at all.
+        DatasetError: The filters leave nothing, there are fewer rows than processes, or the table
+            of hours does not fit the rows.
+    """
+    storage = storage_config if isinstance(storage_config, MixtureParquetStorageConfig) else None
+    chosen = check_settings(
+        task_config, storage, speed_factors=speed_factors, transforms=transforms
+    )
+    frames, targets = num_frames or FrameCount(), Targets(tokenizer, text_profile)
+    collate = Collate(
+        index=index,
+        targets=targets,
+        dtype=dtype,
+        normalize=task_config.normalize_audio,
+        shortest=frames.shortest_input(),
+        remove_unknown=training and task_config.remove_unknown,
+        truncate=training and task_config.no_padding,
+        transforms=[t for t in chosen if training and isinstance(t, Transform)],
+        pin_memory=gangs.root.device.type == "cuda",
+    )
+    sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
+    if not training:
+        batches = evaluation_batches(index.lengths, BatchLimits.of(task_config))
+        epoch = batches, EpochLengths(index.lengths)
+        return BatchReader(
+            collate, lambda _: epoch, sharding, seed=seed, training=False, fingerprint={}
+        )
+    epochs = TrainingEpochs(
+        index,
+        targets,
+        frames,
+        task_config,
+        storage,
+        transforms=chosen,
+        seed=seed,
+        quadratic=quadratic_seconds and quadratic_seconds * SAMPLE_RATE,
+    )
+    fingerprint = epochs.fingerprint() | {
+        "speed_factors": list(speed_factors),
+        "transforms": str([dict(entry) for entry in transforms]),
+    }
+    reader = BatchReader(
+        collate, epochs.make, sharding, seed=seed, training=True, fingerprint=fingerprint
+    )
+    reader.filtered, reader.mix = epochs.filtered, epochs.mix
+    return reader

@@ -11,7 +11,7 @@ from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.extending import find_named
-from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, LengthTransform, Speed
+from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, Speed
 from danish_asr.recipe.data.transforms import (
     BandPass,
     ColouredNoise,
@@ -19,7 +19,6 @@ from danish_asr.recipe.data.transforms import (
     Reverb,
     SpecAugment,
     Telephone,
-    Transform,
 )
 
 TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {
@@ -60,7 +59,7 @@ def check_settings(
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = [*_faults(task, storage)]
+    faults = [*_impossible_numbers(task, storage)]
     chosen: list[AnyTransform] = []
     try:
         chosen += make_transforms(transforms)
@@ -71,23 +70,20 @@ def check_settings(
             "dataset.transforms: expected speed_factors and spec_aug_p to be unset; list "
             "`speed` and `spec_augment` among the transforms instead"
         )
-    if speed_factors:
-        try:
+    try:
+        if speed_factors:
             chosen.append(Speed(speed_factors))
-        except ValueError as error:
-            faults.append(f"dataset.speed_factors: {error}")
-    if task.spec_aug_p:
-        masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
-        try:
+        if task.spec_aug_p:
+            masks = task.spec_aug_freq_mask_param, task.spec_aug_time_mask_param
             chosen.append(SpecAugment(task.spec_aug_p, *masks))
-        except ValueError as error:
-            faults.append(f"{_TASK}.spec_aug_*: {error}")
+    except ValueError as error:
+        faults.append(f"dataset.speed_factors, {_TASK}.spec_aug_*: {error}")
     if faults:
         raise ConfigError(faults)
     return chosen
 
 
-def _faults(task: AsrTaskConfig, storage: object) -> Iterator[str]:
+def _impossible_numbers(task: AsrTaskConfig, storage: object) -> Iterator[str]:
     for name in _AT_LEAST_ONE:
         value = getattr(task, name)
         if value is not None and value < 1:
@@ -112,7 +108,11 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
         values = dict(entry)
         name = values.pop("name", None)
         try:
-            kind = _transform_class(name)
+            kind: Any = find_named(str(name), TRANSFORMS, "name")
+            if not (is_dataclass(kind) and issubclass(kind, AnyTransform)):
+                raise ValueError(  # noqa: TRY301
+                    "expected a dataclass that derives from Transform or LengthTransform"
+                )
             made.append(kind(**_structured(kind, values)))
         except ConfigError as error:
             faults += [f"dataset.transforms[{number}]: {fault}" for fault in error.faults]
@@ -125,33 +125,24 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
     return made
 
 
-def _transform_class(name: object) -> type[AnyTransform]:
-    """Look a name up, or import it; raises ConfigError or ``ValueError``."""
-    kind: Any = find_named(str(name), TRANSFORMS, "name")
-    derived = isinstance(kind, type) and issubclass(kind, Transform | LengthTransform | Join)
-    if not (derived and is_dataclass(kind)):
-        raise ValueError("expected a dataclass that derives from Transform or LengthTransform")
-    return cast(type[AnyTransform], kind)
-
-
 def _structured(kind: type[AnyTransform], values: Mapping[str, object]) -> dict[str, Any]:
     """Return the values in the types of the fields; raises ``ValueError`` for what does not fit."""
-    faults, structured, hints = [], {}, get_type_hints(kind)
-    keys = []
-    for field in fields(cast(Any, kind)):
-        keys.append(field.name)
-        if field.name not in values:
-            if field.default is MISSING and field.default_factory is MISSING:
-                faults.append(f"needs {field.name}")
+    structured, hints = {}, get_type_hints(kind)
+    all_fields = {field.name: field for field in fields(cast(Any, kind))}
+    faults = [
+        f"needs {name}"
+        for name, field in all_fields.items()
+        if name not in values and field.default is MISSING and field.default_factory is MISSING
+    ]
+    for name, value in values.items():
+        if name not in all_fields:
+            faults.append(f"unknown key {name}; known: {', '.join(all_fields)}")
             continue
-        value, hint = values[field.name], hints[field.name]
         try:
-            structured[field.name] = StandardValueConverter().structure(value, hint)
+            structured[name] = StandardValueConverter().structure(value, hints[name])
         except StructureError:
-            expected = formatannotation(hint).removeprefix("collections.abc.")
-            faults.append(f"{field.name}: expected {expected}, found {value!r}")
-    if unknown := [key for key in values if key not in keys]:
-        faults.append(f"unknown key {', '.join(unknown)}; known: {', '.join(keys)}")
+            expected = formatannotation(hints[name]).removeprefix("collections.abc.")
+            faults.append(f"{name}: expected {expected}, found {value!r}")
     if faults:
         raise ValueError("; ".join(faults))
     return structured

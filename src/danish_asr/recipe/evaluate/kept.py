@@ -1,6 +1,7 @@
-"""The log-probabilities that an evaluation keeps, and evaluations that read them, without a model.
+"""The log-probabilities that an evaluation keeps, and what reads them, without the model.
 
-Greedy's evaluation writes ``log_probs.arrow``; those with other decoders read it.
+Greedy's evaluation writes ``log_probs.arrow``; those with other decoders read it, and so does the
+tuning of a language model.
 """
 
 import json
@@ -12,28 +13,31 @@ from contextlib import closing
 from functools import lru_cache, partial
 from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.gang import Gangs
 from fairseq2.recipe.task import TaskStopException
 from torch import Tensor
 
 from danish_asr.base.cluster import usable_cpus
+from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.errors import LogProbsError
 from danish_asr.base.fairseq2_private import configure_logging
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.progress import watch
-from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.base.workers import SECONDS_ALONE, run_in_processes
 from danish_asr.decoding import Decoder, decode, make_decoder
-from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
-from danish_asr.recipe.config.config import AsrEvalConfig
+from danish_asr.decoding.log_probs import LogProbsFile, keep, keep_command, to_batch, write_batches
+from danish_asr.decoding.ngram_tuning import DevLogProbs
 from danish_asr.recipe.config.loading import unstructure
+from danish_asr.recipe.config.sections import names_of_splits
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.evaluate.selection import Selection, publish_predictions
+from danish_asr.recipe.evaluate.selection import Selection, log_stop, publish_predictions
 from danish_asr.recipe.models.assets import open_tokenizer
-from danish_asr.recipe.run.run_directory import CONFIG_FILE
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, CONFIG_FILE, best_step
 from danish_asr.recipe.train.console import configure_console, log
 from danish_asr.recipe.train.ending import on_stop_signals
 from danish_asr.recipe.train.validation import ErrorRates, table
@@ -105,14 +109,6 @@ class DecoderSpec(NamedTuple):
     tokenizer: str  # name or file
     cards: tuple[Path, ...]  # directories with the tokenizer's card
 
-    @classmethod
-    def of(cls, config: AsrEvalConfig) -> Self:
-        """The decoder of a resolved configuration."""
-        section, tokenizer = config.decoder, config.tokenizer
-        cards = tuple(config.common.assets.extra_paths)
-        named = str(tokenizer.path or tokenizer.name)
-        return cls(section.name, json.dumps(section.config), named, cards)
-
 
 @lru_cache(maxsize=1)
 def open_decoder(spec: DecoderSpec) -> Decoder:
@@ -134,21 +130,27 @@ def decode_kept(kept: LogProbsFile, selection: Selection, rows: Mapping[str, int
     configure_console()
     log.info("Decoding the log-probabilities in {}; the model does not run.", kept.path)
     publish_text(directory / CONFIG_FILE, to_yaml(unstructure(config)))
-    spec = DecoderSpec.of(config)
+    tokenizer = str(config.tokenizer.path or config.tokenizer.name)
+    cards, decoder_config = config.common.assets.extra_paths, json.dumps(config.decoder.config)
+    spec = DecoderSpec(config.decoder.name, decoder_config, tokenizer, tuple(cards))
     decoder = open_decoder(spec)
-    minutes = config.trainer.max_wall_minutes
-    predictions = _decode_all(kept, spec, sum(rows.values()), minutes)
-    _report(predictions, config.regime.score_profile, list(rows))
+    end = time.monotonic() + 60 * (config.trainer.max_wall_minutes or inf)
+    predictions = _decode_all(kept, spec, sum(rows.values()), end)
+    rates = ErrorRates(tuple(rows) if len(rows) > 1 else (), config.regime.score_profile)
+    rates.update(
+        [row.reference for row in predictions],
+        [row.hypothesis for row in predictions],
+        [{str(row.split)} & {*rates.groups} for row in predictions],
+    )
+    lines = "\n".join(table(rates.compute(), rates.groups))
+    log.info("Evaluation, text profile {}\n{}", config.regime.score_profile, lines)
     about = selection.about(decoder, rows)
     about["log_probs"] = os.path.relpath(kept.path, directory)
     publish_predictions(directory, predictions, about)
 
 
-def _decode_all(
-    kept: LogProbsFile, spec: DecoderSpec, rows: int, minutes: float | None
-) -> list[Prediction]:
-    begin, stop_requests = time.monotonic(), list[bool]()
-    predictions: list[Prediction] = []
+def _decode_all(kept: LogProbsFile, spec: DecoderSpec, rows: int, end: float) -> list[Prediction]:
+    stop_requests, predictions = list[bool](), list[Prediction]()
     task = partial(_decode_batch, kept.path, spec)
     with (
         on_stop_signals(lambda: stop_requests.append(True)),
@@ -156,7 +158,8 @@ def _decode_all(
     ):
         for batch in watch("decoded", batches, _measure, rows):
             predictions += batch
-            if stop_requests or time.monotonic() - begin > 60 * (minutes or inf):
+            if stop_requests or time.monotonic() > end:
+                log_stop(len(predictions), rows)
                 raise TaskStopException
     return predictions
 
@@ -181,18 +184,52 @@ def _decode_batch(file: Path, spec: DecoderSpec, number: int) -> list[Prediction
 
 
 def _measure(batch: Sequence[Prediction]) -> tuple[int, int]:
-    seconds = sum(row.duration or 0 for row in batch)
-    return len(batch), round(seconds * SAMPLE_RATE)
+    return len(batch), round(sum(row.duration or 0 for row in batch) * SAMPLE_RATE)
 
 
-def _report(predictions: Sequence[Prediction], profile: str, splits: Sequence[str]) -> None:
-    """Print the error rates as an evaluation that runs the model does."""
-    groups = tuple(splits) if len(splits) > 1 else ()
-    rates = ErrorRates(groups, profile)
-    rates.update(
-        [row.reference for row in predictions],
-        [row.hypothesis for row in predictions],
-        [{str(row.split)} & {*groups} for row in predictions],
-    )
-    lines = table(rates.compute(), rates.groups)
-    log.info("Evaluation, text profile {}\n{}", profile, "\n".join(lines))
+def find_dev_log_probs(directory: Path) -> DevLogProbs:
+    """Find the log-probabilities of dev in a run, or in the directory of an evaluation.
+
+    Raises:
+        LogProbsError: There are none of dev, or several, or they are of another checkpoint.
+    """
+    run = directory = directory.expanduser()
+    paths = sorted(directory.glob(f"eval/*/*/{LOG_PROBS}"))
+    if (directory / LOG_PROBS).is_file():
+        run, paths = directory.resolve().parents[2], [directory / LOG_PROBS]
+    files = [LogProbsFile(path) for path in paths]
+    of_dev = [file for file in files if _is_dev(str(file.about["evaluator"]["split"]))]
+    if len(of_dev) != 1:
+        folders = ", ".join(str(path.parent) for path in paths) or "none"
+        raise LogProbsError(
+            f"{directory}: expected one evaluation with log-probabilities of dev (a model knows "
+            "train, and scores on test would then describe the tuning), found those in: "
+            f"{folders}. Name one OUTDIR/eval/<checkpoint>/<split>, or run: {keep_command(run)}"
+        )
+    (file,) = of_dev
+    evaluation, run = file.path.parent, file.path.resolve().parents[3]
+    model, scored = str(file.about["model"]["name"]), file.about["evaluator"]
+    if scored["checkpoint"] == "best" and (run / CHECKPOINTS).is_dir():
+        step = best_step(run)
+        if step is not None and model != f"checkpoint_step_{step}":
+            raise LogProbsError(
+                f"{evaluation}: the log-probabilities are of {model}, but the best checkpoint is "
+                f"now step {step}; run: {keep_command(run)}"
+            )
+    tokenizer = _tokenizer(evaluation, run, file.about)
+    return DevLogProbs(file, run, model, str(scored["split"]), tokenizer)
+
+
+def _is_dev(split: str) -> bool:
+    beginnings = {name.partition("_")[0] for name in names_of_splits(split)}
+    return beginnings.isdisjoint({"test", "train"})
+
+
+def _tokenizer(evaluation: Path, run: Path, about: Mapping[str, Any]) -> Tokenizer:
+    # The run's own card has a copy of the tokenizer beside it, also where the run was moved.
+    for card in sorted((run / CARDS_DIR).glob("*.yaml")):
+        if "tokenizer_family" in read_yaml(card):
+            return open_tokenizer(card.stem, [card.parent])
+    section, config = about["tokenizer"], read_yaml(evaluation / CONFIG_FILE)
+    folders = config.get("common", {}).get("assets", {}).get("extra_paths", [])
+    return open_tokenizer(str(section["path"] or section["name"]), [Path(path) for path in folders])

@@ -4,23 +4,27 @@ It takes the training configuration and the run's directory as they are. A confi
 training section evaluates the model that it names, if it names one.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast, final
+from typing import Any, Final, cast, final
 
+from fairseq2.datasets import Seq2SeqBatch
+from fairseq2.gang import all_sum
+from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree, flatten, read_yaml
 from danish_asr.base.fairseq2_private import run_recipe
-from danish_asr.base.schema import CARDS_DIR
-from danish_asr.decoding import GREEDY, make_decoder
+from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
+from danish_asr.decoding import GREEDY, Decoder, make_decoder
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrEvalConfig, DecoderSection
-from danish_asr.recipe.evaluate.evaluator import PredictionUnit, StoppableEvaluation
 from danish_asr.recipe.evaluate.kept import (
     LOG_PROBS,
     LogProbsKeeper,
@@ -28,17 +32,37 @@ from danish_asr.recipe.evaluate.kept import (
     decode_kept,
     find_kept,
 )
-from danish_asr.recipe.evaluate.selection import Selection, select
-from danish_asr.recipe.models.assets import configured_dataset
+from danish_asr.recipe.evaluate.selection import (
+    PREDICTIONS,
+    Selection,
+    log_stop,
+    publish_predictions,
+    select,
+)
+from danish_asr.recipe.models.assets import configured_dataset, validation_indices
 from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import AVERAGES, CONFIG_FILE, checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar
-from danish_asr.recipe.train.ending import exit_on_error, explained
+from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.ending import (
+    StoppableTask,
+    exit_on_error,
+    explained,
+    on_stop_signals,
+)
 from danish_asr.recipe.train.preflight import dump, resolve
-from danish_asr.recipe.train.readers import ReaderSetup, splits_reader
+from danish_asr.recipe.train.readers import (
+    ReaderSetup,
+    SplitsReader,
+    ValidationInterrupted,
+    splits_reader,
+)
 from danish_asr.recipe.train.record import keep_wandb_id
-from danish_asr.recipe.train.subsets import validation_indices
 from danish_asr.recipe.train.training import register_common
+from danish_asr.recipe.train.validation import AsrValidationUnit
+from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
+
+_COLUMNS: Final = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
 
 
 def run(request: cli.Request, tree: Tree) -> None:
@@ -53,18 +77,18 @@ def run(request: cli.Request, tree: Tree) -> None:
             AsrEvalConfig, resolve(selection.config, where=request.where, faults=selection.faults)
         )
         selection = selection._replace(config=config)
-        if selection.step is not None and request.output_dir is not None:
-            _note_unfinished(request.output_dir, config.common.cluster)
+        if selection.step is not None and rank_info(config.common.cluster).rank == 0:
+            _note_unfinished(cast(Path, request.output_dir))
             _note_models(selection)
         if config.decoder.name == GREEDY or not _decode_kept(selection):
             _run_model(selection)
 
 
-def _note_unfinished(run: Path, cluster: str) -> None:
+def _note_unfinished(run: Path) -> None:
     step, file = max(checkpoint_steps(run), default=0), run / CONFIG_FILE
     end = dict(flatten(read_yaml(file))).get("regime.num_steps") if file.is_file() else None
     # A run that ended early, as it was asked to, has a card.
-    if step < (end or 0) and not [*run.glob(f"{CARDS_DIR}/*.yaml")] and not rank_info(cluster).rank:
+    if step < (end or 0) and not any(run.glob(f"{CARDS_DIR}/*.yaml")):
         cli.note(
             f"the run is not complete: saved at step {step:,} of {end:,}; "
             f"`danish-asr train {run}` continues it"
@@ -72,14 +96,11 @@ def _note_unfinished(run: Path, cluster: str) -> None:
 
 
 def _note_models(selection: Selection) -> None:
-    if rank_info(selection.config.common.cluster).rank:
-        return
     if AVERAGES in selection.model:
         cli.note(f"scoring {selection.model}, an average of weights")
-    others = selection.results_of_other_models()
-    others.pop(selection.greedy_dir, None)  # greedy's evaluation runs again
-    for folder, model in others.items():
-        cli.note(f"{folder} has results of another model, {model}; evaluate them again, too")
+    for folder, model in selection.results_of_other_models().items():
+        if folder != selection.greedy_dir:  # greedy's evaluation runs again
+            cli.note(f"{folder} has results of another model, {model}; evaluate them again, too")
 
 
 def _run_model(selection: Selection) -> None:
@@ -99,7 +120,7 @@ def _decode_kept(selection: Selection) -> bool:
     if not (config.evaluator.keep_log_probs or (folder / LOG_PROBS).is_file()):
         return False
     dataset, splits = configured_dataset(config), str(config.evaluator.split)
-    indices = validation_indices(dataset, config.dataset, splits, None)
+    indices = validation_indices(dataset, config.dataset, splits)
     content = content_of_splits(indices)
     kept = find_kept(selection, content)
     if kept is None and config.evaluator.keep_log_probs:
@@ -128,9 +149,8 @@ class AsrEvalRecipe(EvalRecipe):
 
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
-        config = context.config.as_(AsrEvalConfig)
-        setup, section = ReaderSetup.of(context), config.dataset
-        indices = validation_indices(setup.dataset, section, str(config.evaluator.split), None)
+        config, setup = context.config.as_(AsrEvalConfig), ReaderSetup.of(context)
+        indices = validation_indices(setup.dataset, config.dataset, str(config.evaluator.split))
         reader = splits_reader(setup, config, indices)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
         keeper = None
@@ -139,11 +159,98 @@ class AsrEvalRecipe(EvalRecipe):
             keeper = LogProbsKeeper(context.output_dir, context.gangs, depends)
         about = self._selection.about(decoder, reader.rows)
         unit = PredictionUnit(context, config, decoder, about=about, keeper=keeper)
-        evaluator = context.create_evaluator([unit], [reader])
         # fairseq2 uses it as a Task.
-        return cast(Evaluator, StoppableEvaluation(context, config, evaluator, reader))
+        return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
 
     @property
     @override
     def config_kls(self) -> type[object]:
         return AsrEvalConfig
+
+
+@final
+class PredictionUnit(AsrValidationUnit):
+    """Validates, gathers the predictions of all ranks and writes them as one file of raw text.
+
+    ``about`` is what is scored, the content of ``evaluation.json``. ``keeper`` keeps the
+    log-probabilities.
+    """
+
+    TITLE = "Evaluation"
+
+    def __init__(
+        self,
+        context: RecipeContext,
+        config: AsrEvalConfig,
+        decoder: Decoder,
+        *,
+        about: Mapping[str, Any],
+        keeper: LogProbsKeeper | None,
+    ) -> None:
+        criterion = CtcCriterion(context.model)
+        super().__init__(criterion, decoder, profile=config.regime.score_profile)
+        self._gangs, self._output_dir = context.gangs, context.output_dir
+        self._about, self._keeper = about, keeper
+        self.predictions: list[Prediction] = []
+
+    @override
+    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        example = cast(dict[str, list[Any]], batch.example)
+        decoded = self._count_errors(batch, metric_bag)
+        predictions = [
+            Prediction(
+                reference=example["text"][row],
+                hypothesis=hypothesis,
+                duration=example["audio_size"][row] / SAMPLE_RATE,
+                **{name: example[name][row] for name in _COLUMNS},
+            )
+            for row, hypothesis in enumerate(decoded.hypotheses)
+        ]
+        if self._keeper:
+            self._keeper.add(predictions, decoded.logits, decoded.lengths)
+        self.predictions += predictions
+
+    @override
+    def finalize(self, metric_bag: MetricBag) -> None:
+        root = self._gangs.root
+        # Ranks may be on several hosts and share only the output directory.
+        files = [self._output_dir / f"{PREDICTIONS}.{rank}" for rank in range(root.size)]
+        if root.rank != 0:
+            write_predictions(files[root.rank], self.predictions)
+        root.barrier()
+        if root.rank == 0:
+            for file in files[1:]:
+                self.predictions += read_predictions(file)
+            if self._keeper:
+                self._keeper.finish()
+            publish_predictions(self._output_dir, self.predictions, self._about)
+            for file in files[1:]:
+                file.unlink()
+        root.barrier()
+
+
+@final
+class StoppableEvaluation(StoppableTask):
+    """Runs fairseq2's evaluator and ends it early where that is requested, without results."""
+
+    def __init__(
+        self,
+        context: RecipeContext,
+        config: AsrEvalConfig,
+        unit: PredictionUnit,
+        reader: SplitsReader,
+    ) -> None:
+        super().__init__(context, config.trainer)
+        self.inner = context.create_evaluator([unit], [reader])
+        self._unit, self._num_rows = unit, sum(reader.rows.values())
+        reader.interrupted = self.must_stop
+
+    @override
+    def run(self) -> None:
+        with on_stop_signals(self.request_stop):
+            try:
+                self.inner.run()
+            except ValidationInterrupted:
+                log_stop(int(all_sum(self._gang, len(self._unit.predictions))), self._num_rows)
+                self._gangs.close()
+                raise TaskStopException from None

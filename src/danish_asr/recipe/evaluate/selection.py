@@ -16,7 +16,7 @@ from danish_asr.decoding import GREEDY, Decoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import inspect, unstructure
-from danish_asr.recipe.models.assets import configured_dataset
+from danish_asr.recipe.models.assets import configured_dataset, validation_indices
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
@@ -26,7 +26,6 @@ from danish_asr.recipe.run.run_directory import (
     evaluated_model,
 )
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.subsets import validation_indices
 from danish_asr.scoring.predictions import Prediction, write_predictions
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
@@ -39,18 +38,10 @@ EVALUATION: Final = "evaluation.json"
 class Selection(NamedTuple):
     """What will be scored, and the faults of the configuration."""
 
-    config: AsrEvalConfig
-    """Its ``model.name`` is what will be scored."""
-
-    output_dir: Path
-    """Where the results go: one directory per checkpoint, split and decoder."""
-
-    greedy_dir: Path
-    """Where those of greedy go, which keep the log-probabilities."""
-
-    step: int | None
-    """The training step of the checkpoint; None for ``model.name`` as it is."""
-
+    config: AsrEvalConfig  # its `model.name` is what will be scored
+    output_dir: Path  # of the results: one per checkpoint, split and decoder
+    greedy_dir: Path  # of greedy's results, which keep the log-probabilities
+    step: int | None  # of the checkpoint; None for `model.name` as it is
     faults: list[str]
 
     @property
@@ -61,7 +52,7 @@ class Selection(NamedTuple):
         return evaluated_model({"run": str(run or ""), "step": self.step, "model": name})
 
     def results_of_other_models(self) -> dict[Path, str]:
-        """Return the directories beside these results with those of another model, and its name."""
+        """The directories beside these results with those of another model, and its name."""
         others = {}
         files = [self.greedy_dir / EVALUATION, *sorted(self.greedy_dir.glob(f"*/{EVALUATION}"))]
         for file in files:
@@ -72,7 +63,7 @@ class Selection(NamedTuple):
         return others
 
     def about(self, decoder: Decoder, rows: Mapping[str, int]) -> dict[str, Any]:
-        """Return the content of ``evaluation.json``; ``rows`` of each split are scored."""
+        """The content of ``evaluation.json``; ``rows`` of each split are scored."""
         config = self.config
         path = configured_dataset(config).path.resolve()
         about: dict[str, Any] = {
@@ -91,20 +82,14 @@ class Selection(NamedTuple):
         rows_in_split = rows
         if config.evaluator.where:
             about["where"] = config.evaluator.where
-            indices = validation_indices(
-                configured_dataset(config),
-                replace(config.dataset, valid_where=None),
-                str(config.evaluator.split),
-                None,
-            )
+            section = replace(config.dataset, valid_where=None)
+            dataset, splits = configured_dataset(config), str(config.evaluator.split)
+            indices = validation_indices(dataset, section, splits)
             rows_in_split = {name: len(index) for name, index in indices.items()}
         return about | {"rows": dict(rows), "rows_in_split": dict(rows_in_split)}
 
     def dependencies(self, content: Mapping[str, str]) -> dict[str, Any]:
-        """Return all that the log-probabilities depend on, as JSON has it.
-
-        ``content`` has the digest of each split's rows.
-        """
+        """All that log-probabilities depend on; ``content`` has the digest of each split's rows."""
         sections = unstructure(self.config)
         evaluator = dict(sections["evaluator"])
         del evaluator["label"], evaluator["keep_log_probs"]
@@ -144,6 +129,15 @@ def publish_predictions(
         log.warning("{}", NOTHING_HELD_OUT)
 
 
+def log_stop(done: int, rows: int) -> None:
+    """Say how far a stopped evaluation came, and that the same command begins it anew."""
+    log.warning(
+        "Stopped after {:,} of {:,} rows; nothing is written. An evaluation begins anew each time: "
+        "give it more time (trainer.max_wall_minutes, and the job's limit).",
+        *(done, rows),
+    )
+
+
 def select(run_dir: Path | None, tree: Tree) -> Selection:
     """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML.
 
@@ -168,7 +162,12 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
         except RunError as error:
             faults.append(f"evaluator.checkpoint: {error}")
             scored_model = checkpoint  # no further fault for a model that is not there
-    config, more_faults = inspect(AsrEvalConfig, merge(_with_model(tree, scored_model), changes))
+    if scored_model is not None:
+        tree = {**tree, "model": {"name": scored_model}, "pretrained_encoder": {"name": ""}}
+    elif isinstance(tree.get("model"), Mapping):
+        tree = {**tree, "model": {**tree["model"]}}
+        tree["model"].pop("head", None)  # it is for training
+    config, more_faults = inspect(AsrEvalConfig, merge(tree, changes))
     if faults:
         config = replace(config, model=ReferenceModelSection(name=""))
     faults += more_faults
@@ -193,19 +192,8 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
 
 def _texts(section: object) -> dict[str, str]:
     """The texts of a section; values of a wrong type are reported with the other faults."""
-    if not isinstance(section, Mapping):
-        return {}
-    return {key: str(value) for key, value in section.items() if isinstance(value, str | Path)}
-
-
-def _with_model(tree: Tree, name: str | None) -> Tree:
-    """Name the model that is scored, by default the tree's; its head is for training."""
-    if name is not None:
-        return {**tree, "model": {"name": name}, "pretrained_encoder": {"name": ""}}
-    model = tree.get("model")
-    if not isinstance(model, Mapping):
-        return tree
-    return {**tree, "model": {key: value for key, value in model.items() if key != "head"}}
+    items = section.items() if isinstance(section, Mapping) else ()
+    return {key: str(value) for key, value in items if isinstance(value, str | Path)}
 
 
 def _with_directory(
@@ -223,16 +211,14 @@ def _with_directory(
         output_dir = greedy_dir / label
         faults += _faults_of_replacing(output_dir, config)
     selection = Selection(config, output_dir, greedy_dir, step, faults)
+    other = selection.results_of_other_models().get(greedy_dir)
     # With kept log-probabilities, greedy's evaluation runs again first.
-    if step is not None and not config.evaluator.keep_log_probs:
-        other = selection.results_of_other_models().get(greedy_dir)
-        if other is not None:
-            faults.append(
-                f"evaluator.checkpoint: '{scored}' is now {selection.model}, but {greedy_dir} has "
-                f"greedy's results of {other}, and the two cannot be compared. Evaluate with "
-                "greedy first, which replaces them, or name the other model: "
-                "evaluator.checkpoint=step_<n>"
-            )
+    if other is not None and step is not None and not config.evaluator.keep_log_probs:
+        faults.append(
+            f"evaluator.checkpoint: '{scored}' is now {selection.model}, but {greedy_dir} has "
+            f"greedy's results of {other}, and the two cannot be compared. Evaluate with greedy "
+            "first, which replaces them, or name the other model: evaluator.checkpoint=step_<n>"
+        )
     return selection
 
 
@@ -243,18 +229,13 @@ def _faults_of_replacing(output_dir: Path, config: AsrEvalConfig) -> list[str]:
         return []
     about = json.loads(file.read_text(encoding="utf-8"))
     decoder = about.get("decoder", {"name": GREEDY, "config": {}})
-    then = {"decoder": decoder["name"], "config": decoder["config"], "where": about.get("where")}
-    now = {
-        "decoder": config.decoder.name,
-        "config": config.decoder.config,
-        "where": config.evaluator.where,
-    }
+    then = decoder["name"], decoder["config"], about.get("where")
+    now = config.decoder.name, config.decoder.config, config.evaluator.where
     if then == now:
         return []
     fault = (
-        f"evaluator.label: {output_dir} has the results of {json.dumps(then, default=str)}; set "
-        f"evaluator.label=NAME for a directory of those of {json.dumps(now, default=str)}, or "
-        "delete this one"
+        f"evaluator.label: {output_dir} has the results of the decoder, configuration and rows "
+        f"{then}, not {now}; set evaluator.label=NAME for another directory, or delete this one"
     )
     return [fault]
 
@@ -278,10 +259,8 @@ def _find_checkpoint(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
                 "set evaluator.checkpoint=last to score the newest."
             )
         return best_model(run_dir) or (run_dir, steps[-1])
-    if checkpoint == "last":
-        return run_dir, steps[-1]
-    for step in steps:
-        if checkpoint == f"step_{step}":
-            return run_dir, step
-    known = ", ".join([NO_CHECKPOINT, "best", "last", *(f"step_{step}" for step in steps)])
-    raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {known}")
+    named = {f"step_{step}": step for step in steps} | {"last": steps[-1]}
+    if checkpoint not in named:
+        names = ", ".join([NO_CHECKPOINT, "best", *named])
+        raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {names}")
+    return run_dir, named[checkpoint]

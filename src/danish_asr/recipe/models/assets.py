@@ -32,7 +32,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import library_container, supported
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import ConfigT, overlay
-from danish_asr.recipe.config.sections import AsrModelSection
+from danish_asr.recipe.config.sections import AsrDatasetSection, AsrModelSection, names_of_splits
 from danish_asr.recipe.data.dataset import (
     DATASET_FAMILY,
     MANIFEST_FAMILY,
@@ -41,6 +41,7 @@ from danish_asr.recipe.data.dataset import (
     open_dataset,
     open_manifest,
 )
+from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.models.cards import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 
@@ -206,6 +207,26 @@ def configured_dataset(config: AsrConfig) -> AsrDataset:
     assets, section = Assets(config), config.dataset
     card = assets.find("dataset.name", section.name, []) if section.name else None
     return assets.open_dataset(section, card)
+
+
+def training_rows(dataset: AsrDataset, section: AsrDatasetSection) -> Index:
+    """Index the rows that a run trains on, before the filters."""
+    index = dataset.read_index(
+        str(section.train_split), section.storage_config, section.train_where
+    )
+    size = section.train_subset
+    return index if size is None else index.subset(size, nested=True)
+
+
+def validation_indices(
+    dataset: AsrDataset, section: AsrDatasetSection, splits: str, subset: int | None = None
+) -> dict[str, Index]:
+    """Index the rows to validate on or to evaluate, or about ``subset`` of each, by split."""
+    indices = {}
+    for name in names_of_splits(splits):
+        index = dataset.read_index(name, section.storage_config, section.valid_where)
+        indices[name] = index if subset is None else index.subset(subset)
+    return indices
 
 
 def open_tokenizer(name_or_file: str, card_directories: Sequence[Path]) -> Tokenizer:

@@ -23,7 +23,7 @@ from danish_asr.base.files import publish
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.models.assets import Assets, configured_dataset
+from danish_asr.recipe.models.assets import Assets, configured_dataset, training_rows
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     TOKENIZER,
@@ -31,7 +31,6 @@ from danish_asr.recipe.run.run_directory import (
     resumable_steps,
 )
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.subsets import training_rows
 from danish_asr.text.profiles import normalizer
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzæøå"

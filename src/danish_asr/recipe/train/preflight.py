@@ -29,16 +29,24 @@ from danish_asr.corpus.shards import find_shards, shards_of_split, splitting_hin
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import is_faulty, unstructure
 from danish_asr.recipe.config.sections import AsrModelSection, names_of_splits, top_layers
-from danish_asr.recipe.data.conditions import condition_of
-from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
+from danish_asr.recipe.data.dataset import (
+    AsrDataset,
+    DanishAsrDataset,
+    conditions_of_filters,
+)
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT
-from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, described_model, overridden
+from danish_asr.recipe.models.assets import (
+    DATASET_FAMILIES,
+    Assets,
+    described_model,
+    overridden,
+    validation_indices,
+)
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.train.learning import group_faults, layer_groups, optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
 from danish_asr.recipe.train.record import recorder_faults
-from danish_asr.recipe.train.subsets import validation_indices
 
 
 def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> AsrConfig:
@@ -162,7 +170,7 @@ def _dataset_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
 def _where_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     """Check that rows fulfil the conditions; that writes the indices which the run reads."""
     section = config.dataset
-    filtered = condition_of(section.mixture_parquet_storage_config, None) is not None
+    filtered = bool(conditions_of_filters(section.mixture_parquet_storage_config))
     parts = [("dataset.train_where", section.train_where, section.train_split)]
     if isinstance(config, AsrEvalConfig):
         parts = [("evaluator.where", section.valid_where, section.valid_split)]

@@ -62,7 +62,7 @@ class Probe(MetricRecorder):
     def prepare(self, reader: BatchReader) -> None:
         """Let the reader begin with its longest rows, in steps that are not timed."""
         largest = reader.begin_with_longest(self._num_longest)
-        self._reader = {"steps_per_epoch": reader.steps_per_epoch, "largest_batch": largest}
+        self._reader = {"steps_per_epoch": reader.epoch_size().steps, "largest_batch": largest}
 
     @override
     def record_metric_values(

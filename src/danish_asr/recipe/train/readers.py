@@ -17,18 +17,16 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.sections import AsrDatasetSection
-from danish_asr.recipe.data.create_reader import create_reader
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.data.reader import BatchReader, create_reader
 from danish_asr.recipe.data.targets import FrameCount, UnknownSymbols, count_unknown
+from danish_asr.recipe.models.assets import training_rows
 from danish_asr.recipe.models.cards import tokenizer_of
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.own_tokenizer import run_tokenizer
-from danish_asr.recipe.train.subsets import training_rows
 
 
 class ReaderSetup(NamedTuple):
@@ -83,14 +81,13 @@ def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> Batc
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
     if reader.mix is not None:
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
-    steps, num_steps = reader.steps_per_epoch, config.regime.num_steps
-    minutes = reader.samples / SAMPLE_RATE / 60 / max(steps, 1)
+    epoch, num_steps = reader.epoch_size(), config.regime.num_steps
     line = (
-        f"Steps per epoch: {steps} | Padding: {reader.padding:.1%} | "
-        f"Audio per step: {minutes:.3g} minutes"
+        f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
+        f"Audio per step: {60 * epoch.hours / epoch.steps:.3g} minutes"
     )
-    if num_steps and steps:
-        line += f" | {num_steps} steps are {num_steps / steps:.1f} epochs"
+    if num_steps:
+        line += f" | {num_steps} steps are {num_steps / epoch.steps:.1f} epochs"
     log.info("{}", line)
     return reader
 

@@ -20,11 +20,11 @@ from danish_asr.decoding import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import AsrRegimeSection
+from danish_asr.recipe.models.assets import validation_indices
 from danish_asr.recipe.run.run_directory import validation_scores
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.readers import ReaderSetup, SplitsReader, splits_reader
-from danish_asr.recipe.train.subsets import validation_indices
 from danish_asr.text.profiles import normalize
 
 ALL: Final = "all"
