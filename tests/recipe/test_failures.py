@@ -16,7 +16,7 @@ from danish_asr.base.errors import (
     RunError,
     RunFailedError,
 )
-from danish_asr.planning.remedies import REMEDIES
+from danish_asr.planning.memory import REMEDIES
 from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.recipe.train.ending import explained
 from tests.recipe.running import evaluate, train

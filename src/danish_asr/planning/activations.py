@@ -69,13 +69,14 @@ def peak(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> Counter[
     """Return the bytes alive at the peak beside weights and gradients, by part of the model.
 
     All gradients exist before, as they do from the second batch of a step on. ``module``, which may
-    be on the meta device and is changed, has frozen what does not learn; see `few_layers`.
+    be on the meta device and is changed, has frozen what does not learn.
     """
-    learns = [any(p.requires_grad for p in layer.parameters()) for layer in _layers(module)]
-    learning, every = sum(learns), max(settings.checkpointing, 1)
-    frozen, most = len(learns) - learning, min(2 * every, learning)
-    kept = [*range(min(frozen, every)), *range(frozen, frozen + most)]
-    module.encoder.layers = ModuleList(_layers(module)[number] for number in kept)
+    layers: ModuleList = module.encoder.layers
+    learning = sum(any(p.requires_grad for p in layer.parameters()) for layer in layers)
+    every, frozen = max(settings.checkpointing, 1), len(layers) - learning
+    most = min(2 * every, learning)
+    kept = [*layers[: min(frozen, every)], *layers[frozen : frozen + most]]
+    module.encoder.layers = ModuleList(kept)
     if settings.gpu:
         _as_on_gpu(module)
     if settings.checkpointing:
@@ -89,15 +90,11 @@ def peak(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> Counter[
         stages = _trace(module, batch, settings)
         if most < learning:
             # What each layer adds shows between two numbers of layers.
-            module.encoder.layers = _layers(module)[:-every]
+            module.encoder.layers = module.encoder.layers[:-every]
             fewer, more = _trace(module, batch, settings)[1], stages[1]
             for part in more:
                 more[part] += round((more[part] - fewer[part]) * (learning - most) / every)
     return max(stages, key=Counter.total)
-
-
-def _layers(module: Wav2Vec2AsrModel) -> ModuleList:
-    return module.encoder.layers
 
 
 def _trace(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> list[Counter[str]]:
@@ -143,9 +140,9 @@ class _Living(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.stages = [Counter[str](), Counter[str](), Counter[str]()]
         self._bytes, self._total, self._part, self._stage = Counter[str](), 0, FRONT_END, 0
-        there = [*module.parameters(), *module.buffers()]
         grads = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-        self._known = {tensor.untyped_storage()._cdata for tensor in [*there, *grads]}
+        tensors = [*module.parameters(), *module.buffers(), *grads]
+        self._known = {tensor.untyped_storage()._cdata for tensor in tensors}
         self._hooks = [
             module.encoder.register_forward_pre_hook(self._encoder_begins),
             module.encoder.register_forward_hook(self._encoder_ends),
@@ -179,10 +176,10 @@ class _Living(TorchDispatchMode):
         copied = func is aten._to_copy.default and isinstance(args[0], Parameter)
         tree_map_only(Tensor, partial(self._count, COPIES if copied else self._part), out)
         if func in _CONVOLUTIONS or func in _LAYER_NORMS:
-            tensors = [each for each in tree_leaves((args, out)) if isinstance(each, Tensor)]
+            tensors = [leaf for leaf in tree_leaves((args, out)) if isinstance(leaf, Tensor)]
             if func in _LAYER_NORMS:
-                tensors = [each for each in tensors if not each.is_contiguous()]
-            self._note(sum(each.numel() * each.element_size() for each in tensors))
+                tensors = [tensor for tensor in tensors if not tensor.is_contiguous()]
+            self._note(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
         return out
 
     def _count(self, part: str, tensor: Tensor) -> None:
@@ -264,7 +261,7 @@ class _GpuSdpa(Module):
         self, q: Tensor, q_layout: Any, k: Tensor, k_layout: Any, v: Tensor, cache: Any, **_: bool
     ) -> tuple[Tensor, None]:
         bias = maybe_get_attention_bias_tensor(self._bias, q, q_layout, k_layout, cache)
-        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if bias is not None:
             if missing := -bias.size(-1) % 8:
                 # aten/src/ATen/native/transformers/attention.cpp, pad_bias: a copy for each layer.

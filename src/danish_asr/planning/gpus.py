@@ -1,7 +1,7 @@
 """GPUs by name or size, and the memory that they leave to a process. It imports no torch."""
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from danish_asr.base.errors import ConfigError
 
@@ -36,7 +36,7 @@ class Card(NamedTuple):
     free: int
 
     @classmethod
-    def of(cls, text: str) -> "Card":
+    def of(cls, text: str) -> Self:
         """Read a name of `CARDS`, or a size: ``12GB`` as cards are sold, ``11.6GiB`` as given.
 
         Raises:

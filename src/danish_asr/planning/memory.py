@@ -1,8 +1,9 @@
-"""The memory of training: on a GPU by component, and on the host."""
+"""The memory of training, on a GPU by component and on the host, and changes that reduce it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import torch
@@ -11,13 +12,16 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
+from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from torch import Tensor
 
+from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.optimizers import find_optimizer
+from danish_asr.recipe.config.optimizers import ADAMW_8BIT, ADAMW_OFFLOAD, find_optimizer
+from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.recipe.train.learning import Freezing
 
@@ -32,6 +36,9 @@ FRAGMENTATION: Final = 0.05
 HOST_BYTES: Final = 3 * GIB
 """Assumed, not measured: Python, PyTorch, fairseq2 and CUDA's libraries in one process."""
 
+_ENOUGH: Final = 60 * SAMPLE_RATE
+"""Samples; with less in a batch, checkpointing of activations costs less speed than halving it."""
+
 
 class Model(NamedTuple):
     """A model before it is built."""
@@ -42,11 +49,9 @@ class Model(NamedTuple):
     def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
         """Build it without memory; what never learns requires no gradient."""
         gangs, dtype = create_fake_gangs(CPU), config.model.dtype
-        module = cast(
-            Wav2Vec2AsrModel, new_model(self.family, self.config, gangs, dtype, meta=True)
-        )
-        Freezing(config).freeze_permanently(module)
-        return module
+        module = new_model(self.family, self.config, gangs, dtype, meta=True)
+        Freezing(config).freeze_permanently(cast(Wav2Vec2AsrModel, module))
+        return cast(Wav2Vec2AsrModel, module)
 
 
 def largest_batch(
@@ -169,3 +174,70 @@ def parameters_by_part(module: Wav2Vec2AsrModel) -> dict[str, tuple[int, int]]:
 
 def _size(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+class Remedy(NamedTuple):
+    """A key, what it costs, and the change; None if it does not help, or not again.
+
+    The change takes the configuration and the number of encoder layers.
+    """
+
+    key: str
+    cost: str
+    change: Callable[[AsrConfig, int], Tree | None]
+
+
+def _danish_head(config: AsrConfig, _: int) -> Tree | None:
+    trained = config.model.name or config.model.path
+    return {"model": {"head": "danish"}} if trained and config.model.head == FULL else None
+
+
+def _optimizer(config: AsrConfig, _: int, *, name: str, replaces: tuple[str, ...]) -> Tree | None:
+    return {"optimizer": {"name": name}} if config.optimizer.name in replaces else None
+
+
+def _smaller_batches(config: AsrConfig, _: int, *, least: int) -> Tree | None:
+    task, trainer = config.dataset.asr_task_config, config.trainer
+    half = task.max_num_elements // 2
+    if task.batching_strategy is BatchingStrategy.STATIC or half < max(task.max_audio_len, least):
+        return None
+    tree: Tree = {"dataset": {"asr_task_config": {"max_num_elements": half}}}
+    if trainer.effective_audio_minutes is None:
+        batches = 2 * trainer.grad_accumulation.num_batches
+        tree["trainer"] = {"grad_accumulation": {"num_batches": batches}}
+    return tree
+
+
+def _checkpointing(config: AsrConfig, _: int) -> Tree | None:
+    section = config.trainer.activation_checkpointing
+    if section.mode == "layerwise" and section.every_nth_layer == 1:
+        return None
+    return {"trainer": {"activation_checkpointing": {"mode": "layerwise", "every_nth_layer": 1}}}
+
+
+def _freezing(config: AsrConfig, layers: int) -> Tree | None:
+    for number in (layers // 2, layers - 8):
+        if number > config.trainer.freeze_encoder_layers:
+            return {"trainer": {"freeze_encoder_layers": number}}
+    return None
+
+
+_BATCHES: Final = "dataset.asr_task_config.max_num_elements"
+_enough = partial(_smaller_batches, least=_ENOUGH)
+_smallest = partial(_smaller_batches, least=0)
+_8bit = partial(_optimizer, name=ADAMW_8BIT, replaces=(ADAMW_OPTIMIZER,))
+_offload = partial(_optimizer, name=ADAMW_OFFLOAD, replaces=(ADAMW_OPTIMIZER, ADAMW_8BIT))
+_LAYERWISE: Final = "trainer.activation_checkpointing.mode=layerwise"
+
+REMEDIES: Final = (
+    Remedy("model.head=danish", "none: fewer symbols, and faster", _danish_head),
+    Remedy("optimizer.name=adamw_8bit", "little: rounded moments", _8bit),
+    Remedy(_BATCHES, "little: more and smaller batches in a step", _enough),
+    Remedy(_LAYERWISE, "a third more time: activations are computed twice", _checkpointing),
+    Remedy(_BATCHES, "time: batches of less than a minute", _smallest),
+    Remedy("optimizer.name=adamw_offload", "time: the host computes its step", _offload),
+    Remedy("trainer.freeze_encoder_layers", "accuracy: these layers do not learn", _freezing),
+)
+"""The changes that make a run fit a GPU, those first that cost least speed and quality.
+
+The message of a run whose GPU is too small names their keys in the same order."""

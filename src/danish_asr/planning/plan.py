@@ -18,6 +18,7 @@ from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import NO_BFLOAT16, Card
 from danish_asr.planning.inputs import Inputs
 from danish_asr.planning.memory import (
+    REMEDIES,
     Model,
     host_memory,
     largest_batch,
@@ -25,7 +26,6 @@ from danish_asr.planning.memory import (
     parameters_by_part,
     step_memory,
 )
-from danish_asr.planning.remedies import REMEDIES
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.data.reader import EpochSize
