@@ -40,12 +40,7 @@ def test_a_damaged_file_says_how_to_make_it_again(tmp_path: Path) -> None:
     file = tmp_path / "kept.arrow"
     kept = keep(logits(90, 40, 1)[:1], [90])
     write_batches(file, [to_batch(["a"], kept, '{"vocabulary": 40}')])
-    whole = bytearray(file.read_bytes())
+    file.write_bytes(file.read_bytes()[:-20])
     command = "danish-asr evaluate .* evaluator.keep_log_probs=true"
-    file.write_bytes(whole[:-20])
-    with pytest.raises(LogProbsError, match=rf"kept\.arrow: cannot be read.*{command}"):
-        LogProbsFile(file)
-    whole[len(whole) // 2] ^= 1
-    file.write_bytes(whole)
     with pytest.raises(LogProbsError, match=rf"kept\.arrow: is damaged.*{command}"):
-        LogProbsFile(file).rows(0)
+        LogProbsFile(file)

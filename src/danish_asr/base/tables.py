@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import decode_line, utf8_fault
@@ -24,7 +24,6 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
-_PARQUET_MAGIC: Final = b"PAR1"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -51,20 +50,23 @@ def read_rows(
 ) -> Iterator[TableRow]:
     """Yield rows ``start`` to ``stop - 1`` of a table; blank lines do not count.
 
-    A file whose suffix is not that of CSV or TSV has JSON lines, unless it is Parquet, of which
-    only ``columns`` are read.
+    A file with another suffix than CSV, TSV or Parquet has JSON lines. Of Parquet, only ``columns``
+    are read.
 
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
     """
-    form = CSV_FORMS.get(suffix_of(path))
+    if path.suffix in {".parquet", ".pq"}:
+        yield from islice(_parquet_rows(path, columns, error), start, stop)
+        return
     with _opened(path, error) as content:
-        if content.peek(4)[:4] == _PARQUET_MAGIC or path.suffix == ".parquet":
-            yield from islice(_parquet_rows(path, content, columns, error), start, stop)
-        elif form is not None:
-            yield from islice(_csv_rows(path, content, form, error), start, stop)
-        else:  # lines before the first row are skipped, not parsed
-            yield from map(_json_row, islice(_lines_with_text(content), start, stop))
+        if suffix_of(path) in CSV_FORMS:
+            yield from islice(_csv_rows(path, content, error), start, stop)
+            return
+        numbered = enumerate(content, start=1)
+        lines = ((number, line) for number, line in numbered if line.strip())
+        for number, line in islice(lines, start, stop):  # those before are not parsed
+            yield _json_row(number, line)
 
 
 def read_valid_rows(
@@ -95,34 +97,26 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
         raise error(f"{path}: cannot be read ({text})") from reason
 
 
-def _lines_with_text(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(file, start=1):
-        if line.strip():
-            yield number, line
-
-
-def _json_row(numbered_line: tuple[int, bytes]) -> TableRow:
-    number, line = numbered_line
+def _json_row(number: int, line: bytes) -> TableRow:
     try:
         values = json.loads(line.removeprefix(BOM_UTF8).decode())
     except UnicodeDecodeError as reason:
         return TableRow(number, None, utf8_fault(reason))
     except ValueError as reason:
-        return TableRow(number, None, f"not JSON ({reason})")
+        return TableRow(number, None, f"not JSON ({reason}); expected an object on each line")
     if not isinstance(values, dict):
         return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
     return TableRow(number, values)
 
 
-def _csv_rows(
-    path: Path, file: Iterable[bytes], form: Row, error: type[DanishAsrError]
-) -> Iterator[TableRow]:
+def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
     lines = _decoded_lines(path, file, error)
     header = next(lines, "")
+    form = CSV_FORMS[suffix_of(path)]
     if "delimiter" not in form and header.count(";") > header.count(","):
         form = form | {"delimiter": ";"}
     table = csv.reader(chain([header], lines), **form)
-    line = 0
+    line = 1
     try:
         names = [name.strip() for name in next(table, ())]
         repeated = sorted({name for name in names if name and names.count(name) > 1})
@@ -137,8 +131,8 @@ def _csv_rows(
             line = table.line_num + 1
     except csv.Error as reason:
         raise error(
-            f"{path}:{max(1, line)}: cannot be read ({reason}); expected quotes inside quoted "
-            'fields doubled: "ja, ""tak"""'
+            f"{path}:{line}: cannot be read ({reason}); expected quotes inside quoted fields "
+            'doubled: "ja, ""tak"""'
         ) from reason
 
 
@@ -148,16 +142,16 @@ def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError
 
 
 def _parquet_rows(
-    path: Path, file: IO[bytes], columns: list[str] | None, error: type[DanishAsrError]
+    path: Path, columns: list[str] | None, error: type[DanishAsrError]
 ) -> Iterator[TableRow]:
     import pyarrow as pa  # noqa: PLC0415 - keeps the import of this module light
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     number = 0
     try:
-        for batch in pq.ParquetFile(file).iter_batches(columns=columns):
+        for batch in pq.ParquetFile(path).iter_batches(columns=columns):
             for values in batch.to_pylist():
                 number += 1
                 yield TableRow(number, values)
-    except pa.ArrowException as reason:
+    except (pa.ArrowException, OSError) as reason:
         raise error(f"{path}: cannot be read as Parquet ({reason})") from reason

@@ -33,24 +33,14 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
         with suppress(ValueError):  # some callables have no signature
             inspect.signature(factory).bind(None, **config)
     except TypeError as error:
-        raise ConfigError(_misfits(name, factory, config, error)) from error
+        faults = [f"decoder.config does not fit {name}(tokenizer, ...): {error}"]
+        keys = list(inspect.signature(factory).parameters)[1:] if callable(factory) else []
+        unknown = [key for key in config if keys and key not in keys]
+        faults += [unknown_key(f"decoder.config.{key}", key, keys) for key in unknown]
+        raise ConfigError(faults) from error
     if factory is BeamDecoder:
         check_settings(config)
     return factory  # type: ignore[no-any-return]
-
-
-def _misfits(name: str, factory: Any, config: Mapping[str, Any], error: TypeError) -> list[str]:
-    """The keys that a decoder does not take, or the error if the keys are right."""
-    if callable(factory):
-        keys = list(inspect.signature(factory).parameters)[1:]
-        unknown = [key for key in config if key not in keys]
-        if unknown and not keys:
-            beam_keys = ", ".join(list(inspect.signature(BeamDecoder).parameters)[1:])
-            fault = f"decoder.config: {name} has no keys, but found {', '.join(config)}"
-            return [f"{fault}; decoder.name=beam has {beam_keys}"]
-        if unknown:
-            return [unknown_key(f"decoder.config.{key}", key, keys) for key in unknown]
-    return [f"decoder.config does not fit {name}(tokenizer, ...): {error}; it is {dict(config)}"]
 
 
 def decode(decoder: Decoder, logits: Tensor, lengths: Sequence[int]) -> list[str]:

@@ -5,7 +5,6 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
-from math import inf
 from multiprocessing import parent_process
 from os import PathLike
 from pathlib import Path
@@ -29,14 +28,14 @@ BEAM: Final = 100
 """Used where neither the configuration nor the language model's ``lm.json`` says otherwise."""
 
 _LIMITS: Final = {
-    "alpha": (0, inf),
-    "beta": (-inf, inf),
-    "unknown": (-inf, 0),
-    "beam": (1, inf),
-    "hotword_weight": (-inf, inf),
-    "beam_prune": (-inf, 0),
-    "symbol_prune": (-inf, 0),
-    "workers": (1, inf),
+    "alpha": (0, 1e9),
+    "beta": (-1e9, 1e9),
+    "unknown": (-1e9, 0),
+    "beam": (1, 1e9),
+    "hotword_weight": (-1e9, 1e9),
+    "beam_prune": (-1e9, 0),
+    "symbol_prune": (-1e9, 0),
+    "workers": (1, 1e9),
 }
 _WHOLE: Final = {"beam", "workers"}
 
@@ -92,19 +91,10 @@ class BeamDecoder:
             from danish_asr.decoding import beam_search  # noqa: PLC0415 - pyctcdecode is an extra
         except ImportError:
             raise MissingExtraError("the decoder 'beam'", "lm") from None
-        self._saved = saved = check_settings(
-            {
-                "lm": lm,
-                "hotword_weight": hotword_weight,
-                "alpha": alpha,
-                "beta": beta,
-                "unknown": unknown,
-                "beam": beam,
-                "beam_prune": beam_prune,
-                "symbol_prune": symbol_prune,
-                "workers": workers,
-            }
-        )
+        weights = {"alpha": alpha, "beta": beta, "beam": beam, "unknown": unknown}
+        prunes = {"beam_prune": beam_prune, "symbol_prune": symbol_prune}
+        others = {"hotword_weight": hotword_weight, "workers": workers}
+        self._saved = saved = check_settings({"lm": lm, **weights, **prunes, **others})
         self._labels = symbols(tokenizer)
         self._characters = {label for label in self._labels if label}
         profile = text_profile or saved.get("text_profile", "raw")
@@ -126,8 +116,7 @@ class BeamDecoder:
         self._columns = beam_search.Columns
         alone = parent_process() is not None  # a worker process starts no others
         self._workers = workers or (1 if alone else usable_cpus())
-        # One that was chosen starts at once.
-        self._seconds = 0.0 if workers is None else SECONDS_ALONE
+        self._seconds = SECONDS_ALONE if workers else 0.0  # processes that were chosen start now
         self._pool: WorkerPool | None = None
 
     def __call__(self, logits: Tensor, lengths: Sequence[int]) -> list[str]:
@@ -179,17 +168,13 @@ class BeamDecoder:
                 fault = f"decoder.config.hotwords: {hotwords} cannot be read ({error})"
                 raise ConfigError([fault]) from error
         words = [normalize(hotword, profile) for hotword in hotwords]
-        faults = []
-        for word in words:
-            missing = set(word) - self._characters
-            if missing:
-                faults.append(
-                    f"decoder.config.hotwords: '{word}' has characters that the tokenizer lacks: "
-                    f"{' '.join(sorted(missing))}; text_profile normalises hotwords like the "
-                    "training text"
-                )
-        if faults:
-            raise ConfigError(faults)
+        foreign = [word for word in words if not self._characters.issuperset(word)]
+        if foreign:
+            lacks = " ".join(sorted(set("".join(foreign)) - self._characters))
+            fault = f"'{foreign[0]}' has characters that the tokenizer lacks: {lacks}"
+            raise ConfigError(
+                [f"decoder.config.hotwords: {fault}; text_profile normalises hotwords"]
+            )
         return tuple(word for word in words if word)
 
     def _check_words(self, words: Sequence[str]) -> None:
@@ -197,8 +182,8 @@ class BeamDecoder:
         if len(foreign) > _MOST_FOREIGN * len(words):
             raise LanguageModelError(
                 f"{self.search_settings.language_model}: the model cannot write {len(foreign):,} "
-                f"of its {len(words):,} words, such as {', '.join(foreign[:3])}; it must be built "
-                "from text in the form of the training text, which `danish-asr lm build` does"
+                f"of its {len(words):,} words, such as {', '.join(foreign[:3])}; build it with the "
+                "model's text profile (`danish-asr lm build`)"
             )
 
 
@@ -216,17 +201,12 @@ def check_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     values = {**saved, **{name: value for name, value in config.items() if value is not None}}
     faults = []
     for name, (low, high) in _LIMITS.items():
-        if name not in values:
+        value = values.get(name, low)
+        if isinstance(value, int if name in _WHOLE else int | float) and low <= value <= high:
             continue
-        value, kinds = values[name], (int,) if name in _WHOLE else (int, float)
-        if isinstance(value, kinds) and low <= value <= high and abs(value) < inf:
-            continue
-        expected = "a whole number" if name in _WHOLE else "a finite number"
-        if low > -inf:
-            expected += f" of at least {low}"
-        elif high < inf:
-            expected += f" of at most {high}"
-        faults.append(f"decoder.config.{name}: expected {expected}, found {value!r}")
+        kind = "whole number" if name in _WHOLE else "number"
+        limits = f"from {low:g} to {high:g}"
+        faults.append(f"decoder.config.{name}: expected a {kind} {limits}, found {value!r}")
     if faults:
         raise ConfigError(faults)
     return saved

@@ -149,10 +149,6 @@ def _scorer(settings: SearchSettings) -> NgramScorer | None:
 
 @lru_cache(maxsize=1)
 def load(path: str) -> tuple[Any, list[str]]:
-    """Load a language model as a ``kenlm.Model`` and its words, sorted; keeps the last one.
-
-    Raises:
-        LanguageModelError: There is none, or it is broken.
-    """
+    """Load a language model as a ``kenlm.Model`` and its words, sorted; keeps the last one."""
     files = find_language_model(path)
     return files.load(), files.words()

@@ -8,10 +8,10 @@ utterances that it decodes.
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,6 @@ LEAST: Final = -10.0
 
 MOST: Final = 64
 """Symbols that are kept of one frame: what bounds the file of a model that is sure of nothing."""
-
-_FORMAT: Final = 1
-_CRC32: Final = b"crc32"
-"""In the metadata of each record batch; compressed data has no checksum of its own."""
 
 
 def keep_command(run: Path, checkpoint: str = "best", split: str = "dev") -> str:
@@ -92,30 +88,21 @@ def to_batch(rows: Sequence[str], kept: Sequence[KeptFrames], about: str) -> pa.
             pa.array(offsets, pa.int64()), pa.array(np.concatenate(arrays))
         )
     batch = pa.RecordBatch.from_pydict(columns)
-    return batch.replace_schema_metadata({"about": about, "format": str(_FORMAT)})
+    return batch.replace_schema_metadata({"about": about})
 
 
 def write_batches(file: Path, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write a file atomically, batch by batch."""
-    with publish(file) as stream:
-        writer = None
-        for batch in batches:
-            if writer is None:
-                options = pa.ipc.IpcWriteOptions(compression="zstd")
-                writer = pa.ipc.new_file(stream, batch.schema, options=options)
-            writer.write_batch(batch, custom_metadata={_CRC32: _crc32(batch)})
-        if writer is not None:
-            writer.close()
-
-
-def _crc32(batch: pa.RecordBatch) -> bytes:
-    """A checksum of what a record batch says, however its buffers are laid out."""
-    checksum = crc32("\n".join(batch.column("row").to_pylist()).encode())
-    for name in KeptFrames._fields:
-        column = batch.column(name)
-        for array in (column.value_lengths(), column.flatten()):
-            checksum = crc32(array.to_numpy(), checksum)
-    return b"%d" % checksum
+    """Write a file atomically, batch by batch; there is at least one."""
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    remaining = iter(batches)
+    first_batch = next(remaining)
+    with (
+        publish(file) as stream,
+        pa.ipc.new_file(stream, first_batch.schema, options=options) as writer,
+    ):
+        writer.write_batch(first_batch)
+        for batch in remaining:
+            writer.write_batch(batch)
 
 
 class LogProbsFile:
@@ -125,26 +112,25 @@ class LogProbsFile:
         about: What they depend on, and ``vocabulary``, the number of symbols.
 
     Raises:
-        LogProbsError: The file is damaged, or was written by another version. Damage of a record
-            batch is found when it is read.
+        LogProbsError: The file is damaged. Damage of a record batch is found when it is read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with self._explained():
             self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            metadata = self._reader.schema.metadata
-            readable = metadata[b"format"] == str(_FORMAT).encode()
-            self.about: Mapping[str, Any] = json.loads(metadata[b"about"])
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            raise self._unusable(f"cannot be read ({error})") from error
-        if not readable:
-            raise self._unusable("was written by another version of danish-asr")
+            self.about: Mapping[str, Any] = json.loads(self._reader.schema.metadata[b"about"])
 
-    def _unusable(self, why: str) -> LogProbsError:
-        *_, checkpoint, split, _ = (place := self.path.absolute()).parts
-        again = keep_command(place.parents[3], checkpoint, split)
-        return LogProbsError(f"{self.path}: {why}; delete it, and run: {again}")
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+            evaluation = self.path.absolute().parent
+            again = keep_command(evaluation.parents[2], evaluation.parent.name, evaluation.name)
+            raise LogProbsError(
+                f"{self.path}: is damaged ({error}); delete it, and run: {again}"
+            ) from error
 
     def __len__(self) -> int:
         """Return the number of record batches."""
@@ -152,13 +138,9 @@ class LogProbsFile:
 
     def batch(self, number: int) -> pa.RecordBatch:
         """Return one record batch as it is stored; raises LogProbsError if it is damaged."""
-        try:
-            batch, metadata = self._reader.get_batch_with_custom_metadata(number)
+        with self._explained():
+            batch = self._reader.get_batch(number)
             batch.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
-            raise self._unusable(f"is damaged ({error})") from error
-        if metadata is None or metadata.get(_CRC32) != _crc32(batch):
-            raise self._unusable(f"is damaged (checksum of batch {number})")
         return batch
 
     def rows(self, number: int) -> list[str]:

@@ -7,7 +7,6 @@ start fast.
 """
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,11 +37,7 @@ class LanguageModelFiles:
     settings: dict[str, Any]
 
     def words(self) -> list[str]:
-        """Return all words that it knows, sorted.
-
-        Raises:
-            LanguageModelError: They cannot be found.
-        """
+        """Return all words that it knows, sorted; raises LanguageModelError if there are none."""
         unigrams = self.file.with_name(UNIGRAMS_FILE)
         try:
             if unigrams.is_file():
@@ -53,12 +48,12 @@ class LanguageModelFiles:
                 words = _words_of_binary(self.file)
         except (OSError, UnicodeDecodeError) as error:
             raise LanguageModelError(f"{self.file}: its words cannot be read ({error})") from error
-        known = sorted(set(words) - {"<s>", "</s>", "<unk>"})
-        if not known:
+        words = sorted(set(words) - {"<s>", "</s>", "<unk>"})
+        if not words:
             raise LanguageModelError(
                 f"{self.file}: knows no words; write them to {unigrams}, one per line"
             )
-        return known
+        return words
 
     def load(self) -> Any:
         """Return a ``kenlm.Model``.
@@ -76,15 +71,13 @@ class LanguageModelFiles:
         try:
             model = kenlm.Model(str(self.file), config)
         except (OSError, RuntimeError) as error:
-            # Without the place in KenLM's source code.
-            reason = re.sub(r"[^\s(]+\.cc:\d+ in .* threw \w+( because `.*?')?\. ?", "", str(error))
             raise LanguageModelError(
-                f"{self.file}: is no ARPA file or KenLM binary, or is damaged: {reason}"
+                f"{self.file}: is no ARPA file or KenLM binary, or is damaged: {error}"
             ) from error
         if self.settings.get("order", model.order) != model.order:
             raise LanguageModelError(
                 f"{self.file}: has order {model.order}; {SETTINGS_FILE} beside it says "
-                f"{self.settings['order']}. Build it again, or delete {SETTINGS_FILE}"
+                f"{self.settings['order']}"
             )
         return model
 
@@ -107,8 +100,7 @@ def find_language_model(path: AnyPath) -> LanguageModelFiles:
     if len(files) != 1:
         names = ", ".join(file.name for file in files) or "none"
         raise LanguageModelError(
-            f"{path}: expected one file {', '.join(f'*{x}' for x in _SUFFIXES)}; found {names}. "
-            "`danish-asr lm build` writes one; of several, name the file"
+            f"{path}: expected one file with a suffix of {', '.join(_SUFFIXES)}; found {names}"
         )
     # Links, such as those of Hugging Face's cache, are not resolved: the others stand beside them.
     return LanguageModelFiles(files[0], _read_settings(files[0]))

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from fairseq2.data.tokenizers import Tokenizer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish, publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.base.workers import WorkerPool
 from danish_asr.decoding.beam import BeamDecoder
@@ -44,6 +46,8 @@ _FRAMES_PER_SECOND: Final = 50
 _FRAMES_PER_CHUNK: Final = 60 * _FRAMES_PER_SECOND
 """So much of a point is decoded by one process at a time."""
 
+_CHOSEN: Final[dict[str, Any]] = {"ms": 13, "mfc": "none", "mec": "C3", "mew": 2, "zorder": 3}
+
 
 class DevLogProbs(NamedTuple):
     """The kept log-probabilities of a split to tune on."""
@@ -63,29 +67,12 @@ class Point(NamedTuple):
     beam: int
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """What the values gave: errors, and processor seconds of the search."""
 
     point: Point
     errors: ErrorCounts
     seconds: float
-
-    def to_row(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {
-            **self.point._asdict(),
-            "wer": self.errors.wer(),
-            "cer": self.errors.cer(),
-            "cpu_seconds": round(self.seconds, 3),
-            "counts": self.errors.to_tuple(),
-        }
-
-    @classmethod
-    def from_row(cls, row: dict[str, Any]) -> Self:
-        """Build it from its row."""
-        point = Point(row["alpha"], row["beta"], row["beam"])
-        return cls(point, ErrorCounts.from_tuple(row["counts"]), row["cpu_seconds"])
 
 
 @dataclass(frozen=True)
@@ -119,9 +106,14 @@ class Trials:
             self.by_point[trial.point] = trial
             self._save()
 
-    def best(self, beam: int) -> Trial:
-        """Return the trial with the fewest word errors; of equals, the fewest character errors."""
-        return min((trial for trial in self.all if trial.point.beam == beam), key=_merit)
+    def best_weights(self) -> Point:
+        """The point with the fewest word errors; of equals, the fewest character errors."""
+
+        def merit(trial: Trial) -> tuple[float, ...]:
+            errors, point = trial.errors, trial.point
+            return errors.words.errors, errors.characters.errors, point.alpha, abs(point.beta)
+
+        return min((x for x in self.all if x.point.beam == WEIGHTS_BEAM), key=merit).point
 
     @property
     def all(self) -> list[Trial]:
@@ -129,22 +121,16 @@ class Trials:
         return list(self.by_point.values())
 
 
-def _merit(trial: Trial) -> tuple[float, ...]:
-    errors, point = trial.errors, trial.point
-    return errors.words.errors, errors.characters.errors, point.alpha, abs(point.beta)
-
-
 def search_weights(trials: Trials) -> Trial:
     """Search alpha and beta coarse to fine, then the beam; returns the best trial."""
     trials.run(Point(alpha, beta, WEIGHTS_BEAM) for alpha, beta in product(ALPHAS, BETAS))
     for alpha_step, beta_step in _STEPS:
         for _ in range(_MOST_MOVES):
-            best = trials.best(WEIGHTS_BEAM).point
+            best = trials.best_weights()
             trials.run(_neighbours(best, alpha_step, beta_step))
-            if trials.best(WEIGHTS_BEAM).point == best:
+            if trials.best_weights() == best:
                 break
-    weights = trials.best(WEIGHTS_BEAM).point
-    of_beams = [weights._replace(beam=beam) for beam in BEAMS]
+    of_beams = [trials.best_weights()._replace(beam=beam) for beam in BEAMS]
     trials.run(of_beams)
     rates = {point: trials.by_point[point].errors.wer() for point in of_beams}
     limit = min(rates.values()) + ENOUGH
@@ -169,7 +155,6 @@ def tune_language_model(
     workers: int,
     json_path: Path | None = None,
     plot_path: Path | None = None,
-    console: Console | None = None,
 ) -> Tuning:
     """Search the values with the lowest WER on dev, print them, and write them to ``lm.json``.
 
@@ -180,18 +165,13 @@ def tune_language_model(
         LanguageModelError: The language model is broken or does not fit the model.
         MissingExtraError: pyctcdecode or KenLM are not installed.
     """
-    from danish_asr.decoding import tuning_report  # noqa: PLC0415 - it reads this module's results
-
-    console = console or Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True)
     files = find_language_model(lm)
     settings_path = files.file.with_name(SETTINGS_FILE)
     json_path = json_path or files.file.with_name("tuning.json")
     plot_path = plot_path or files.file.with_name("tuning.png")
     chunks, greedy, about = _read(dev, BeamDecoder(dev.tokenizer, lm, workers=1), profile, rows)
-    about |= {
-        "language_model": files.file.name,
-        "language_model_size": files.file.stat().st_size,
-    }
+    about |= {"language_model": files.file.name, "language_model_size": files.file.stat().st_size}
     pool = WorkerPool(workers)
     with Progress("searching", console=console) as progress:
         trials = Trials(
@@ -205,14 +185,16 @@ def tune_language_model(
     pool.close()
     frames = sum(len(columns.values) for chunk in chunks for columns in chunk.utterances)
     tuning = Tuning(about, greedy, trials.all, chosen, frames / _FRAMES_PER_SECOND)
-    _save(json_path, about, tuning.trials, chosen=chosen.to_row(), greedy_wer=greedy.wer())
-    _save_settings(settings_path, files.settings, tuning, dev.run)
-    tuning_report.print_tuning(tuning, console)
-    if about["rows"] < _FEW:
-        console.print(f"warning: {about['rows']} utterances are few; the choice is uncertain")
+    _save(json_path, about, trials.all, chosen=_to_row(chosen), greedy_wer=greedy.wer())
+    tuned = {"run": str(dev.run)} | {
+        name: about[name] for name in ("model", "split", "rows", "profile")
+    }
+    tuned |= {"wer": chosen.errors.wer(), "cer": chosen.errors.cer()}
+    _write_json(settings_path, {**files.settings, **chosen.point._asdict(), "tuned": tuned})
+    _print(tuning, console)
     if files.settings.get(HELD_OUT) == 0:
         console.print(f"warning: {NOTHING_HELD_OUT}")
-    tuning_report.save_plot(tuning, plot_path)
+    _save_plot(tuning, plot_path)
     for path in (settings_path, json_path, plot_path):
         console.print(f"wrote {path}")
     return tuning
@@ -242,15 +224,8 @@ def _read(
         chunks[-1].references.append(reference)
         greedy += count_errors(reference, normalize(row["hypothesis"], profile))
         frames_in_chunk += len(log_probs)
-    about = {
-        "run": dev.run.name,
-        "model": dev.model,
-        "split": dev.split,
-        "rows": taken,
-        "rows_in_split": rows_in_split,
-        "profile": profile,
-        "log_probs": dict(dev.file.about),
-    }
+    about = {"run": dev.run.name, "model": dev.model, "split": dev.split, "rows": taken}
+    about |= {"rows_in_split": rows_in_split, "profile": profile, "log_probs": dict(dev.file.about)}
     return chunks, greedy, about
 
 
@@ -276,27 +251,89 @@ def _decode(
             yield Trial(point, errors, seconds)
 
 
-def _earlier_trials(file: Path, about: Mapping[str, Any]) -> list[Trial]:
-    """Return the trials of an earlier start, if they are of the same search."""
+def _earlier_trials(file: Path, about: Mapping[str, Any]) -> Iterator[Trial]:
+    """Yield the trials of an earlier start, if they are of the same search."""
     if not file.is_file():
-        return []
+        return
     try:
         earlier = json.loads(file.read_text("utf-8"))
-        same = earlier["about"] == json.loads(json.dumps(about))
-        return [Trial.from_row(row) for row in earlier["trials"]] if same else []
+        if earlier["about"] == json.loads(json.dumps(about)):
+            for row in earlier["trials"]:
+                point = Point(row["alpha"], row["beta"], row["beam"])
+                yield Trial(point, ErrorCounts.from_tuple(row["counts"]), row["cpu_seconds"])
     except (ValueError, TypeError, KeyError) as error:
         raise DanishAsrError(f"{file}: is no earlier tuning ({error!r}); name another") from error
 
 
+def _to_row(trial: Trial) -> dict[str, Any]:
+    errors = trial.errors
+    row = {**trial.point._asdict(), "wer": errors.wer(), "cer": errors.cer()}
+    return row | {"cpu_seconds": round(trial.seconds, 3), "counts": errors.to_tuple()}
+
+
 def _save(file: Path, about: Mapping[str, Any], trials: Iterable[Trial], **more: Any) -> None:
-    content = {"about": about, **more, "trials": [trial.to_row() for trial in trials]}
-    publish_text(file, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+    _write_json(file, {"about": about, **more, "trials": [_to_row(trial) for trial in trials]})
 
 
-def _save_settings(file: Path, settings: Mapping[str, Any], tuning: Tuning, run: Path) -> None:
-    """Write the chosen values into ``lm.json``, from where `BeamDecoder` takes them."""
-    tuned: dict[str, Any] = {"run": str(run)}
-    tuned |= {name: tuning.about[name] for name in ("model", "split", "rows", "profile")}
-    tuned |= {"wer": tuning.chosen.errors.wer(), "cer": tuning.chosen.errors.cer()}
-    content = {**settings, **tuning.chosen.point._asdict(), "tuned": tuned}
+def _write_json(file: Path, content: Mapping[str, Any]) -> None:
     publish_text(file, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def _print(tuning: Tuning, console: Console) -> None:
+    """Print greedy beside the beams at the best weights; the plot has the other points."""
+    about, chosen = tuning.about, tuning.chosen.point
+    console.print(
+        f"{about['rows']} of {about['rows_in_split']} utterances of {about['split']}, "
+        f"{tuning.seconds / 60:.1f} minutes; {len(tuning.trials)} points; text profile "
+        f"{about['profile']}; alpha {chosen.alpha:g}, beta {chosen.beta:g}"
+    )
+    if about["rows"] < _FEW:
+        console.print(f"warning: {about['rows']} utterances are few; the choice is uncertain")
+    table = Table("decoder", "WER %", "CER %", "CPU ms per s", box=SIMPLE_HEAD)
+    table.add_row("greedy", f"{100 * tuning.greedy.wer():.2f}", f"{100 * tuning.greedy.cer():.2f}")
+    for trial in _of_beams(tuning):
+        mark = " (chosen)" if trial.point == chosen else ""
+        rates = (f"{100 * trial.errors.wer():.2f}", f"{100 * trial.errors.cer():.2f}")
+        cost = f"{1000 * trial.seconds / tuning.seconds:.1f}"
+        table.add_row(f"beam {trial.point.beam}{mark}", *rates, cost)
+    console.print(table)
+
+
+def _of_beams(tuning: Tuning) -> list[Trial]:
+    """The trials of all beams at the chosen weights."""
+    by_point = {trial.point: trial for trial in tuning.trials}
+    return [by_point[tuning.chosen.point._replace(beam=beam)] for beam in BEAMS]
+
+
+def _save_plot(tuning: Tuning, file: Path) -> None:
+    """Write the plot: WER over alpha and beta, and over the beam; the suffix says the format."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow
+
+    best, about = tuning.chosen.point, tuning.about
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    trials = [trial for trial in tuning.trials if trial.point.beam == WEIGHTS_BEAM]
+    rates = [100 * trial.errors.wer() for trial in trials]
+    alphas, betas = [x.point.alpha for x in trials], [x.point.beta for x in trials]
+    # Without a language model (alpha 0) the rates are far from the others.
+    most = min(max(rates), 2 * min(rates)) or None
+    dots = left.scatter(alphas, betas, c=rates, vmax=most, cmap="viridis", s=60, zorder=2)
+    figure.colorbar(dots, ax=left, label="WER %", extend="max")
+    left.plot(best.alpha, best.beta, "o", **_CHOSEN)
+    left.set(xlabel="alpha", ylabel="beta", title=f"beam {WEIGHTS_BEAM}")
+    rates = [100 * trial.errors.wer() for trial in _of_beams(tuning)]
+    right.plot(BEAMS, rates, "o-", color="C0", label="with the language model")
+    right.plot(best.beam, rates[BEAMS.index(best.beam)], "o", label="chosen", **_CHOSEN)
+    right.axhline(100 * tuning.greedy.wer(), color="0.4", ls="--", lw=1, label="greedy")
+    right.set_xscale("log")
+    right.set_xticks(BEAMS, [str(beam) for beam in BEAMS], minor=False)
+    right.minorticks_off()
+    right.set(xlabel="beam", ylabel="WER %", title=f"alpha {best.alpha:g}, beta {best.beta:g}")
+    right.set_ylim(bottom=0)
+    for axes in (left, right):
+        axes.grid(visible=True, alpha=0.3)
+    figure.legend(loc="outside lower right", ncols=3, fontsize=8)  # inside it may hide the curve
+    title = f"{about['language_model']} on {about['split']} of {about['run']} ({about['model']})"
+    figure.suptitle(title, fontsize=10, parse_math=False)
+    with publish(file) as stream:
+        figure.savefig(stream, format=file.suffix.removeprefix(".") or "png", dpi=150)

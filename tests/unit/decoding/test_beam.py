@@ -212,7 +212,7 @@ def test_a_directory_must_hold_one_language_model_of_its_order(
 def test_impossible_settings_are_refused_before_the_decoder_is_created(
     tokenizer: Tokenizer, name: str, value: Any
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"{name}: expected a .* number.*, found"):
+    with pytest.raises(ConfigError, match=rf"{name}: expected a .*number.*, found"):
         find_decoder("beam", {name: value})
     with pytest.raises(ConfigError, match=name):
         BeamDecoder(tokenizer, **{name: value})

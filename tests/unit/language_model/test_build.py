@@ -97,8 +97,8 @@ def test_text_comes_from_every_kind_of_file_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("empty.txt", b"", "no text: 0 sentences"),
-        ("marks.txt", b"...\n!\n", "0 are in dev or test, 2 have no letter"),
+        ("empty.txt", b"", "none of 0 sentences"),
+        ("marks.txt", b"...\n!\n", "2 have no letter"),
         ("latin.txt", "blåbær".encode("latin-1"), r"latin\.txt:1: not UTF-8"),
         ("bad.jsonl", b'{"text": "a"}\n{', r"bad\.jsonl:2: not JSON"),
         ("other.jsonl", b'{"body": "a"}\n', "no column 'text'; --column"),

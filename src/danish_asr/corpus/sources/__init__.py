@@ -1,4 +1,4 @@
-"""The corpora that can be converted: a table of kinds, one file each.
+"""The corpora that can be converted: a table of kinds.
 
 A source is written ``KIND:WHERE``. Without a kind, a manifest is recognised by its suffix, a folder
 by the files in it, and a dataset of the hub is CoRal. docs/extending.md shows how to add a kind
@@ -17,17 +17,20 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.extending import user_code
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import Source, SourceFile, SourceOptions, Utterance
-from danish_asr.corpus.sources.common_voice import open_common_voice
-from danish_asr.corpus.sources.fleurs import is_fleurs, open_fleurs
-from danish_asr.corpus.sources.ft_speech import open_ft_speech
 from danish_asr.corpus.sources.leaderboard import open_leaderboard
 from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES
 from danish_asr.corpus.sources.location import PARQUET_SUFFIXES, hub_hint
 from danish_asr.corpus.sources.manifest import SUFFIXES, open_manifest
 from danish_asr.corpus.sources.metadata import speaker
-from danish_asr.corpus.sources.nst import open_nst
 from danish_asr.corpus.sources.pairs import open_pairs
 from danish_asr.corpus.sources.parquet import open_coral, open_hf_parquet
+from danish_asr.corpus.sources.published import (
+    is_fleurs,
+    open_common_voice,
+    open_fleurs,
+    open_ft_speech,
+    open_nst,
+)
 
 __all__ = [
     "SOURCES",

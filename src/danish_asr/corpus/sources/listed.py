@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.schema import SPLITS
 from danish_asr.base.tables import read_rows
 from danish_asr.corpus.sources import base
 from danish_asr.corpus.sources.metadata import utterance
@@ -120,11 +119,6 @@ def _checked_rows(raw_rows: RawRows, path: Path, start: int) -> Iterator[Any]:
         yield from raw_rows(path, start)
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{path}: cannot be read ({error})") from error
-
-
-def split_lists(folder: Path) -> list[Path]:
-    """``train.tsv``, ``dev.tsv`` and ``test.tsv``, as far as they exist."""
-    return [folder / f"{name}.tsv" for name in SPLITS if (folder / f"{name}.tsv").is_file()]
 
 
 def read_table(path: Path, start: int) -> Iterator[dict[str, Any] | None]:
