@@ -14,8 +14,7 @@ from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module
 from danish_asr.corpus.convert import convert, convert_part, finish
-from danish_asr.corpus.inventory import read_inventory
-from danish_asr.corpus.shards import find_shards
+from danish_asr.corpus.shards import find_shards, read_inventory
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.verify import verify
 from tests.builders import (

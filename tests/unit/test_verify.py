@@ -132,7 +132,7 @@ def test_all_faults_are_in_one_list_with_status_1(
         main(lambda: verify_command(root, sample=None, workers=1, allow_shared=()))
     assert stop.value.code == 1
     output = capsys.readouterr().err
-    assert f"{root} has {len(files)} faults:" in output
+    assert f"{root}: faults: {len(files)}" in output
     assert [name for name in files if f"  - {name}: " not in output] == []
 
 

@@ -1,22 +1,63 @@
-"""Write what readers of a dataset need: hours per corpus, asset cards, a character tokenizer."""
+"""What readers of a dataset need beside its shards: cards, a tokenizer, hours and ``README.md``."""
 
 import io
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import sentencepiece
 
 from danish_asr.base.files import publish, publish_text, to_yaml
-from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE, VERSION_DIR
-from danish_asr.corpus.inventory import ShardEntry
+from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.corpus import DANISH
+from danish_asr.corpus.shards import Inventory, ShardEntry
 
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
 can share that index because encoding a text never gives it."""
 
 _RESERVED: Final = {" ", "▁", "▅"}  # the space, and SentencePiece's own signs
+
+ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default
+
+_HUB_CODES: Final = {DANISH: "da"}  # the hub prefers codes of two letters
+
+_TEXT: Final = """\
+# {name}
+
+Speech ({languages}) for automatic speech recognition: {rows:,} utterances, {total}, made by
+`danish-asr convert` from `{source}`. {dropped:,} of {source_rows:,} source rows were left out;
+`ledger.parquet` has the reason of each.
+{notes}
+{table}
+
+The audio is FLAC, mono, 16 kHz (`audio_bytes`); `audio_size` is its number of samples. Corpus and
+split are in the path of each file.
+
+## Licence
+
+That of the source; add it to the metadata above before you publish this dataset. CoRal has the
+licence OpenRAIL-D, which excludes speech synthesis and biometric identification: read its page on
+Hugging Face.
+
+## Use
+
+`ROOT` is the directory of this file.
+
+```python
+datasets.load_dataset("ROOT")                      # all corpora, by split
+datasets.load_dataset("ROOT", "{corpus}", split="{split}")
+pandas.read_parquet("ROOT/{version}")              # with the columns corpus and split
+polars.scan_parquet("ROOT/{version}")
+duckdb.sql("SELECT corpus, split, count(*) FROM 'ROOT/{version}/**/*.parquet' GROUP BY ALL")
+```
+
+`load_dataset` gives audio as encoded bytes; `cast_column("audio_bytes", datasets.Audio())` decodes
+it. `danish-asr verify ROOT` checks the dataset.
+"""
 
 
 def alphabet_of(characters: Iterable[str]) -> list[str]:
@@ -93,3 +134,103 @@ def write_cards(root: Path, name: str, characters: Collection[str]) -> None:
             stream.write(build_char_tokenizer(characters))
     for path, card in cards(root, name, with_tokenizer=bool(characters)).items():
         publish_text(root / path, to_yaml(card))
+
+
+def readme(root: Path, inventory: Inventory) -> str:
+    """Return the text; reads dialects and lengths of all shards."""
+    shards = inventory.shards
+    corpora = sorted({shard.partition("corpus") for shard in shards})
+    languages = sorted({shard.partition("language") for shard in shards})
+    by_config = {ALL_CORPORA: shards} | {
+        corpus: [shard for shard in shards if shard.partition("corpus") == corpus]
+        for corpus in corpora
+    }
+    metadata = {
+        "pretty_name": inventory.name,
+        "language": [_HUB_CODES.get(name, name.partition("_")[0]) for name in languages],
+        "task_categories": ["automatic-speech-recognition"],
+        "configs": [
+            {
+                "config_name": name,
+                "default": name == ALL_CORPORA,
+                "data_files": [
+                    {
+                        "split": split,
+                        "path": f"{VERSION_DIR}/corpus={'*' if name == ALL_CORPORA else name}/"
+                        f"split={split}/**/*.parquet",
+                    }
+                    for split in splits_of(entries)
+                ],
+            }
+            for name, entries in by_config.items()
+        ],
+        "dataset_info": [{"config_name": name, "features": _features()} for name in by_config],
+    }
+    text = _TEXT.format(
+        name=inventory.name,
+        languages=", ".join(languages) or "no language",
+        rows=inventory.rows,
+        total=duration(inventory.hours * 3600),
+        source=inventory.source,
+        dropped=inventory.dropped_rows,
+        source_rows=inventory.source_rows,
+        notes="".join(f"\n- {note}" for note in inventory.notes) + "\n" * bool(inventory.notes),
+        table=_table(root, shards),
+        corpus=corpora[0] if corpora else ALL_CORPORA,
+        split=next(iter(splits_of(shards)), "train"),
+        version=VERSION_DIR,
+    )
+    return f"---\n{to_yaml(metadata)}---\n\n{text}"
+
+
+def splits_of(shards: Iterable[ShardEntry]) -> list[str]:
+    """The splits that have rows, in the order of `SPLITS`."""
+    present = {shard.partition("split") for shard in shards}
+    return [split for split in SPLITS if split in present]
+
+
+def unit_of(seconds: float) -> tuple[str, int]:
+    """The unit that suits a total length, and its seconds."""
+    if seconds >= 3600:
+        return "hours", 3600
+    if seconds >= 60:
+        return "minutes", 60
+    return "seconds", 1
+
+
+def duration(seconds: float) -> str:
+    """A length with its unit, such as ``3.2 minutes``."""
+    unit, size = unit_of(seconds)
+    return f"{seconds / size:,.1f} {unit}"
+
+
+def _features() -> list[dict[str, Any]]:
+    audio = {"audio": {"sampling_rate": SAMPLE_RATE, "decode": False}}
+    return [
+        {"name": field.name, "dtype": audio if pa.types.is_binary(field.type) else str(field.type)}
+        for field in UTTERANCE_SCHEMA
+    ]
+
+
+def _table(root: Path, shards: Sequence[ShardEntry]) -> str:
+    rows: Counter[tuple[str, str]] = Counter()
+    samples: Counter[tuple[str, str]] = Counter()
+    for shard in shards:
+        with pq.ParquetFile(root / shard.path) as parquet:
+            table = parquet.read(["dialect", "audio_size"])
+        split = shard.partition("split")
+        for row in table.to_pylist():
+            for name in ("all", row["dialect"] or "not given"):
+                rows[name, split] += 1
+                samples[name, split] += row["audio_size"]
+    splits = splits_of(shards)
+    dialects = sorted({dialect for dialect, _ in rows} - {"all"})
+    lines = [["dialect", *splits], ["---"] * (1 + len(splits))]
+    for name in (*dialects, "all"):
+        keys = [(name, split) for split in splits]
+        cells = [
+            f"{rows[key]:,} ({duration(samples[key] / SAMPLE_RATE)})" if rows[key] else ""
+            for key in keys
+        ]
+        lines.append([name.replace("|", r"\|"), *cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

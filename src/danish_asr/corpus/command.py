@@ -1,13 +1,13 @@
-"""Run ``danish-asr convert`` and ``danish-asr verify`` with the options of their command lines."""
+"""Convert and verify: from Python, and with the options of their command lines."""
 
 import re
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -15,18 +15,68 @@ from rich.text import Text
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.base.files import AnyPath
 from danish_asr.base.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
+from danish_asr.base.workers import run_on_ray
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import convert as conversion
+from danish_asr.corpus.cards import duration, unit_of
 from danish_asr.corpus.division import shares_of
-from danish_asr.corpus.inventory import Inventory
-from danish_asr.corpus.ray_engine import run_on_ray
-from danish_asr.corpus.readme import duration, unit_of
+from danish_asr.corpus.shards import Inventory
 from danish_asr.corpus.sources import SOURCES, SourceOptions, open_source, resolve_source
 from danish_asr.corpus.verify import verify
 
 _COUNTRIES: Final = 30  # lines about spellings of countries, at most
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_SHARES: Final = (
+    "--split-by-speaker: expected per cent of train, dev and test that add up to 100, such as "
+    "80/10/10 or 80/10/10:SEED"
+)
+
+
+def convert(
+    source: AnyPath,
+    out: AnyPath,
+    *,
+    name: str,
+    corpus: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str | None = None,
+    workers: int = 1,
+    **options: Any,
+) -> Inventory:
+    """Convert a corpus into a dataset, or continue where an earlier call was stopped.
+
+    Args:
+        source: A folder, a manifest or ``KIND:WHERE``, as for ``danish-asr convert``.
+        out: The root of the dataset. A finished dataset of the same source and options is kept.
+        name: The name of the dataset's card, by which a training finds it.
+        corpus: The name of the corpus; None is ``name``, or that of a corpus such as CoRal.
+        columns: The names of the source's columns by ours, such as ``{"text": "sentence"}``.
+        split: The split of all rows; None infers it from the names of files, or from a column;
+            with ``split_by_speaker``, the split of the rows of which they say none is train.
+        workers: Processes. With more than one, a script needs ``if __name__ == "__main__":``.
+        options: The fields of `ConvertOptions`, such as ``split_by_speaker="80/10/10"``.
+
+    Returns:
+        The inventory of the dataset: rows, hours, shards, and what was left out, with the reasons.
+
+    Raises:
+        ConfigError: An option has an impossible value.
+        SourceError: The source cannot be read, or changed during the conversion.
+        DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
+    """
+    checked = ConvertOptions(**options)
+    _refuse(_option_faults(checked, name))
+    described = SourceOptions(
+        corpus=corpus,
+        columns=tuple(f"{ours}={theirs}" for ours, theirs in (columns or {}).items()),
+        split=split,
+        name=name,
+        by_speaker=checked.split_by_speaker is not None,
+    )
+    opened = open_source(str(source), described)
+    return conversion.convert(opened, Path(out), name=name, options=checked, workers=workers)
 
 
 @contextmanager
@@ -44,36 +94,23 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def check_options(
-    options: ConvertOptions, name: str, more: Iterable[tuple[bool, str]] = ()
-) -> None:
-    """Raise `ConfigError` with all values that are impossible, and those of ``more``."""
-    shares = options.split_by_speaker
-    _refuse(
-        [
-            *more,
-            (
-                not _NAME.fullmatch(name),
-                f"--name: up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'; found {name!r}",
-            ),
-            (
-                not 0 <= options.max_drop <= 1,
-                f"--max-drop: a share from 0 to 1; found {options.max_drop:g}",
-            ),
-            (
-                not re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", options.language),
-                f"--language: a code such as dan_Latn or nob_Latn; found {options.language!r}",
-            ),
-            (not options.max_seconds > 0, f"--max-seconds: above 0; found {options.max_seconds:g}"),
-            (
-                shares is not None and not shares_of(shares)[0],
-                (
-                    "--split-by-speaker: expected per cent of train, dev and test that add up to "
-                    f"100, such as 80/10/10 or 80/10/10:SEED; found {shares}"
-                ),
-            ),
-        ]
-    )
+def _option_faults(options: ConvertOptions, name: str) -> Iterator[str]:
+    shares, language = options.split_by_speaker, options.language
+    if not _NAME.fullmatch(name):
+        yield f"--name: up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'; found {name!r}"
+    if not 0 <= options.max_drop <= 1:
+        yield f"--max-drop: a share from 0 to 1; found {options.max_drop:g}"
+    if not re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", language):
+        yield f"--language: a code such as dan_Latn or nob_Latn; found {language!r}"
+    if not options.max_seconds > 0:
+        yield f"--max-seconds: above 0; found {options.max_seconds:g}"
+    if shares is not None and not shares_of(shares)[0]:
+        yield f"{_SHARES}; found {shares}"
+
+
+def _refuse(faults: Iterable[str]) -> None:
+    if listed := list(faults):
+        raise ConfigError(listed, where="the command line")
 
 
 @_terminable()
@@ -94,24 +131,25 @@ def convert_command(
     on_ray = engine == "ray"
     numbers = re.fullmatch(r"(\d+)/(\d+)", part or "1/1")
     index, count = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
-    checks = [
-        (source is None, "SOURCE: required; `danish-asr convert --list` shows the kinds"),
-        (name is None and part is None, "--name: required, it names the dataset's card"),
-        (address is not None and not on_ray, "--address: applies to --engine ray only"),
-        (
-            part is not None and (finish or on_ray),
-            "--part: cannot be combined with --finish or --engine ray",
-        ),
-        (not 1 <= index <= count, f"--part: expected I/N with I from 1 to N; found {part}"),
-    ]
-    check_options(options, name or "x", checks)
-    kind, where = resolve_source(source or "")
-    console = Console(highlight=False, soft_wrap=True)
-    if where == source:
-        console.print(f"{where}: read as {kind}: {SOURCES[kind].about}", markup=False)
-    opened = open_source(f"{kind}:{where}", source_options)
+    faults = list(_option_faults(options, name or "x"))
+    if source is None:
+        faults.append("SOURCE: required; `danish-asr convert --list` shows the kinds")
+    if name is None and part is None:
+        faults.append("--name: required, it names the dataset's card")
+    if address is not None and not on_ray:
+        faults.append("--address: applies to --engine ray only")
+    if part is not None and (finish or on_ray):
+        faults.append("--part: cannot be combined with --finish or --engine ray")
+    if not 1 <= index <= count:
+        faults.append(f"--part: expected I/N with I from 1 to N; found {part}")
+    _refuse(faults)
+    kind, location = resolve_source(source or "")
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    if location == source:
+        console.print(f"{location}: read as {kind}: {SOURCES[kind].about}")
+    opened = open_source(f"{kind}:{location}", source_options)
     for note in opened.notes:
-        console.print(f"{where}: {note}", markup=False)
+        console.print(f"{location}: {note}")
     workers = workers or usable_cpus()
     if part is not None:
         conversion.convert_part(opened, out, (index, count), options=options, workers=workers)
@@ -147,20 +185,15 @@ def verify_command(
     result = verify(
         root, sample=sample, workers=workers or usable_cpus(), allow_shared=allow_shared
     )
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
     console.print(_hours_table(result.hours))
     for note in result.notes:
-        console.print(note if note.startswith("allowed: ") else f"note: {note}", markup=False)
+        console.print(note if note.startswith("allowed: ") else f"note: {note}")
     if result.faults:
-        count = len(result.faults)
-        lines = "\n  - ".join([f"{root} has {count:,} fault{'s' * (count > 1)}:", *result.faults])
+        count = f"{root}: faults: {len(result.faults):,}"
+        lines = "\n  - ".join([count, *result.faults])
         raise DatasetError("\n".join([lines, *result.advice]))
-    console.print(f"{root}: no faults", markup=False)
-
-
-def _refuse(checks: Iterable[tuple[bool, str]]) -> None:
-    if faults := [fault for is_fault, fault in checks if is_fault]:
-        raise ConfigError(faults, where="the command line")
+    console.print(f"{root}: no faults")
 
 
 def _print_summary(inventory: Inventory, console: Console) -> None:
@@ -174,20 +207,20 @@ def _print_summary(inventory: Inventory, console: Console) -> None:
             table.add_row(entry["reason"], entry["dialect"] or "not given", f"{entry['rows']:,}")
         console.print(table)
     for note in inventory.notes:
-        console.print(note, markup=False)
+        console.print(note)
     for reason, rows in inventory.suspects.items():
-        console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)", markup=False)
+        console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
     for dialect, rows in inventory.unmapped_dialects.items():
-        console.print(f"unknown dialect name, kept as is: {dialect} ({rows:,} rows)", markup=False)
+        console.print(f"unknown dialect name, kept as is: {dialect} ({rows:,} rows)")
     # What could not be read comes first.
     spellings = sorted(inventory.countries.items(), key=lambda x: not x[0].endswith("> unknown"))
     for read_as, rows in spellings[:_COUNTRIES]:
-        console.print(f"country of birth: {read_as} ({rows:,} rows)", markup=False)
-    if (more := len(inventory.countries) - _COUNTRIES) > 0:
-        console.print(f"country of birth: {more:,} more spellings, see {INVENTORY_FILE}")
+        console.print(f"country of birth: {read_as} ({rows:,} rows)")
+    if len(spellings) > _COUNTRIES:
+        console.print(f"country of birth: more spellings are in {INVENTORY_FILE}")
 
 
-def _hours_table(hours: dict[tuple[str, str | None], float]) -> Table:
+def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:
     splits = [split for split in SPLITS if any(split == key[0] for key in hours)]
     unit, size = unit_of(sum(hours.values()) * 3600)
     table = Table("dialect", *splits, title=unit.capitalize())

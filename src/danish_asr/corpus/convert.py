@@ -37,11 +37,10 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.cards import statistics, write_cards
+from danish_asr.corpus.cards import readme, statistics, write_cards
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
-from danish_asr.corpus.inventory import Inventory, ShardEntry, read_inventory
-from danish_asr.corpus.readme import readme
 from danish_asr.corpus.shard import Record, convert_task, read_record
+from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources.base import Source
 from danish_asr.corpus.tasks import WORK_DIR, ShardTask, digest, plan_tasks
 

@@ -22,7 +22,7 @@ from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus.division import sentence_of
-from danish_asr.corpus.inventory import ShardEntry
+from danish_asr.corpus.shards import ShardEntry
 from danish_asr.text.profiles import normalize
 
 COMPARED: Final = pa.schema(

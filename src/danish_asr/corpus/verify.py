@@ -27,8 +27,8 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus.cards import SPECIAL_SYMBOLS, alphabet_of, cards, statistics
-from danish_asr.corpus.inventory import Inventory, read_inventory
 from danish_asr.corpus.shard_check import COMPARED, ShardFindings, check_shard, few, guarded
+from danish_asr.corpus.shards import Inventory, read_inventory
 
 LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence", "audio": "audio"}
 """What splits should not share, and its column in `COMPARED`."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, SUSPECTS_FILE
-from danish_asr.corpus.readme import unit_of
+from danish_asr.corpus.cards import unit_of
 from danish_asr.recipe.data.targets import UnknownSymbols, count_unknown
 from danish_asr.recipe.models.assets import open_tokenizer
 from danish_asr.report import dataset_numbers as numbers

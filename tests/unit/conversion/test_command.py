@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from danish_asr.base.errors import ConfigError
 from danish_asr.cli import main
 from danish_asr.cli.app import app
-from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.shards import read_inventory
 from tests.builders import coral_row, tone, write_parquet
 
 runner = CliRunner()

@@ -15,7 +15,7 @@ from danish_asr.base.errors import DatasetError, SourceError
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.division import assign_speakers
-from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.shards import read_inventory
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.verify import verify
 from tests.builders import tone

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.shards import read_inventory
 from tests.spoiled import Spoil, content, manifest, shard, text
 
 FAULTS: list[tuple[Spoil, str]] = [

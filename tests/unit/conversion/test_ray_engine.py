@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError, SourceError
+from danish_asr.base.workers import run_on_ray
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.ray_engine import run_on_ray
 from danish_asr.corpus.sources import open_source
 from tests.builders import build_source, tree
 

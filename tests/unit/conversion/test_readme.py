@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import soundfile
 
-from danish_asr.corpus.readme import duration
+from danish_asr.corpus.cards import duration
 from tests.builders import build_dataset
 
 READ_ALOUD = {"train": 12, "dev": 4, "test": 6}
