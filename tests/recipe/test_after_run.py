@@ -9,7 +9,6 @@ import soundfile
 import torch
 
 from danish_asr.base.config_tree import read_yaml
-from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.scoring.predictions import read_predictions
@@ -68,21 +67,12 @@ def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
     assert re.search(r"tokenizer has \d+ symbols, but the head of 'finished' has \d+", error)
 
 
-def test_an_unfinished_run_is_refused_as_a_model_path(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unfinished = tmp_path / "unfinished"
-    shutil.copytree(finished_run / "checkpoints", unfinished / "checkpoints")
-    assert train(tmp_path / "run", dataset, f"model={{path: {unfinished}}}") == 2
-    assert "must be a finished run, one checkpoint of a run" in capsys.readouterr().err
-
-
 def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
     assert evaluate(finished_run, dataset) == 0
     file = finished_run / "eval" / "best" / "test" / "predictions.jsonl"
-    found = {p.id: p.hypothesis for p in read_predictions(file)}
+    hypotheses = {p.id: p.hypothesis for p in read_predictions(file)}
     index = DanishAsrDataset(dataset).read_index("test")
     (identifier,) = index.values("id", [0])
     audio = tmp_path / "speech.flac"
@@ -90,7 +80,7 @@ def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     assert soundfile.info(audio).samplerate == 16_000
     cards, args = str(finished_run / "cards"), ["finished", str(audio)]
     printed = in_processes(1, transcribe_with_omnilingual, args, DANISH_ASR_ASSETS=cards)
-    assert printed.splitlines()[-1] == repr([found[identifier]])
+    assert printed.splitlines()[-1] == repr([hypotheses[identifier]])
 
 
 def test_a_runs_own_configuration_continues_and_evaluates_it(
@@ -100,16 +90,12 @@ def test_a_runs_own_configuration_continues_and_evaluates_it(
     shutil.copytree(finished_run, run)
     own = run / "config.yaml"
     assert train(run, dataset, config=own) == 0
-    older = read_yaml(own)
-    del older["dataset"]["quadratic_seconds"]
-    own.write_text(to_yaml(older))
     assert evaluate(run, dataset, config=own) == 0
     assert (run / "eval" / "best" / "test" / "predictions.jsonl").is_file()
     error = capsys.readouterr().err
     assert "no effect here" not in error
     assert "not complete" not in error
     shutil.rmtree(run / "cards")
-    older["regime"]["num_steps"] = 20
-    own.write_text(to_yaml(older))
+    own.write_text(own.read_text().replace("num_steps: 4\n", "num_steps: 20\n"))
     assert evaluate(run, dataset, config=own) == 0
-    assert "not complete: saved at step 4 of 20; `danish-asr train" in capsys.readouterr().err
+    assert "saved at step 4 of 20" in capsys.readouterr().err

@@ -1,6 +1,8 @@
-"""The checks of a run's numbers, its disk and its tokenizer."""
+"""The checks of a run's numbers, its disk and its tokenizer; what it prints."""
 
+import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -12,20 +14,20 @@ from fairseq2.gang import FakeGang, create_parallel_gangs
 from fairseq2.recipe.config import WandbConfig
 from torch import nn
 
-from danish_asr.base.errors import ConfigError, RunError, RunFailedError
+from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
-from danish_asr.recipe.train.console import log, performance_warnings
+from danish_asr.recipe.run.run_directory import SCORE_TITLES
+from danish_asr.recipe.train.console import RunReport, log
 from danish_asr.recipe.train.criterion import chance_loss
-from danish_asr.recipe.train.ending import explained
 from danish_asr.recipe.train.readers import check_symbols, report_removed, waveform_dtype
 from danish_asr.recipe.train.record import check_free_space, keep_wandb_id
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
-from tests.recipe.running import arguments, copy_until
+from tests.recipe.running import arguments, copy_until, metrics, train
 
 
 def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
@@ -50,17 +52,6 @@ def test_a_loss_that_is_too_high_is_reported(loss: float, best: float, found: st
     """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
     warning = loss_warning(loss, 9.0, best)
     assert (found is None and warning is None) or (found or "") in str(warning)
-
-
-@pytest.mark.parametrize(
-    ("data", "memory", "starts"),
-    [(0.1, 0.5, []), (0.8, 0.0, ["80% of the time"]), (0.0, 0.98, ["98% of the GPU's memory"])],
-)
-def test_a_slow_reader_and_a_full_gpu_are_reported(
-    data: float, memory: float, starts: list[str]
-) -> None:
-    warnings = performance_warnings(data, memory)
-    assert all(text.startswith(start) for text, start in zip(warnings, starts, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -134,11 +125,16 @@ def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
         check_symbols(replace(unknown, unknown=21), config(None), own_tokenizer=True)
 
 
-def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TRAPS, names: the profile coral removes emoji and foreign letters without a word."""
+def logged_warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
     record = lambda text, *values: lines.append(text.format(*values))  # noqa: E731
     monkeypatch.setattr(log, "warning", record)
+    return lines
+
+
+def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRAPS, names: the profile coral removes emoji and foreign letters without a word."""
+    lines = logged_warnings(monkeypatch)
     report_removed(UnknownSymbols(2_500, 0, ()), "coral")
     counts = UnknownSymbols(2_000, 0, (), removed=(("漢", 2), ("😀", 1)), raw_characters=2_500)
     report_removed(counts, "coral")
@@ -168,8 +164,41 @@ def test_wandb_records_a_run_and_continues_it(
     assert len(list(run.glob(f"wandb/offline-run-*-{identifier}/run-{identifier}.wandb"))) == 1
 
 
-def test_wandb_without_a_login_is_explained_with_the_command() -> None:
-    from wandb.errors import UsageError  # noqa: PLC0415 - takes a second
+def test_a_run_prints_its_reports_and_keeps_the_rest_in_files(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_until(2, finished_run, tmp_path / "run")
+    capsys.readouterr()
+    assert train(run, dataset) == 0
+    printed = capsys.readouterr().err
+    report = (
+        r"step (\d)/4 \| epoch \d+ \| loss ([\d.]+) \(chance [\d.]+\) \| lr \S+ \| audio \S+ min"
+    )
+    reports = re.findall(report, printed)
+    rows = [(str(r["Step"]), f"{r[SCORE_TITLES['loss']]:.3f}") for r in metrics(run, "train")]
+    assert reports == rows[2:]
+    assert "ETA" in printed
+    table = printed.partition("Validations so far")[2].splitlines()[2:4]
+    assert [line.split()[0] for line in table] == ["2", "4"], "also that of the earlier start"
+    assert sum(line.endswith("best") for line in table) == 1
+    written = (run / "logs" / "rank_0.log").read_text()
+    for text in ("Config: {", "Wav2Vec2AsrModel(", "Train Metrics (step 3)"):
+        assert text not in printed
+        assert text in written
+    assert set(reports) <= set(re.findall(report, written))
 
-    with pytest.raises(RunFailedError, match=r"No API key.*\n.*`wandb login`"), explained():
-        raise UsageError("No API key configured.")
+
+def test_overfitting_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings = logged_warnings(monkeypatch)
+    report = RunReport(tmp_path, AsrConfig())
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    loss, wer = SCORE_TITLES["loss"], SCORE_TITLES["wer"]
+    for step, rate in enumerate([40.0, 30.0, 31.0, 30.5, 33.0, 32.0], start=1):
+        for name, row in (("train", {loss: 2 / step}), ("valid", {loss: 1.0, wer: rate})):
+            with (folder / f"{name}.jsonl").open("a") as file:
+                file.write(json.dumps({"Step": step, **row}) + "\n")
+        report.record_metric_values("valid", {}, step)
+    (warning,) = warnings
+    assert "3 validations" in warning
+    assert "from 1.000 to 0.400" in warning

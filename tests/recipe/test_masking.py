@@ -1,4 +1,4 @@
-"""Masking in training: its spans, and checkpoints with and without a mask embedding."""
+"""Masking in training, and CR-CTC, whose two views differ by it."""
 
 from pathlib import Path
 
@@ -6,25 +6,49 @@ import pytest
 import torch
 from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
 from fairseq2.nn import BatchLayout
+from torch import Tensor
 
+from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.sections import MaskingSection
 from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.train import masking
+from danish_asr.recipe.train.criterion import consistency_loss
 from danish_asr.recipe.train.masking import install_masker, span_mask
-from tests.recipe.running import changed, copy_until, evaluate, same_weights, train, weights
+from tests.forks import in_processes
+from tests.recipe.running import (
+    arguments,
+    changed,
+    copy_until,
+    evaluate,
+    losses,
+    metrics,
+    optimizer_state,
+    same_weights,
+    train,
+    weights,
+)
 
 EMBEDDING = "masker.temporal_mask_embed"
-SMALL = "encoder_config: {num_encoder_layers: 1, model_dim: 32}"
+LAYER = "encoder_config: {num_encoder_layers: 1"
 MASKED = (
-    f"model.config_overrides={{use_masking: true, {SMALL}}}",
+    f"model.config_overrides={{use_masking: true, {LAYER}, model_dim: 32}}}}",
     *("masking.time=0.5", "masking.channel=0.25", "masking.channel_span=8"),
 )
+TRANSFORMS = "{name: speed, factors: [0.9, 1.1]}, {name: join, probability: 0.7}, {name: telephone}"
+VIEWS = (
+    *("masking.time=0.5", "masking.consistency_scale=0.2", "optimizer.layer_decay=0.9"),
+    f"dataset.transforms=[{TRANSFORMS}]",
+    # Two batches a step with one process, one with two; step 2 is in the middle of an epoch.
+    "trainer.effective_audio_minutes=0.333",
+)
+METRIC = "Consistency (nats per character)"
 
 
 @pytest.mark.parametrize(("share", "masked"), [(0.0, 0.0), (0.2, 0.18), (0.5, 0.39), (1.0, 0.63)])
 def test_the_share_of_masked_frames_is_wav2vec2s(share: float, masked: float) -> None:
     torch.manual_seed(1)
-    found = span_mask(torch.full((200,), 1_000), 1_000, share, 10).double().mean().item()
-    assert found == pytest.approx(masked, abs=0.01)
+    mean = span_mask(torch.full((200,), 1_000), 1_000, share, 10).double().mean().item()
+    assert mean == pytest.approx(masked, abs=0.01)
 
 
 def test_each_row_has_its_own_spans_and_a_short_one_none() -> None:
@@ -111,19 +135,84 @@ def test_what_cannot_be_masked_is_refused_with_the_key_to_use(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """TRAPS, names: use_masking fails for a checkpoint that has no mask embedding."""
-    alone = f"model={{path: {finished_run}}}", "masking.consistency_scale=0.2"
-    assert train(tmp_path / "run", dataset, "model.config_overrides=null", *alone) == 2
-    assert "consistency_scale must be null without masking" in capsys.readouterr().err
     named = f"model={{path: {finished_run}, config_overrides: {{use_masking: true}}}}"
     options = ("masking.time=2", "masking.time_span=0", "masking.channel=0.1")
-    scale = "masking.consistency_scale=0"
-    assert train(tmp_path / "run", dataset, named, *options, scale) == 2
+    assert train(tmp_path / "run", dataset, named, *options, "masking.consistency_scale=0") == 2
     message = capsys.readouterr().err
-    for found in (
+    for key in (
         "model.config_overrides.use_masking must be left out",
         "masking.time must be 0 to 1",
         "masking.time_span must be above 0",
         "masking.consistency_scale must be above 0",
         "masking.channel_span must be below the model's 32 channels, but is 64",
     ):
-        assert found in message
+        assert key in message
+
+
+def test_the_loss_is_the_papers() -> None:
+    torch.manual_seed(1)
+    logits = torch.randn(4, 7, 5, requires_grad=True)
+    lengths = torch.tensor([7, 4, 7, 4])
+    p, q = logits.detach().softmax(dim=-1).chunk(2)
+    inside = torch.arange(7) < lengths[:2, None]
+    both = (q * (q / p).log() + p * (p / q).log()).sum(dim=-1)
+    loss = consistency_loss(logits, lengths)
+    torch.testing.assert_close(loss, both[inside].sum() / 2)
+    # That of a cross entropy whose targets are the other view.
+    (gradient,) = torch.autograd.grad(loss, logits)
+    expected = torch.cat([p - q, q - p]) / 2 * inside.repeat(2, 1)[..., None]
+    torch.testing.assert_close(gradient, expected)
+    assert consistency_loss(logits[:2].repeat(2, 1, 1), lengths) == 0
+
+
+def test_with_all_else_switched_on_a_run_continues_bit_for_bit(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    options = (
+        *("model.config_overrides=null", f"model={{path: {finished_run}, head: danish}}"),
+        *("trainer.ema=0.9", "trainer.unfreeze={0: head, 1: all}", *VIEWS),
+        "trainer.activation_checkpointing.mode=layerwise",
+    )
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert train(whole, dataset, *options) == 0
+    copy_until(2, whole, run)
+    assert train(run, dataset, *options) == 0
+    assert same_weights(run, whole)
+    expected = optimizer_state(whole, 4)
+    for number, state in optimizer_state(run, 4).items():
+        assert torch.equal(state["ema"], expected[number]["ema"])
+    assert all(row[METRIC] > 0 for row in metrics(run, "train"))
+    assert METRIC not in metrics(run, "valid")[-1]
+
+
+def halves(lengths: Tensor, width: int, share: float, span: int) -> Tensor:  # noqa: ARG001
+    """In place of ``span_mask``, which depends on the process: each view lacks half of each row."""
+    first = torch.arange(width) < lengths[:, None] // 2
+    is_first_view = torch.arange(len(lengths))[:, None] < len(lengths) // 2
+    return torch.eq(first, is_first_view)
+
+
+def train_with_halves(args: list[str]) -> None:
+    masking.span_mask = halves
+    cli.train(args)
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With this epsilon, Adam's step is proportional to the gradient and does not amplify rounding.
+    options = (
+        f"model.config_overrides={{{LAYER}, model_dim: 32, dropout_p: 0.0}}}}",
+        *("optimizer.config={eps: 1.0, lr: 0.02}", "lr_scheduler={name: passthrough}"),
+        *("trainer.unfreeze={0: head, 1: all}", "dataset.valid_split=null", *VIEWS),
+        "regime.num_steps=2",
+    )
+    one, two = tmp_path / "one", tmp_path / "two"
+    monkeypatch.setattr(masking, "span_mask", halves)
+    assert train(one, dataset, *options) == 0
+    in_processes(2, train_with_halves, arguments(two, dataset, *options))
+    torch.testing.assert_close(weights(two, 2), weights(one, 2), rtol=0, atol=5e-7)
+    assert losses(two) == pytest.approx(losses(one), rel=1e-5)
+    for alone, shared in zip(metrics(one, "train"), metrics(two, "train"), strict=True):
+        assert alone[METRIC] == pytest.approx(shared[METRIC], rel=1e-5)

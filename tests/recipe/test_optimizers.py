@@ -37,10 +37,10 @@ SHARDED = "trainer.data_parallelism=fsdp"
 def runs(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> dict[str, Path]:
     """A run of four steps in one process with each optimizer."""
     folder = tmp_path_factory.mktemp("runs")
-    found = {name: folder / name for name in (EIGHT_BITS, OFFLOADED, FULL)}
-    for name, run in found.items():
+    runs = {name: folder / name for name in (EIGHT_BITS, OFFLOADED, FULL)}
+    for name, run in runs.items():
         assert train(run, dataset, MODEL, name, TWO_BATCHES) == 0
-    return found
+    return runs
 
 
 def bytes_kept(value: object) -> int:
@@ -185,9 +185,6 @@ def test_without_its_library_training_is_refused_with_a_command_but_a_run_is_sco
 ) -> None:
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     assert train(tmp_path / "run", dataset, MODEL, EIGHT_BITS) == 2
-    assert (
-        "optimizer.name: adamw_8bit needs the extra 'bitsandbytes': "
-        "pip install 'danish-asr[bitsandbytes]'"
-    ) in capsys.readouterr().err
+    assert "pip install 'danish-asr[bitsandbytes]'" in capsys.readouterr().err
     run = runs[EIGHT_BITS]
     assert evaluate(run, dataset, config=run / "config.yaml") == 0

@@ -172,10 +172,3 @@ def test_a_validation_does_not_end_the_profile_of_the_training(
     own = [f"{section}.{key}" for key in ("enabled=true", "skip_n_steps=0")]
     assert train(tmp_path, dataset, *own, "regime.num_steps=2") == 0
     assert len(list((tmp_path / "tb").glob("rank_0.*.pt.trace.json.gz"))) == 1
-
-
-def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(
-    dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert evaluate(finished_run, dataset, "evaluator.checkpoint=step_3") == 2
-    assert "known: none, best, last, step_2, step_4" in capsys.readouterr().err
