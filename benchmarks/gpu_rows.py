@@ -103,8 +103,8 @@ def recipe_config(settings: Settings, row: Row) -> AsrConfig:
     """What of a run's configuration differs from the defaults."""
     config = AsrConfig()
     config.model = replace(config.model, name="omniASR_CTC_300M")  # so that it is pretrained
-    settings = OPTIMIZERS[row.optimizer].settings()
-    config.optimizer = replace(config.optimizer, name=row.optimizer, config=settings)
+    values = OPTIMIZERS[row.optimizer].settings()
+    config.optimizer = replace(config.optimizer, name=row.optimizer, config=values)
     section = config.trainer
     section.mixed_precision.mode = "auto" if settings.amp else "off"
     section.activation_checkpointing.mode = "layerwise" if row.checkpointing else "off"
