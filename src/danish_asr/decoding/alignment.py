@@ -22,8 +22,7 @@ FRAME_SECONDS: Final = 0.02
 """A frame of omniASR's models: 320 samples at 16 kHz."""
 
 _EXACT: Final = 1 << 27
-"""Frames times states for which torchaudio is called, which takes a byte and about a nanosecond
-for each: 128 MiB, five minutes of speech."""
+"""Frames times states for which torchaudio is called: 128 MiB, five minutes of speech."""
 
 _BEAM: Final = 20_000.0
 """Longer audio: paths whose log-probability is so much below the best are given up.
@@ -32,20 +31,17 @@ The larger, the longer the stretches of speech that the text may lack: about 2 m
 _BLOCK: Final = 1024
 
 _MARGIN: Final = 0.04
-"""At most so many seconds are added to each end of a word. A CTC model emits symbols inside of a
-word, so words take the blanks around them; chosen on the dev voices of benchmarks/word_times.py."""
+"""At most so many seconds of the blanks around a word are added to each of its ends; chosen on the
+dev voices of benchmarks/word_times.py."""
 
 
 def align_words(
     log_probs: Tensor, text: str, tokenizer: Tokenizer, *, offset: float = 0.0
 ) -> list[Word]:
-    """Return the words of a text, which spaces separate, with times and confidence.
+    """Return the words of a text with times and confidence.
 
-    Args:
-        log_probs: Log-probabilities of a single utterance, (S, V), on the CPU.
-        text: What is spoken, in characters of the tokenizer.
-        tokenizer: The model's, with a token per character.
-        offset: Time of the first frame in seconds, added to all times.
+    ``log_probs`` are of a single utterance, (S, V), on the CPU; the tokenizer has a token per
+    character; ``offset`` is the time of the first frame in seconds.
 
     Raises:
         AlignmentError: The tokenizer lacks a character, or the text needs more frames.
@@ -76,7 +72,7 @@ class SpokenText:
             missing = (c for c in sorted({*"".join(words)}) if bool((encode(c) == unknown).any()))
             raise AlignmentError(
                 f"the tokenizer lacks the characters {' '.join(missing)} of the text "
-                f"'{' '.join(words):.60}'; write it in the characters that the model was trained on"
+                f"'{' '.join(words):.60}'"
             )
         return cls(words, tokens, separator_of(tokenizer))
 
@@ -93,9 +89,8 @@ class SpokenText:
     def align(self, log_probs: Tensor, *, offset: float = 0.0) -> list[Word]:
         """Return what `align_words` does.
 
-        Two words divide the frames between their symbols equally, and each takes at most 40 ms. The
-        confidence is the product of the probabilities of the word's symbols and of the separators
-        around it, each in the frame of its peak on the path.
+        Two words divide the frames between their symbols equally. The confidence is the product of
+        the probabilities of the word's symbols and of the separators around it, each at its peak.
         """
         if not self.words:
             return []
@@ -130,12 +125,8 @@ class TokenTimes(NamedTuple):
 def token_times(log_probs: Tensor, tokens: Tensor) -> TokenTimes:
     """Return when each token is emitted on the best path that has all of them.
 
-    Args:
-        log_probs: Log-probabilities, (S, V), on the CPU.
-        tokens: At least one, without blanks.
-
-    Raises:
-        AlignmentError: There are too few frames.
+    ``log_probs`` are (S, V), on the CPU; ``tokens`` at least one, without blanks. Raises
+    AlignmentError if there are too few frames.
     """
     repeats = int(torch.count_nonzero(tokens[1:] == tokens[:-1]))
     if len(log_probs) < len(tokens) + repeats:

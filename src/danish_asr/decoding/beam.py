@@ -47,23 +47,22 @@ _MOST_FOREIGN: Final = 0.9
 class BeamDecoder:
     """Finds the text with the best score of model and language model; see `beam_search`.
 
+    ``alpha``, ``beta``, ``beam`` and ``text_profile`` that are None are what ``lm.json`` says, else
+    0.5, 1.5, 100 and ``raw``.
+
     Args:
         tokenizer: One of characters; 0 is the CTC blank.
         lm: The directory or file of a language model (docs/using.md); None searches without one.
         hotwords: Words that are expected, or a file with one per line.
         hotword_weight: Added to the score for each hotword, in nats.
-        alpha: Weight of the language model. None: what ``lm.json`` says, else 0.5.
-        beta: Added for each word. None: what ``lm.json`` says, else 1.5.
+        alpha: Weight of the language model.
+        beta: Added for each word.
         unknown: Added for a word that the language model does not know, in log10.
-        beam: Texts that are kept. None: what ``lm.json`` says, else 100.
+        beam: Texts that are kept.
         beam_prune: Texts this much worse than the best one are dropped, in nats.
         symbol_prune: Symbols with a smaller log-probability are not tried in a frame.
-        text_profile: How hotwords are normalised: as the model's training texts. None: what
-            ``lm.json`` says, else ``raw``.
+        text_profile: How hotwords are normalised: as the model's training texts.
         workers: Processes. None: all usable CPUs, once it has decoded for some seconds.
-
-    Attributes:
-        search_settings: What a search depends on, besides the audio.
 
     Raises:
         ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible.
@@ -188,12 +187,7 @@ class BeamDecoder:
 
 
 def check_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the arguments of `BeamDecoder`, and return what is saved beside the language model.
-
-    Raises:
-        ConfigError: A value is impossible.
-        LanguageModelError: The language model is missing, or its ``lm.json`` cannot be read.
-    """
+    """Check the arguments of `BeamDecoder`, and return what is saved beside the language model."""
     lm = config.get("lm")
     if not isinstance(lm, str | PathLike | None):
         raise ConfigError([f"decoder.config.lm: expected a path, found {lm!r}"])

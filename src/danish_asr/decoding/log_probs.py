@@ -5,7 +5,6 @@ Arrow IPC, one record batch per batch of the model, and is memory-mapped: a proc
 utterances that it decodes.
 """
 
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -151,10 +150,10 @@ class LogProbsFile:
     def utterances(self, number: int) -> Iterator[tuple[str, KeptFrames]]:
         """Yield the rows of one record batch with their frames."""
         batch = self.batch(number)
-        columns = (batch.column(name) for name in KeptFrames._fields)
-        arrays = ([row.values.to_numpy() for row in column] for column in columns)
-        kept = itertools.starmap(KeptFrames, zip(*arrays, strict=True))
-        return zip(batch.column("row").to_pylist(), kept, strict=True)
+        columns = [batch.column(name) for name in KeptFrames._fields]
+        for position, row in enumerate(batch.column("row").to_pylist()):
+            arrays = [column[position].values.to_numpy() for column in columns]
+            yield row, KeptFrames(*arrays)
 
     def all_utterances(self) -> Iterator[tuple[str, KeptFrames]]:
         """Yield the rows of all record batches with their frames."""

@@ -59,8 +59,7 @@ def build_language_model(
 
     Args:
         texts: Files that `read_texts` reads.
-        out: The new directory: ``<order>gram.arpa``, ``unigrams.txt`` and ``lm.json``. It exists as
-            a whole or not at all.
+        out: The new directory, which exists as a whole or not at all.
         order: Words in the longest n-grams.
         dataset: Root of a built dataset.
         profile: Text profile of the model's training texts, which its words must equal.
@@ -69,13 +68,8 @@ def build_language_model(
         column: Of Parquet, JSON lines, CSV and TSV.
         console: For progress and the result; default: standard error.
 
-    Returns:
-        The content of ``lm.json``.
-
-    Raises:
-        ConfigError: ``order``, ``prune`` or ``profile`` is impossible.
-        DatasetError: The dataset cannot be read.
-        LanguageModelError: A file cannot be read, no text remains, or ``out`` exists.
+    Returns the content of ``lm.json``. Raises ConfigError for an impossible option, DatasetError
+    and LanguageModelError for what cannot be read, or if no text remains or ``out`` exists.
     """
     console = console or Console(stderr=True, highlight=False, soft_wrap=True)
     prune = _checked_prune(order, prune)
@@ -111,19 +105,12 @@ def build_language_model(
         numbers = np.frombuffer(tokens, np.int64)
         orders = estimate(numbers, len(number_of), order, prune, progress.advance)
         own_words = list(number_of)[len(SPECIAL) :]
-        settings = {
-            "order": order,
-            "text_profile": profile,
-            "alpha": ALPHA,
-            "beta": BETA,
-            "beam": BEAM,
-            "prune": list(prune),
-            "sentences": dict(sentences.counts),
-            "words": len(own_words),
-            "ngrams": [int(ngrams.kept.sum()) for ngrams in orders],
-            HELD_OUT: len(sentences.held_out.sentences),
-            "sources": [str(path) for path in (dataset, *texts) if path],
-        }
+        settings: dict[str, Any] = {"order": order, "text_profile": profile}
+        settings |= {"alpha": ALPHA, "beta": BETA, "beam": BEAM, "prune": list(prune)}
+        settings |= {"sentences": dict(sentences.counts), "words": len(own_words)}
+        settings["ngrams"] = [int(ngrams.kept.sum()) for ngrams in orders]
+        settings[HELD_OUT] = len(sentences.held_out.sentences)
+        settings["sources"] = [str(path) for path in (dataset, *texts) if path]
         partial = out.with_name(f".{out.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         with publish(partial / f"{order}gram.arpa") as stream:

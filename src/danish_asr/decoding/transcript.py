@@ -1,4 +1,4 @@
-"""What a transcription contains: text, segments and words with times."""
+"""What a transcription contains: text, segments and words with times in seconds."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,24 +7,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Word:
-    """A word, with its start and end in seconds from the start of the audio."""
+    """A word, with its start and end from the start of the audio."""
 
     text: str
     start: float
     end: float
-    confidence: float | None = None
-    """From 0 to 1: how sure the model is of the word; None if unknown."""
+    confidence: float | None = None  # from 0 to 1; None if unknown
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Speech without a long pause; times in seconds."""
+    """Speech without a long pause."""
 
     start: float
     end: float
     words: Sequence[Word]
-    channel: int | None = None
-    """From 0; None if the channels were mixed."""
+    channel: int | None = None  # from 0; None if the channels were mixed
 
     @property
     def text(self) -> str:
@@ -36,12 +34,10 @@ class Segment:
 class Transcript:
     """The segments of one recording in the order of their starts; none if nobody speaks."""
 
-    duration: float
-    """Seconds of audio."""
+    duration: float  # of the audio
     segments: Sequence[Segment]
     file: str | None = None
-    about: dict[str, Any] = field(default_factory=dict)
-    """What produced it: model, decoder, settings."""
+    about: dict[str, Any] = field(default_factory=dict)  # model, decoder, settings
 
     @property
     def text(self) -> str:
