@@ -265,16 +265,3 @@ def test_an_output_directory_that_is_a_file_is_refused(
     for directory in (file, file / "below"):
         assert train(directory, dataset) == 2
         assert f"{file} is a file" in capsys.readouterr().err
-
-
-def test_lengths_that_no_training_utterance_has_are_refused_before_the_model_is_built(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    limits = [f"dataset.asr_task_config.{name}" for name in ("min_audio_len", "max_audio_len")]
-    assert train(tmp_path / "run", dataset, f"{limits[0]}=150000", f"{limits[1]}=160000") == 1
-    error = capsys.readouterr().err
-    assert "demo.yaml with the command line has one fault" in error
-    assert (
-        "from min_audio_len (150000) to max_audio_len (160000); split 'train' has 48, of" in error
-    )
-    assert "(final_proj): Linear" not in error

@@ -23,7 +23,7 @@ from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.models.assets import Assets, described_model, overridden, training_rows
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
-from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_training_reader
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 
 DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""
@@ -108,7 +108,7 @@ class Inputs:
         gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
         setup = ReaderSetup(self._dataset, tokenizer, gangs, model_frames(model.config))
         try:
-            return open_training_reader(setup, config, self._index).epoch_size()
+            return open_reader(setup, config, self._index, training=True).epoch_size()
         except DanishAsrError as error:
             faults = getattr(error, "faults", [str(error)])
             self.notes = list(dict.fromkeys([*self.notes, f"a run would be refused: {faults[0]}"]))

@@ -7,6 +7,7 @@ written for upstream's datasets keep working.
 from __future__ import annotations
 
 import ast
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,21 +48,21 @@ class DanishAsrDatasetConfig:
     data: Path | None = None
     """A built dataset's ROOT or its ``version=0`` directory, or a directory of manifests."""
 
-    def directory(self) -> Path:
-        """Return ``data``; without it, everything below the working directory would be read."""
-        if self.data is None:
-            raise DatasetError("dataset_config.data: expected the dataset's directory, found null")
-        return self.data
-
 
 def open_dataset(config: DanishAsrDatasetConfig) -> DanishAsrDataset:
     """What fairseq2 calls to open the built dataset that a card describes."""
-    return DanishAsrDataset(config.directory())
+    return DanishAsrDataset(_directory(config))
 
 
 def open_manifest(config: DanishAsrDatasetConfig) -> ManifestDataset:
     """What fairseq2 calls to open the manifests that a card describes."""
-    return ManifestDataset(config.directory())
+    return ManifestDataset(_directory(config))
+
+
+def _directory(config: DanishAsrDatasetConfig) -> Path:
+    if config.data is None:
+        raise DatasetError("dataset_config.data: expected the dataset's directory, found null")
+    return config.data
 
 
 class AsrDataset(ABC):
@@ -179,9 +180,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def _slice(root: Path, name: str) -> tuple[Path, int, int]:
-    parts = name.rsplit(":", 2)
-    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
-        return root / parts[0], int(parts[1]), int(parts[2])
+    if part := re.fullmatch(r"(.+):(\d+):(\d+)", name):
+        return root / part[1], int(part[2]), int(part[3])
     return root / name, 0, -1
 
 

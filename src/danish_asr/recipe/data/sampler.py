@@ -5,13 +5,10 @@ number of processes only decides how they are shared out (:class:`Sharding`), so
 continue with another number of processes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +27,7 @@ LENGTH_STEP: Final = 1.02
 other rows in every epoch; exact sorting would make the same batches again and again."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
+class BatchLimits(NamedTuple):
     """How large a batch may be."""
 
     max_samples: int | None  # with padding; None: only rows are counted
@@ -40,7 +36,7 @@ class BatchLimits:
     quadratic: float | None = None  # q: a row of L samples counts as L + L²/q
 
     @classmethod
-    def of(cls, task: AsrTaskConfig, quadratic: float | None = None) -> BatchLimits:
+    def of(cls, task: AsrTaskConfig, quadratic: float | None = None) -> Self:
         """The limits in upstream's section."""
         if task.batching_strategy is BatchingStrategy.STATIC:
             return cls(max_samples=None, max_rows=task.batch_size)
@@ -58,12 +54,11 @@ class BatchLimits:
         return max(count, 1)
 
 
-@dataclass(frozen=True, eq=False)
 class Batches:
     """Batch ``b`` holds ``rows[offsets[b]:offsets[b + 1]]``; repeated rows occur several times."""
 
-    rows: Rows
-    offsets: NDArray[np.int64]
+    def __init__(self, rows: Rows, offsets: NDArray[np.int64]) -> None:
+        self.rows, self.offsets = rows, offsets
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -79,27 +74,22 @@ class Batches:
 
     def padding(self, lengths: NDArray[np.int32]) -> float:
         """Share of the padded samples that is padding."""
-        if not len(self):
-            return 0.0
         samples = int(lengths[self.rows].sum(dtype=np.int64))
         return 1 - samples / int(self.padded_samples(lengths).sum())
 
-    def after(self, batches: Sequence[Rows]) -> Batches:
+    def after(self, batches: Sequence[Rows]) -> Self:
         """These batches with others before them."""
-        if not batches:
-            return self
-        ends = np.cumsum([len(batch) for batch in batches])
-        return Batches(
-            np.concatenate([*batches, self.rows]).astype(np.int32),
-            np.concatenate([[0], ends, self.offsets[1:] + ends[-1]]).astype(np.int64),
-        )
+        rows = np.concatenate([*batches, self.rows]).astype(np.int32)
+        ends = np.cumsum([0, *map(len, batches)])
+        offsets = np.concatenate([ends, self.offsets[1:] + ends[-1]]).astype(np.int64)
+        return type(self)(rows, offsets)
 
-    def take(self, numbers: NDArray[np.int64]) -> Batches:
+    def take(self, numbers: NDArray[np.int64]) -> Self:
         """Some of the batches, in the given order."""
         sizes = np.diff(self.offsets)[numbers]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         source = np.repeat(self.offsets[:-1][numbers] - offsets[:-1], sizes)
-        return Batches(self.rows[source + np.arange(len(source))], offsets)
+        return type(self)(self.rows[source + np.arange(len(source))], offsets)
 
 
 def evaluation_batches(lengths: NDArray[np.int32], limits: BatchLimits) -> Batches:
@@ -130,7 +120,11 @@ def training_batches(
     limits = BatchLimits.of(task, quadratic)
     rng = np.random.default_rng([seed, epoch, 0])
     stream = _shuffled_rows(row_group_of, entries, task.example_shuffle_window, rng)
-    window = _sorting_window(len(stream), task.example_shuffle_window, limits)
+    window = max(task.example_shuffle_window or len(stream), BUCKETING_ROWS)
+    window = max(1, min(len(stream), window))
+    if limits.max_samples is None and limits.max_rows:
+        # Batches of a fixed size fill a window exactly.
+        window = math.ceil(window / limits.max_rows) * limits.max_rows
     window_of = np.arange(len(stream)) // window
     step = np.log(LENGTH_STEP)
     bins = np.ceil(np.log(np.maximum(lengths[stream], 1)) / step).astype(np.int32)
@@ -149,16 +143,6 @@ def training_batches(
     rng = np.random.default_rng([seed, epoch, 1])
     numbers = _shuffled(np.argsort(place_of_batch), task.batch_shuffle_window, rng)
     return batches.take(numbers[: task.max_num_batches])
-
-
-def _sorting_window(rows: int, shuffle_window: int, limits: BatchLimits) -> int:
-    """How many neighbouring rows of so many are sorted by length together."""
-    window = max(shuffle_window or rows, BUCKETING_ROWS)
-    window = max(1, min(rows, window))
-    if limits.max_samples is None and limits.max_rows:
-        # Batches of a fixed size fill a window exactly.
-        window = math.ceil(window / limits.max_rows) * limits.max_rows
-    return window
 
 
 def _shuffled_rows(
@@ -203,8 +187,7 @@ class Step(NamedTuple):
     consumed: int  # batches that all processes together read in this step
 
 
-@dataclass(frozen=True, slots=True)
-class Sharding:
+class Sharding(NamedTuple):
     """Shares batches out over ``world_size`` data-parallel processes; this is ``rank``."""
 
     rank: int

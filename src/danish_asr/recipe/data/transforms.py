@@ -5,8 +5,6 @@ utterance's place in the epoch. Levels are relative to the utterance's own, so t
 quiet recordings too. Transforms that change the length are in :mod:`.epoch_lengths`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,8 +115,7 @@ class _Sometimes(Transform):
         """Raise ``ValueError`` for values that are impossible."""
         for names, (least, most) in _RANGES.items():
             values = np.ravel([getattr(self, name) for name in names if hasattr(self, name)])
-            limited = [least, *values.tolist(), most]
-            if limited != sorted(limited):
+            if (np.diff([least, *values, most]) < 0).any():
                 raise ValueError(
                     f"{', '.join(names)}: expected {least} to {most}, ascending, found "
                     f"{', '.join(map(str, values.tolist()))}"
@@ -164,9 +161,7 @@ class _FromFolder(_Sometimes):
         """Raise ``ValueError`` for a folder without recordings."""
         super().__post_init__()
         if not self._files:
-            raise ValueError(
-                f"folder: expected WAV, FLAC or Ogg files in {self.folder}, found none"
-            )
+            raise ValueError(f"folder: no WAV, FLAC or Ogg files in {self.folder}")
 
     @cached_property
     def _files(self) -> list[Path]:
@@ -189,7 +184,7 @@ class _FromFolder(_Sometimes):
             raise RunFailedError(f"dataset.transforms: {file} cannot be read: {error}") from error
         if rate != SAMPLE_RATE:
             mono = soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
-        return np.resize(mono, samples) if samples is not None and len(mono) else mono
+        return mono if samples is None else np.resize(mono, samples)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,14 +211,11 @@ class Reverb(_FromFolder):
     @override
     def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
         recording = self._recording(rng, None)
-        response = np.ones(1, np.float32)
-        if len(recording):
-            response = recording[int(np.abs(recording).argmax()) :]
+        response = recording[int(np.abs(recording).argmax()) :]
         size = _fast_size(len(waveform) + len(response) - 1)
         spectrum = np.fft.rfft(waveform, size) * np.fft.rfft(response, size)
         wet = np.fft.irfft(spectrum, size)[: len(waveform)]
-        wet = wet * (_level(waveform) / max(_level(wet), 1e-12))
-        return np.asarray(wet)
+        return np.asarray(wet * (_level(waveform) / max(_level(wet), 1e-12)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,7 +223,7 @@ def exit_on_error() -> Iterator[None]:
     except StoppedAtStep:
         pass  # a job that ended with 75 would be started again, for nothing
     except TaskStopException:
-        log.info("Stopped before the end; what was done is saved, and the same command continues.")
+        log.info("Stopped before the end; run the same command again.")
         sys.exit(EXIT_STOPPED)
     except DanishAsrError as error:
         # Every process finds the same faults in a configuration.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Self, cast, final
+from typing import Any, NamedTuple, Self, cast, final
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
@@ -13,12 +13,10 @@ from fairseq2.gang import Gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
-from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.sections import AsrDatasetSection
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader, create_reader
@@ -51,20 +49,11 @@ def model_frames(model: object) -> FrameCount:
 
 
 def training_index(context: RecipeContext, config: AsrConfig) -> Index:
-    """Index the training split and check what needs no model: its lengths and its text."""
+    """Index the training split and check that the tokenizer can write its text."""
     section = config.dataset
     index = training_rows(context.default_dataset.as_(AsrDataset), section)
     if section.train_where:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
-    task = section.asr_task_config
-    shortest, longest = int(index.lengths.min()), int(index.lengths.max())
-    if not ((index.lengths >= task.min_audio_len) & (index.lengths <= task.max_audio_len)).any():
-        fault = (
-            "dataset.asr_task_config: expected a training utterance from min_audio_len "
-            f"({task.min_audio_len}) to max_audio_len ({task.max_audio_len}); split "
-            f"'{index.name}' has {len(index)}, of {shortest} to {longest} samples"
-        )
-        raise ConfigError([fault])
     unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
     report_removed(unknown, section.text_profile)
     name = config.model.name
@@ -76,11 +65,9 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
 
 def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
     """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
-    reader = open_training_reader(setup, config, index)
-    if reader.filtered is not None:
-        log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
-    if reader.mix is not None:
-        log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
+    reader = open_reader(setup, config, index, training=True)
+    for title, part in (("Training data", reader.filtered), ("Effective mix", reader.mix)):
+        log.info("{}\n{}", title, "\n".join(part.lines() if part else ()))
     epoch, num_steps = reader.epoch_size(), config.regime.num_steps
     line = (
         f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
@@ -92,28 +79,18 @@ def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> Batc
     return reader
 
 
-def open_training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
-    """Open the training split without logging."""
-    return _reader(setup, config, index, training=True)
-
-
 def splits_reader(
     setup: ReaderSetup, config: AsrConfig, indices: Mapping[str, Index]
 ) -> SplitsReader:
     """Read the rows of splits, by name, for validation or evaluation."""
     return SplitsReader(
-        [_reader(setup, config, index, training=False) for index in indices.values()],
+        {
+            name: open_reader(setup, config, index, training=False)
+            for name, index in indices.items()
+        },
         rows={name: len(index) for name, index in indices.items()},
         dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
     )
-
-
-def evaluation_task(section: AsrDatasetSection) -> AsrTaskConfig:
-    """Return the limits of the batches of validation and evaluation."""
-    task = section.asr_task_config
-    if section.valid_max_num_elements is None:
-        return task
-    return replace(task, max_num_elements=section.valid_max_num_elements)
 
 
 def report_removed(symbols: UnknownSymbols, profile: str) -> None:
@@ -137,7 +114,7 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: 
     limit = config.dataset.max_unknown_share
     if limit is None:
         limit = 0.2 if own_tokenizer else 0.02
-    worst = " ".join(f"{symbol!r}" for symbol, _ in unknown.symbols[:20])
+    worst = " ".join(repr(symbol) for symbol, _ in unknown.symbols[:20])
     found = (
         f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
         f"'{config.tokenizer.name}': {worst}"
@@ -148,14 +125,17 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: 
             "these out (dataset.text_profile=coral) or another tokenizer"
         )
         raise ConfigError([fault])
-    fix = "; dataset.text_profile=coral normalises them" * (config.dataset.text_profile == "raw")
-    log.warning("{}{}", found, fix)
+    log.warning("{}; dataset.text_profile=coral may normalise it", found)
 
 
-def _reader(setup: ReaderSetup, config: AsrConfig, index: Index, *, training: bool) -> BatchReader:
+def open_reader(
+    setup: ReaderSetup, config: AsrConfig, index: Index, *, training: bool
+) -> BatchReader:
+    """Open the rows of an index as the configuration says."""
     section = config.dataset
-    task = section.asr_task_config if training else evaluation_task(section)
-    storage = section.storage_config
+    storage, task = section.storage_config, section.asr_task_config
+    if not training and section.valid_max_num_elements is not None:
+        task = replace(task, max_num_elements=section.valid_max_num_elements)
     if section.train_where and isinstance(storage, MixtureParquetStorageConfig):
         # The file has the hours of all rows.
         storage = replace(storage, dataset_summary_path=None)
@@ -202,7 +182,6 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     name of the split in the configuration.
 
     Attributes:
-        readers: The reader of each split, by name.
         rows: The number of rows of each split, by name.
         dialects: The dialects that occur in them.
         interrupted: Called before each batch; if it returns True, which it must do on every rank,
@@ -210,10 +189,9 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     """
 
     def __init__(
-        self, readers: Sequence[BatchReader], rows: Mapping[str, int], dialects: Sequence[str]
+        self, readers: Mapping[str, BatchReader], rows: Mapping[str, int], dialects: Sequence[str]
     ) -> None:
-        self.readers: Final = dict(zip(rows, readers, strict=True))
-        self.rows, self.dialects = rows, dialects
+        self._readers, self.rows, self.dialects = readers, rows, dialects
         self.interrupted: Callable[[], bool] = lambda: False
         self._left = list(rows)
 
@@ -228,7 +206,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
             raise ValidationInterrupted
         while self._left:
             try:
-                batches = next(self.readers[self._left[0]])
+                batches = next(self._readers[self._left[0]])
             except StopIteration:
                 del self._left[0]
                 continue
@@ -240,7 +218,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
 
     @override
     def reset(self) -> None:
-        for reader in self.readers.values():
+        for reader in self._readers.values():
             reader.reset()
         self._left = list(self.rows)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, MutableMapping, Sequence
 from copy import copy
-from math import inf
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, cast, final
 
@@ -38,7 +37,6 @@ _WIDTH: Final = len(ErrorCounts().to_tuple())
 class Decoded(NamedTuple):
     """A batch of N utterances."""
 
-    bits: Tensor  # the loss, see CtcCriterion
     hypotheses: list[str]
     logits: Tensor  # (N, S, V)
     lengths: Sequence[int]  # the frames of each
@@ -63,8 +61,8 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         dialects: Sequence[str] = (),
     ) -> None:
         self._criterion, self._decoder, self._profile = criterion, decoder, profile
-        self._splits = tuple(splits) if len(splits) > 1 else ()
-        self._dialects = tuple(f"{_DIALECT}{name}" for name in dialects)
+        self._groups = list(splits) if len(splits) > 1 else []
+        self._groups += [f"{_DIALECT}{name}" for name in dialects]
         self._name: str | None = None
 
     def named(self, name: str) -> Self:
@@ -81,7 +79,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         self._criterion.prepare_metric_bag(metric_bag)
-        metric_bag.add("errors", ErrorRates([*self._splits, *self._dialects], self._profile))
+        metric_bag.add("errors", ErrorRates(self._groups, self._profile))
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
@@ -89,21 +87,21 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Decoded:
         """Decode a batch and count its errors."""
-        bits, logits, layout = self._criterion.with_logits(batch, metric_bag)
+        _, logits, layout = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
-            {split, f"{_DIALECT}{dialect}"} & {*self._splits, *self._dialects}
+            {split, f"{_DIALECT}{dialect}"} & {*self._groups}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
         hypotheses = decode(self._decoder, logits, layout.seq_lens)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return Decoded(bits, hypotheses, logits, layout.seq_lens)
+        return Decoded(hypotheses, logits, layout.seq_lens)
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
-        groups = (ALL, *self._splits, *self._dialects)
-        title = f"{self.TITLE}{f' ({self._name})' * (self._name is not None)}"
+        groups = (ALL, *self._groups)
+        title = f"{self.TITLE} ({self._name})" if self._name else self.TITLE
         lines = "\n".join(table(counts, groups))
         log.info("{}, text profile {}\n{}", title, self._profile, lines)
         publish(counts, groups, values)
@@ -119,9 +117,8 @@ def open_validation(
 ) -> tuple[AsrValidationUnit, SplitsReader]:
     """Return what measures a model on ``dataset.valid_split``, and the reader of its rows."""
     section, decoder = config.dataset, config.decoder
-    indices = validation_indices(
-        setup.dataset, section, section.valid_split or "", section.valid_subset
-    )
+    splits = section.valid_split or ""
+    indices = validation_indices(setup.dataset, section, splits, section.valid_subset)
     reader = splits_reader(setup, config, indices)
     unit = AsrValidationUnit(
         criterion,
@@ -155,15 +152,14 @@ class ErrorRates(Metric[Tensor]):
         self, references: Sequence[str], hypotheses: Sequence[str], groups: Sequence[Iterable[str]]
     ) -> Self:
         """Count one batch; ``groups`` names the groups of each utterance."""
-        update = torch.zeros(self.counts.shape, dtype=torch.int64)
+        batch = torch.zeros(self.counts.shape, dtype=torch.int64)
         for reference, hypothesis, names in zip(references, hypotheses, groups, strict=True):
             errors = count_errors(
                 normalize(reference, self._profile), normalize(hypothesis, self._profile)
             )
-            row = torch.tensor(errors.to_tuple(), dtype=torch.int64)
             for name in {ALL, *names}:
-                update[self.groups.index(name)] += row
-        self.counts += update.to(self.counts.device)
+                batch[self.groups.index(name)] += torch.tensor(errors.to_tuple())
+        self.counts += batch.to(self.counts.device)
         return self
 
     @override
@@ -220,24 +216,21 @@ class PatienceStopper(EarlyStopper):
     """
 
     def __init__(self, patience: int, history: Iterable[float] = ()) -> None:
-        self._patience, self._best, self._waited = patience, -inf, 0
-        for score in history:
-            self._count(score)
-
-    def _count(self, score: float) -> None:
-        self._waited = 0 if score > self._best else self._waited + 1
-        self._best = max(self._best, score)
+        self._patience, self._scores = patience, list(history)
 
     @property
     def exhausted(self) -> bool:
         """Whether the last ``patience`` validations all failed to improve."""
-        return self._waited >= self._patience
+        if not self._scores:
+            return False
+        waited = len(self._scores) - 1 - self._scores.index(max(self._scores))
+        return waited >= self._patience
 
     @override
     def should_stop(self, step_nr: int, score: float) -> bool:
-        self._count(score)
+        self._scores.append(score)
         if self.exhausted:
-            log.info("No better validation score in {} validations; stopping.", self._waited)
+            log.info("No better validation score in {} validations; stopping.", self._patience)
         return self.exhausted
 
 
