@@ -107,6 +107,7 @@ def open_sound(
     if channels not in {"mix", "split"}:
         raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
     split = channels == "split"
+    total: float | None = None
     if is_array(audio):
         array, rate = _checked(audio, rate)
         count = array.shape[1] if split else 1
@@ -125,7 +126,6 @@ def open_sound(
         raise TranscriptionError(f"{name}: not a regular file; name an audio file")
     with _open(source, name) as decoder:
         rate = int(decoder.samplerate)
-        total = None
         if decoder.frames < UNKNOWN_LENGTH:
             lacking = missing(source)
             if isinf(lacking):

@@ -62,6 +62,7 @@ class ManifestSource(base.Source):
         self, file: base.SourceFile, start: int, stop: int
     ) -> Iterator[tuple[int, Row | None]]:
         path, wanted = self._path(file)
+        table_rows: Iterator[TableRow]
         if wanted:
             of_split = (table_row for split, table_row in _with_splits(path) if split == wanted)
             table_rows = islice(of_split, start, stop)

@@ -192,7 +192,7 @@ def _values_of_columns(shards: Sequence[Shard], condition: str) -> str:
     for column in pl.scan_parquet(paths, hive_partitioning=True).select(names).collect():
         values = ", ".join(map(str, column.drop_nulls().unique().sort()[:20]))
         if column.dtype.is_numeric() and values:
-            values = f"{column.min()} to {column.max()}"
+            values = f"{column.min()!s} to {column.max()!s}"
         described.append(f"{column.name} has {values or 'nulls only'}")
     return "; ".join(described)
 

@@ -1,7 +1,7 @@
 """Checks ``dataset``'s sections, and creates the transforms that they name."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from inspect import formatannotation
 from typing import Any, Final, cast, get_type_hints
 
@@ -103,13 +103,15 @@ def _impossible_numbers(task: AsrTaskConfig, storage: object) -> Iterator[str]:
 
 def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransform]:
     """Create the transforms that ``dataset.transforms`` lists; raises all faults at once."""
-    made, faults = [], []
+    made: list[AnyTransform] = []
+    faults: list[str] = []
     for number, entry in enumerate(entries):
         values = dict(entry)
         name = values.pop("name", None)
         try:
             kind: Any = find_named(str(name), TRANSFORMS, "name")
-            if not (is_dataclass(kind) and issubclass(kind, AnyTransform)):
+            is_transform = isinstance(kind, type) and issubclass(kind, AnyTransform)
+            if not (is_transform and hasattr(kind, "__dataclass_fields__")):
                 raise ValueError(  # noqa: TRY301
                     "expected a dataclass that derives from Transform or LengthTransform"
                 )

@@ -163,7 +163,7 @@ class TokenCounts:
     def enough(self, frames: NDArray[np.int32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which of these rows, a mask, have as many frames as CTC needs; ``frames`` of each."""
         self.count(rows & (self.frames > frames))
-        return rows & (self.frames <= frames)
+        return np.asarray(rows & (self.frames <= frames))
 
 
 def select_rows(
