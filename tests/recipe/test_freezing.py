@@ -8,7 +8,6 @@ from tests.recipe.running import (
     changed,
     copy_until,
     losses,
-    optimizer_groups,
     optimizer_state,
     same_weights,
     train,
@@ -75,14 +74,6 @@ def test_a_run_continues_bit_for_bit_on_either_side_of_the_frozen_steps(
         run = copy_until(last, staged, tmp_path / f"from_{last}")
         assert train(run, dataset, *STAGED, TWICE) == 0
         assert same_weights(run, staged)
-
-
-def test_learning_rates_fall_from_layer_to_layer(tmp_path: Path, dataset: Path) -> None:
-    rates = ("optimizer.layer_decay=0.5", "optimizer.config.lr=8e-4")
-    run = tmp_path / "run"
-    assert train(run, dataset, MODEL, *rates) == 0
-    groups = optimizer_groups(run, 4)
-    assert [group["initial_lr"] for group in groups] == [1e-4, 2e-4, 4e-4, 5e-5, 8e-4]
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,15 @@ import pytest
 import torch
 from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
 from fairseq2.nn import BatchLayout
-from torch import Tensor
 
-from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.sections import MaskingSection
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.train import masking
 from danish_asr.recipe.train.criterion import consistency_loss
 from danish_asr.recipe.train.masking import install_masker, span_mask
-from tests.forks import in_processes
 from tests.recipe.running import (
-    arguments,
     changed,
     copy_until,
     evaluate,
-    losses,
     metrics,
     optimizer_state,
     same_weights,
@@ -38,7 +32,7 @@ TRANSFORMS = "{name: speed, factors: [0.9, 1.1]}, {name: join, probability: 0.7}
 VIEWS = (
     *("masking.time=0.5", "masking.consistency_scale=0.2", "optimizer.layer_decay=0.9"),
     f"dataset.transforms=[{TRANSFORMS}]",
-    # Two batches a step with one process, one with two; step 2 is in the middle of an epoch.
+    # Two batches a step; step 2 is in the middle of an epoch.
     "trainer.effective_audio_minutes=0.333",
 )
 METRIC = "Consistency (nats per character)"
@@ -183,36 +177,3 @@ def test_with_all_else_switched_on_a_run_continues_bit_for_bit(
         assert torch.equal(state["ema"], expected[number]["ema"])
     assert all(row[METRIC] > 0 for row in metrics(run, "train"))
     assert METRIC not in metrics(run, "valid")[-1]
-
-
-def halves(lengths: Tensor, width: int, share: float, span: int) -> Tensor:  # noqa: ARG001
-    """In place of ``span_mask``, which depends on the process: each view lacks half of each row."""
-    first = torch.arange(width) < lengths[:, None] // 2
-    is_first_view = torch.arange(len(lengths))[:, None] < len(lengths) // 2
-    return torch.eq(first, is_first_view)
-
-
-def train_with_halves(args: list[str]) -> None:
-    masking.span_mask = halves
-    cli.train(args)
-
-
-@pytest.mark.slow
-def test_two_processes_learn_what_one_learns_with_twice_the_accumulation(
-    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # With this epsilon, Adam's step is proportional to the gradient and does not amplify rounding.
-    options = (
-        f"model.config_overrides={{{LAYER}, model_dim: 32, dropout_p: 0.0}}}}",
-        *("optimizer.config={eps: 1.0, lr: 0.02}", "lr_scheduler={name: passthrough}"),
-        *("trainer.unfreeze={0: head, 1: all}", "dataset.valid_split=null", *VIEWS),
-        "regime.num_steps=2",
-    )
-    one, two = tmp_path / "one", tmp_path / "two"
-    monkeypatch.setattr(masking, "span_mask", halves)
-    assert train(one, dataset, *options) == 0
-    in_processes(2, train_with_halves, arguments(two, dataset, *options))
-    torch.testing.assert_close(weights(two, 2), weights(one, 2), rtol=0, atol=5e-7)
-    assert losses(two) == pytest.approx(losses(one), rel=1e-5)
-    for alone, shared in zip(metrics(one, "train"), metrics(two, "train"), strict=True):
-        assert alone[METRIC] == pytest.approx(shared[METRIC], rel=1e-5)

@@ -1,10 +1,8 @@
 """Memory of one batch's forward and backward pass, from shapes alone.
 
-The model's own code runs on torch's fake tensors, which have a shape, a type and a device but no
-memory, while the bytes of every storage that is alive are counted: activations that the backward
-pass needs, half-precision copies of weights that autocast keeps, gradients on their way, and what
-an operator returns. So nothing here is a formula of the model. Workspaces within kernels are not
-seen. The layers of an encoder are alike: a few of them are traced, and the others added.
+The model's own code runs on torch's fake tensors, which have no memory, while the bytes of every
+storage that is alive are counted. Workspaces within kernels are not seen. The layers of an encoder
+are alike: a few of them are traced, and the others added.
 """
 
 # ruff: noqa: SLF001 - operators and modules have no public names for these
@@ -53,16 +51,12 @@ class Batch(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What shapes the memory of a batch beside the model.
-
-    ``amp`` is autocast's type, None without it; ``checkpointing`` every n-th layer, 0 without it;
-    ``views`` is 2 with CR-CTC.
-    """
+    """What shapes the memory of a batch beside the model."""
 
     gpu: bool
-    amp: torch.dtype | None
-    checkpointing: int = 0
-    views: int = 1
+    amp: torch.dtype | None  # autocast's type
+    checkpointing: int = 0  # every n-th layer
+    views: int = 1  # 2 with CR-CTC
 
 
 def peak(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> Counter[str]:
@@ -131,9 +125,8 @@ def _as_on_gpu(parent: Module) -> None:
 class _Living(TorchDispatchMode):
     """Counts the storages that are alive, by the part of the model that runs when they appear.
 
-    Attributes:
-        stages: The peaks of the forward pass up to the encoder, from there to the end of the
-            encoder's backward pass, and after that. Each in bytes, by part.
+    ``stages`` are the peaks, in bytes by part: of the forward pass up to the encoder, from there to
+    the end of the encoder's backward pass, and after that.
     """
 
     def __init__(self, module: Wav2Vec2AsrModel) -> None:

@@ -20,6 +20,7 @@ from danish_asr.base.extending import find_named
 ADAMW_8BIT: Final = "adamw_8bit"
 ADAMW_OFFLOAD: Final = "adamw_offload"
 
+_TRAIN: Final = "danish_asr.recipe.train"
 _SMALLEST_8BIT: Final = 4096
 """Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
 
@@ -54,35 +55,22 @@ def _adafactor_bytes(parameter: Tensor) -> int:
 
 
 class OptimizerKind(NamedTuple):
-    """What is known about an optimizer before it is made.
+    """What is known about an optimizer before it is made."""
 
-    Attributes:
-        settings: The dataclass of ``optimizer.config``, with ``lr`` and ``groups``.
-        state_bytes: The size of its state of a parameter that learns.
-        code: ``package.module:Class``; None: fairseq2 makes it.
-        on_host: Its state is in the host's memory.
-        extra: The optional dependency, also the name of its library.
-    """
-
-    settings: type
-    state_bytes: Callable[[Tensor], int] = _adamw_bytes
-    code: str | None = None
-    on_host: bool = False
-    extra: str | None = None
+    settings: type  # the dataclass of ``optimizer.config``, with ``lr`` and ``groups``
+    state_bytes: Callable[[Tensor], int] = _adamw_bytes  # of a parameter that learns
+    code: str | None = None  # ``package.module:Class``; None: fairseq2 makes it
+    on_host: bool = False  # its state is in the host's memory
+    extra: str | None = None  # the optional dependency, also the name of its library
 
 
 OPTIMIZERS: Final = {
     base.ADAMW_OPTIMIZER: OptimizerKind(base.AdamWConfig),
     ADAMW_8BIT: OptimizerKind(
-        LeanAdamWConfig,
-        _8bit_bytes,
-        code="danish_asr.recipe.train.adamw_8bit:AdamW8bit",
-        extra="bitsandbytes",
+        LeanAdamWConfig, _8bit_bytes, f"{_TRAIN}.adamw_8bit:AdamW8bit", extra="bitsandbytes"
     ),
     ADAMW_OFFLOAD: OptimizerKind(
-        LeanAdamWConfig,
-        code="danish_asr.recipe.train.learning:OffloadedAdamW",
-        on_host=True,
+        LeanAdamWConfig, code=f"{_TRAIN}.learning:OffloadedAdamW", on_host=True
     ),
     base.ADAFACTOR_OPTIMIZER: OptimizerKind(base.AdafactorConfig, _adafactor_bytes),
 }

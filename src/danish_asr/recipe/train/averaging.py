@@ -7,6 +7,7 @@ one. By its score on the validation splits it can be the run's best model.
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast, final
@@ -105,7 +106,7 @@ class MovingAverage:
 def write_averages(run: Path, config: AsrConfig) -> None:
     """Write the averages of a complete run, and say which of its models is the best."""
     if config.trainer.ema is not None:
-        _write_moving_average(run, _score_title(config))
+        _write_best_moving_average(run, _score_title(config))
     if count := config.regime.average_n_checkpoints:
         steps = _by_score(run)[-count:]
         if len(steps) > 1:
@@ -115,8 +116,7 @@ def write_averages(run: Path, config: AsrConfig) -> None:
         log.info("The best model on the validation data is {}, step {}.", best, step)
 
 
-def _write_moving_average(run: Path, title: str) -> None:
-    """Write the best moving average of the kept checkpoints; ``title`` is the key of its score."""
+def _write_best_moving_average(run: Path, title: str) -> None:
     steps = checkpoint_steps(run)
     rows = recorded(run / METRICS / "valid" / f"{EMA}.jsonl")
     scores = {row["Step"]: -float(row[title]) for _, row in rows if row["Step"] in steps}
@@ -153,16 +153,13 @@ def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> No
     for step in steps:
         state = _weights(run, step)
         for key, value in state.items():
-            if not value.is_floating_point():
-                mean[key] = value  # of buffers of whole numbers, the last one's
-                continue
             part = value.double() / len(steps)
             mean[key] = mean[key] + part if key in mean else part
-    average = {key: value.to(state[key].dtype) for key, value in mean.items()}
+    mean = {key: value.to(state[key].dtype) for key, value in mean.items()}
     log.info("Validating the average of steps {}.", ", ".join(map(str, steps)))
     config = with_own_tokenizer(config, run / CHECKPOINTS)
-    score = _validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), average)
-    _write(run, name, steps[-1], average, score)
+    score = _validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), mean)
+    _write(run, name, steps[-1], mean, score)
 
 
 def average_command(run: Path, *, best: int | None, last: int | None) -> None:
@@ -170,7 +167,7 @@ def average_command(run: Path, *, best: int | None, last: int | None) -> None:
 
     Raises:
         RunError: The directory is not a run, or has too few checkpoints.
-        ConfigError: Both are given, or the run's dataset or tokenizer is not there any more.
+        ConfigError: Both are given, or the dataset or tokenizer is missing.
     """
     file = run / CONFIG_FILE
     if not file.is_file():
@@ -180,10 +177,7 @@ def average_command(run: Path, *, best: int | None, last: int | None) -> None:
     steps = _by_score(run) if last is None else checkpoint_steps(run)
     count = last or best or len(steps)
     if not 2 <= count <= len(steps):
-        raise RunError(
-            f"{run} has {len(steps)} checkpoints, and {max(count, 2)} are needed; the run keeps as "
-            "many as regime.keep_best_n_checkpoints and keep_last_n_checkpoints say"
-        )
+        raise RunError(f"{run} has {len(steps)} checkpoints, and {max(count, 2)} are needed")
     config, faults = inspect(AsrConfig, read_yaml(file))
     config = resolve(config, where=str(file), faults=faults)
     average(run, config, sorted(steps[-count:]), f"{'last' if last else 'best'}_{count}")
@@ -236,12 +230,10 @@ def _validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[st
     bag = MetricBag(device=device)
     unit.prepare_metric_bag(bag)
     amp = config.trainer.mixed_precision
-    for batch in (batch for batches in reader for batch in batches):
+    for batch in chain.from_iterable(reader):
         batch.to(device)
-        with (
-            torch.inference_mode(),
-            torch.autocast(device.type, amp.dtype, enabled=amp.mode != "off"),
-        ):
+        autocast = torch.autocast(device.type, amp.dtype, enabled=amp.mode != "off")
+        with torch.inference_mode(), autocast:
             unit.process_batch(batch, bag)
     values = cast(dict[str, Any], sync_and_compute_metrics(bag, gangs.root))
     unit.process_metric_values(values)

@@ -52,10 +52,7 @@ _FULL: Final = 0.95
 
 
 def hide_progress_bar() -> None:
-    """Where there is no terminal, as in a job's log, let fairseq2's progress bar print nothing.
-
-    Call this before the recipe starts.
-    """
+    """Before a recipe starts: fairseq2's progress bar prints nothing where there is no terminal."""
     if not sys.stderr.isatty():
         set_error_console(Console(stderr=True, quiet=True))
 
@@ -63,8 +60,7 @@ def hide_progress_bar() -> None:
 def configure_console() -> None:
     """Replace the console's handler after fairseq2 has configured its log.
 
-    In a terminal rich prints the lines above the live progress bar; elsewhere they are plain and
-    never wrapped.
+    In a terminal, rich prints the lines above the progress bar; elsewhere they are never wrapped.
     """
     logger, console = fairseq2_log.logger, get_error_console()
     handler: StreamHandler[TextIO] | RichHandler = _PlainHandler()
@@ -119,15 +115,13 @@ def performance_warnings(data_share: float, memory_share: float) -> Iterator[str
     """Judge the part of the time that waits for data, and the part of the GPU's memory in use."""
     if data_share >= advice.DATA_BOUND:
         yield (
-            f"{data_share:.0%} of the time waits for data, which {usable_cpus()} threads decode, "
-            "one per CPU core of this process: raise the job's number of cores (LSF: #BSUB -n), "
-            "and put the dataset on a local disk or on scratch"
+            f"{data_share:.0%} of the time waits for data, which {usable_cpus()} threads decode: "
+            "raise the job's number of cores, and put the dataset on a local disk or on scratch"
         )
     if memory_share >= _FULL:
         yield (
-            f"{memory_share:.0%} of the GPU's memory was in use: a longer batch may not fit. Lower "
-            "dataset.asr_task_config.max_num_elements and raise "
-            "trainer.grad_accumulation.num_batches"
+            f"{memory_share:.0%} of the GPU's memory was in use: a longer batch may not fit; lower "
+            "dataset.asr_task_config.max_num_elements"
         )
 
 
@@ -204,13 +198,10 @@ class RunReport(MetricRecorder):
         header = "".join(f"{_COLUMNS[name]:>10}" for name in names)
         lines = [f"{'step':>8}{'train loss':>12}{header}"]
         for number, row in enumerate(rows):
-            if number != best and number < len(rows) - _ROWS:
-                continue
             line = f"{row['Step']:>8,}{advice.train_loss(reports, row['Step']):>12.3f}"
-            for name in names:
-                digits = 3 if name == "loss" else 2
-                line += f"{row[SCORE_TITLES[name]]:>10.{digits}f}"
-            lines.append(f"{line}  best" if number == best else line)
+            line += "".join(f"{row[SCORE_TITLES[name]]:>10.2f}" for name in names)
+            if number == best or number >= len(rows) - _ROWS:
+                lines.append(f"{line}  best" if number == best else line)
         part = category.removeprefix("valid").replace("/", " of ")
         log.info("Validations{} so far, best by {}\n{}", part, self._score, "\n".join(lines))
         waited = len(rows) - 1 - best

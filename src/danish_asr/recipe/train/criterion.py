@@ -38,10 +38,12 @@ _SUMS: Final = (
 
 @final
 class CtcCriterion:
-    """The CTC loss of a model, summed over a batch, and its metrics.
+    """The CTC loss of a model, which fairseq2 computes, summed over a batch, and its metrics.
 
-    The loss is fairseq2's own: the model returns it. One that is NaN or infinite ends the run.
     With a ``consistency_scale``, training adds `consistency_loss`.
+
+    Raises:
+        RunFailedError: The loss is NaN or infinite.
     """
 
     def __init__(self, model: RecipeModel, consistency_scale: float | None = None) -> None:
@@ -115,10 +117,7 @@ class CtcCriterion:
         """Say which utterances make the loss NaN or infinite."""
         ids = cast(dict[str, Any], batch.example)["id"]
         if damaged := _not_finite(ids, batch.source_seqs):
-            return (
-                f"the audio of {', '.join(damaged)} holds NaN or infinite samples. If the "
-                "recording does not, one of dataset.transforms makes them."
-            )
+            return f"the audio of {', '.join(damaged)} holds NaN or infinite samples."
         # A forward pass of sharded parameters would wait for the other ranks.
         if not isinstance(self.model.module, FSDP1Module | FSDP2Module):
             model, bad = self.model.base_module.eval(), []
@@ -145,14 +144,12 @@ def _not_finite(ids: Sequence[str], values: Tensor) -> list[str]:
 def consistency_loss(logits: Tensor, lengths: Tensor) -> Tensor:
     """Return the loss for the difference of two views, summed over N utterances, in nats: a scalar.
 
-    Yao et al. (2024), "CR-CTC: Consistency regularization on CTC for improved speech recognition",
-    arXiv:2410.05101. The loss of an utterance with targets y, whose views have the logits a and b,
-    is (CTC(a, y) + CTC(b, y)) / 2 + scale * CR(a, b), with the paper's scale of 0.2, and
+    CR-CTC (Yao et al. 2024, arXiv:2410.05101). The loss of an utterance with targets y, whose views
+    have the logits a and b, is (CTC(a, y) + CTC(b, y)) / 2 + scale * CR(a, b), where
 
         CR(a, b) = sum over the frames t of (KL(sg(q_t) || p_t) + KL(sg(p_t) || q_t)) / 2,
 
-    where p and q are the posteriors of a and b over all symbols, the blank included, and sg stops
-    the gradient. Both terms are sums over frames, so their ratio does not depend on the length.
+    p and q are the posteriors over all symbols, blank included, and sg stops the gradient.
 
     Args:
         logits: Of the first views of all utterances, then of the second, (2 N, S, V).
@@ -189,10 +186,7 @@ def chance_loss(frames: Tensor, targets: Tensor, lengths: Tensor, vocabulary: in
 
 @final
 class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
-    """Computes the loss, and freezes the layers that do not learn in a stage of the run.
-
-    ``vocabulary`` is the number of symbols, blank included.
-    """
+    """Computes the loss, and freezes the layers that do not learn in a stage of the run."""
 
     def __init__(
         self, criterion: CtcCriterion, freezing: Freezing, num_frames: FrameCount, vocabulary: int
@@ -212,7 +206,9 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         model = cast(Wav2Vec2AsrModel, self._criterion.model.base_module)
         self._freezing.begin(stage, model)
         if len(self._freezing.stages) > 1:
-            log.info("{}", self._freezing.describe(stage, model))
+            count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+            part = self._freezing.stages[stage]
+            log.info("From step {} on, {} learns: {:,} parameters.", stage + 1, part, count)
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:

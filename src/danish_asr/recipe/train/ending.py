@@ -55,19 +55,16 @@ _WANDB: Final = (
 )
 _BROKEN_CHECKPOINT: Final = (
     "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
-    "command continues from the one before, or scores it. If it fails with each of them, they are "
-    "of another architecture: train in a new OUTDIR"
+    "command continues from the one before, or scores it"
 )
 _OUT_OF_MEMORY: Final = (
     "the GPU's memory is too small for a batch. If much of it is 'reserved by PyTorch but "
     "unallocated', first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment. "
     "What else helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
-    "dataset.asr_task_config.max_num_elements (smaller batches with more "
-    "trainer.grad_accumulation.num_batches), trainer.activation_checkpointing.mode=layerwise, "
-    "optimizer.name=adamw_offload, trainer.freeze_encoder_layers. "
-    "`danish-asr plan --config FILE --gpu SIZE` says how much each gives back. Checkpointing may "
-    "change in the same OUTDIR, the others need a new one. If it ran out in validation, lower "
-    "dataset.valid_max_num_elements: the same OUTDIR continues"
+    "dataset.asr_task_config.max_num_elements with trainer.grad_accumulation.num_batches, "
+    "trainer.activation_checkpointing.mode=layerwise, optimizer.name=adamw_offload, "
+    "trainer.freeze_encoder_layers; `danish-asr plan` says how much. Checkpointing may change in "
+    "the same OUTDIR. In validation, lower dataset.valid_max_num_elements"
 )
 _HINTS: Final[dict[type[Exception], str]] = {
     OutOfMemoryError: _OUT_OF_MEMORY,

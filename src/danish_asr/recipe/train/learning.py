@@ -84,16 +84,6 @@ class Freezing:
                 freeze_parameters(part, value=False)
         self.freeze_permanently(model)
 
-    def describe(self, stage: int, model: Wav2Vec2AsrModel) -> str:
-        """Say what learns in a stage that has begun, and until when."""
-        count = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        later = [step for step in self.stages if step > stage]
-        until = f" until step {later[0]}" if later else ""
-        text = f"From step {stage + 1}{until}, {self.stages[stage]} learns: {count:,} parameters."
-        if stage:
-            text += " The loss may rise for some steps, and more GPU memory is in use."
-        return text
-
 
 def register_optimizer(container: DependencyContainer, name: str) -> None:
     """Register the optimizer ``optimizer.name`` in fairseq2's container, unless it is there."""
@@ -106,9 +96,9 @@ def register_optimizer(container: DependencyContainer, name: str) -> None:
 def _create(code: str, resolver: DependencyResolver, config: object) -> Optimizer:
     settings = dict(vars(config))
     groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
-    optimizer: Any = resolve_name(code)
-    with user_code(optimizer, "making the optimizer"):
-        return optimizer(groups, **settings)  # type: ignore[no-any-return]
+    with user_code(resolve_name(code), "making the optimizer"):
+        optimizer: Optimizer = resolve_name(code)(groups, **settings)
+    return optimizer
 
 
 def optimizer_faults(name: str) -> list[str]:

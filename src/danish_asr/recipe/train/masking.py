@@ -43,15 +43,10 @@ def masking_faults(
         )
     masking, channels = effective_masking(section, model), model.encoder_config.model_dim
     if masking.channel and masking.channel_span and masking.channel_span >= channels:
-        faults.append(
-            f"masking.channel_span must be below the model's {channels} channels, but is "
-            f"{masking.channel_span}"
-        )
+        rule = f"must be below the model's {channels} channels, but is {masking.channel_span}"
+        faults.append(f"masking.channel_span {rule}")
     if masking.consistency_scale and not (masking.time or masking.channel):
-        faults.append(
-            "masking.consistency_scale must be null without masking, because the two views of an "
-            "utterance would differ by dropout alone"
-        )
+        faults.append("masking.consistency_scale must be null without masking")
     return faults
 
 
@@ -88,8 +83,7 @@ class SpanMasker(Wav2Vec2Masker):
     """Masks spans; the model calls it in training only.
 
     The masks come from torch's random state, which fairseq2's checkpoints hold. The embedding has
-    the name that fairseq2's masker gives it, so that its models load the checkpoints, and the
-    device and type of the tensor ``like``.
+    the name that fairseq2 gives it, and the device and type of the tensor ``like``.
     """
 
     def __init__(self, channels: int, masking: MaskingSection, seed: int, like: Tensor) -> None:

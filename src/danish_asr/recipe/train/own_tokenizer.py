@@ -87,7 +87,7 @@ def sliced_tokenizer(tokenizer: bytes, words: Iterable[str]) -> bytes:
     """Return a SentencePiece model with the pieces that the words need, in the same order.
 
     Control symbols, the unknown symbol and index 0, the CTC blank, stay; so do whole groups of
-    letters and digits of which one is used. What it can write it encodes into the same pieces.
+    letters and digits of which one is used.
     """
     from sentencepiece import sentencepiece_model_pb2 as proto  # noqa: PLC0415 - slow
 

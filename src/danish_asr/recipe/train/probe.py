@@ -1,8 +1,7 @@
-"""A probe: the first steps of a run, measured, with nothing left of them but a report.
+"""A probe (``trainer.probe_steps``): the first steps of a run, measured, of which a report is left.
 
-``trainer.probe_steps`` runs them in the real trainer, on any number of processes. The batches with
-the longest rows come first, because they need the most memory, and all layers that the run will
-ever train learn from the first step on. There is no validation and no checkpoint.
+The batches with the longest rows come first, because they need the most memory, and all layers that
+will ever learn do so from the first step on. There is no validation and no checkpoint.
 """
 
 import json
@@ -37,9 +36,10 @@ def probed(config: AsrConfig) -> AsrConfig:
     # fairseq2 saves a checkpoint at its last step, which is never reached.
     end = max(regime.num_steps, steps + 1) if regime.num_steps else None
     regime = replace(regime, **off | {"num_steps": end, "publish_metrics_every_n_steps": 1})
-    recorders = replace(config.common.metric_recorders)
-    recorders.wandb = replace(recorders.wandb, enabled=False)
-    recorders.tensorboard = replace(recorders.tensorboard, enabled=False)
+    recorders = config.common.metric_recorders
+    wandb = replace(recorders.wandb, enabled=False)
+    tensorboard = replace(recorders.tensorboard, enabled=False)
+    recorders = replace(recorders, wandb=wandb, tensorboard=tensorboard)
     common = replace(config.common, metric_recorders=recorders)
     dataset = replace(config.dataset, valid_split=None)
     return replace(config, trainer=trainer, regime=regime, common=common, dataset=dataset)
@@ -47,10 +47,7 @@ def probed(config: AsrConfig) -> AsrConfig:
 
 @final
 class Probe(MetricRecorder):
-    """Collects what fairseq2's trainer measures at each step, on the first rank.
-
-    ``config`` is that of the run, ``processes`` is how many take part.
-    """
+    """Collects what fairseq2's trainer measures at each step, on the first rank."""
 
     def __init__(self, config: AsrConfig, processes: int) -> None:
         self._config, self._processes = config, processes

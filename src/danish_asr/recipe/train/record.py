@@ -46,7 +46,7 @@ from danish_asr.recipe.train.console import log
 
 
 class CheckpointSpace(NamedTuple):
-    """Bytes of one checkpoint, of the model in it, and of all that a run has still to write."""
+    """Bytes of one checkpoint, of the model in it, and of the number still to be written."""
 
     one: int
     model: int
@@ -58,8 +58,7 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     """Return what the checkpoints that a run keeps, and the one that is being written, take.
 
     A checkpoint has every weight in float32, and of what learns the optimizer's state and the
-    moving average. ``module`` may be on the meta device; what never learns requires no gradient.
-    ``output_dir`` may have checkpoints already; None: a new run.
+    moving average. ``module`` may be on the meta device. ``output_dir``: None for a new run.
     """
     regime, has_ema = config.regime, config.trainer.ema is not None
     model = 4 * sum(p.numel() for p in module.parameters())
@@ -82,14 +81,13 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
 
 def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> None:
     """Refuse, with RunError, a run whose checkpoints do not all fit on the disk."""
-    free = shutil.disk_usage(output_dir).free
+    free, gib = shutil.disk_usage(output_dir).free, 2**30
     space = checkpoint_space(output_dir, module, config)
     if space.total > free:
-        gib = 2**30
         raise RunError(
             f"{output_dir} has {free / gib:.1f} GiB free, but {space.number} more checkpoints of "
-            f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, choose "
-            "another OUTDIR, or keep fewer (regime.keep_last_n_checkpoints)"
+            f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, or keep fewer "
+            "(regime.keep_last_n_checkpoints)"
         )
 
 

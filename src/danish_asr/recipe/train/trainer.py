@@ -41,10 +41,10 @@ from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopp
 
 @final
 class StoppableTraining(StoppableTask):
-    """Runs fairseq2's trainer and ends it early where that is requested.
+    """Runs fairseq2's trainer and ends it early, on all ranks after the same step, saved.
 
-    All ranks stop after the same step, with a checkpoint. A running validation is interrupted, and
-    one that would outlast the time limit does not begin; the run that continues begins with it.
+    A running validation is interrupted, and one that would outlast the time limit does not begin;
+    the run that continues begins with it.
     """
 
     def __init__(
@@ -211,8 +211,7 @@ class StoppableTraining(StoppableTask):
         """End the run, between two steps, with a checkpoint of the last one.
 
         Raises:
-            TaskStopException: Always, if a run that continues would come further than this one.
-            StoppedAtStep: The ``reason``, if there is one.
+            TaskStopException: The ``reason``, or that the same command continues the run.
             RunFailedError: The time limit is too short even for a validation.
         """
         step = self.step_nr
@@ -246,10 +245,7 @@ class StoppableTraining(StoppableTask):
 
 @final
 class _StoppingValidator(Validator):
-    """Validates as ``inner`` does; ends the run if the validation has to be interrupted.
-
-    The ``average`` of the weights is validated first, by ``averaged``.
-    """
+    """Validates the ``average`` by ``averaged``, then the model by ``inner``."""
 
     def __init__(
         self,

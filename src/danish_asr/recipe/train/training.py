@@ -167,11 +167,9 @@ class AsrRecipe(TrainRecipe):
         learning.Freezing(config).freeze_permanently(module)
         optimizer: Any = config.optimizer.config
         learning.use_fused(optimizer, root.device)
-        if config.optimizer.layer_decay is not None:
-            layers = len(module.encoder.layers)
-            optimizer.groups = learning.layer_groups(
-                optimizer, config.optimizer.layer_decay, layers
-            )
+        decay, layers = config.optimizer.layer_decay, len(module.encoder.layers)
+        if decay is not None:
+            optimizer.groups = learning.layer_groups(optimizer, decay, layers)
         if self._probe is None:
             log.info("{}", _headline(context, module))
             if root.rank == 0:
@@ -224,7 +222,5 @@ def _headline(context: RecipeContext, model: Wav2Vec2AsrModel) -> str:
     device = torch.cuda.get_device_name(root.device) if root.device.type == "cuda" else root.device
     count = sum(p.numel() for p in model.parameters())
     learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return (
-        f"Run {context.output_dir}: {root.size} x {device}, {count:,} parameters of which "
-        f"{learning:,} learn. Details are in its config.yaml and logs/"
-    )
+    parameters = f"{count:,} parameters of which {learning:,} learn"
+    return f"Run {context.output_dir}: {root.size} x {device}, {parameters}"
