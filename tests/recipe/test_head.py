@@ -163,3 +163,10 @@ def test_a_sliced_checkpoint_starts_another_run(
     assert torch.equal(weights(run, 1)["final_proj.weight"], before)
     assert evaluate(run, dataset, *more) == 0
     assert load_model(run, device="cpu").settings.target_vocab_size == len(before)
+
+
+def test_a_new_head_is_not_sliced(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path / "run", dataset, "model.head=danish") == 2
+    assert "model.head must be full without a trained model" in capsys.readouterr().err

@@ -199,7 +199,9 @@ class RunReport(MetricRecorder):
         lines = [f"{'step':>8}{'train loss':>12}{header}"]
         for number, row in enumerate(rows):
             line = f"{row['Step']:>8,}{advice.train_loss(reports, row['Step']):>12.3f}"
-            line += "".join(f"{row[SCORE_TITLES[name]]:>10.2f}" for name in names)
+            for name in names:
+                digits = 3 if name == "loss" else 2
+                line += f"{row[SCORE_TITLES[name]]:>10.{digits}f}"
             if number == best or number >= len(rows) - _ROWS:
                 lines.append(f"{line}  best" if number == best else line)
         part = category.removeprefix("valid").replace("/", " of ")

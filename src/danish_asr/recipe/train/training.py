@@ -221,6 +221,6 @@ def _headline(context: RecipeContext, model: Wav2Vec2AsrModel) -> str:
     root = context.gangs.root
     device = torch.cuda.get_device_name(root.device) if root.device.type == "cuda" else root.device
     count = sum(p.numel() for p in model.parameters())
-    learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    parameters = f"{count:,} parameters of which {learning:,} learn"
+    learn = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    parameters = f"{count:,} parameters of which {learn:,} learn"
     return f"Run {context.output_dir}: {root.size} x {device}, {parameters}"
