@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.base.errors import DanishAsrError, LanguageModelError, LogProbsError
+from danish_asr.base.errors import LogProbsError
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.log_probs import LogProbsFile, keep, to_batch, write_batches
 from danish_asr.decoding.ngram_tuning import (
@@ -166,14 +166,3 @@ def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(
     (tmp_path / "run" / "checkpoints" / "scores" / "step_2.txt").write_text("0")
     (tmp_path / "run" / "checkpoints" / "scores" / "step_4.txt").write_text("-1")
     assert "the best checkpoint is now step 2" in refused(tmp_path / "run")
-
-
-def test_a_broken_language_model_or_earlier_tuning_is_refused(run: Path, lm: Path) -> None:
-    whole = (lm / "two.arpa").read_text()
-    (lm / "two.arpa").write_text("no ARPA")
-    with pytest.raises(LanguageModelError, match=r"two\.arpa"):
-        tune(run, lm)
-    (lm / "two.arpa").write_text(whole)
-    (lm / "tuning.json").write_text("[]")
-    with pytest.raises(DanishAsrError, match=r"tuning\.json"):
-        tune(run, lm)

@@ -7,7 +7,8 @@ from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.errors import AlignmentError
-from danish_asr.decoding.alignment import align_words
+from danish_asr.decoding import alignment
+from danish_asr.decoding.alignment import align_words, token_times
 from danish_asr.decoding.greedy import BLANK, GreedyDecoder
 
 SURE = 0.9
@@ -54,10 +55,6 @@ def test_a_word_that_was_not_said_has_a_low_confidence(tokenizer: Tokenizer) -> 
     assert said.confidence > 0.5
 
 
-def test_no_text_has_no_words(tokenizer: Tokenizer) -> None:
-    assert align_words(log_probs_of("____", tokenizer), "  ", tokenizer) == []
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -70,3 +67,34 @@ def test_a_text_that_does_not_fit_is_refused(tokenizer: Tokenizer, text: str, me
     log_probs = log_probs_of("_h_e_j__"[: 6 if "jj" in text else 8], tokenizer)
     with pytest.raises(AlignmentError, match=message):
         align_words(log_probs, text, tokenizer)
+
+
+def example(seed: int, frames: int, tokens: int) -> tuple[Tensor, Tensor]:
+    """Random log-probabilities and tokens without repeats, which would need more frames."""
+    generator = torch.Generator().manual_seed(seed)
+    log_probs = (3 * torch.randn(frames, 5, generator=generator)).log_softmax(dim=-1)
+    steps = torch.randint(1, 4, (tokens,), generator=generator)
+    return log_probs, torch.cumsum(steps, 0) % 4 + 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_search_for_long_audio_finds_the_exact_path(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    log_probs, tokens = example(seed, frames=60, tokens=(1, 20, 59, 60)[seed % 4])
+    exact = token_times(log_probs, tokens)
+    monkeypatch.setattr(alignment, "_EXACT", 0)
+    monkeypatch.setattr(alignment, "_BLOCK", 16)
+    for found, expected in zip(token_times(log_probs, tokens), exact, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_the_search_reaches_the_end_of_a_text_that_was_not_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(alignment, "_EXACT", 0)
+    monkeypatch.setattr(alignment, "_BEAM", 1.0)
+    silence = torch.tensor([[0.98, 0.01, 0.01]]).log().repeat(100, 1)
+    tokens = torch.tensor([1, 2, 2, 1] * 10)
+    first, last, _ = token_times(silence, tokens)
+    assert torch.all(last[:-1] < first[1:])

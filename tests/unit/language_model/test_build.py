@@ -118,13 +118,6 @@ def test_text_that_cannot_be_read_is_refused(
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
-def test_a_parquet_file_without_the_column_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"body": ["en ulv"]}), tmp_path / "a.parquet")
-    with pytest.raises(LanguageModelError, match="no column 'text'"):
-        build([tmp_path / "a.parquet"], tmp_path / "lm")
-    assert build([tmp_path / "a.parquet"], tmp_path / "lm", column="body")["words"] == 2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -150,10 +143,3 @@ def test_an_existing_language_model_is_kept(tmp_path: Path) -> None:
     with pytest.raises(DanishAsrError, match="exists"):
         build([tmp_path / "a.txt"], tmp_path / "lm", order=4)
     assert (tmp_path / "lm" / "3gram.arpa").read_bytes() == before
-
-
-def test_a_missing_file_is_named_and_no_text_refused(tmp_path: Path) -> None:
-    with pytest.raises(LanguageModelError, match=r"gone\.txt: .*No such file"):
-        build([tmp_path / "gone.txt"], tmp_path / "lm")
-    with pytest.raises(LanguageModelError, match="give files with text"):
-        build([], tmp_path / "lm")

@@ -204,15 +204,6 @@ def test_nsts_sessions_are_read(tmp_path: Path) -> None:
     assert speaker.dialect == "Fynsk"
 
 
-def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(tmp_path: Path) -> None:
-    plain = rows_of(tmp_path, "fleurs")
-    table = tmp_path / "test.tsv"
-    table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))
-    source = open_source(f"fleurs:{tmp_path}", RADIO)
-    ids = {row.id for row in plain}
-    assert [row for row in read_all(source) if row.id in ids] == plain
-
-
 def test_a_folder_of_manifests_is_not_taken_for_fleurs(tmp_path: Path) -> None:
     write_tsv(tmp_path / "test.tsv", "path | sentence", "a.wav | ja")
     assert resolve_source(str(tmp_path))[0] == "manifest"

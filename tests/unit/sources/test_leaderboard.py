@@ -1,9 +1,6 @@
 """The five test sets of RyeAI's Danish leaderboard."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.sources.leaderboard import SETS
 from tests.builders import build_source, tone
 from tests.datasets_files import write_with_datasets
-from tests.hub_server import serve_hub
 
 
 def audio(name: str) -> dict[str, Any]:
@@ -111,31 +107,3 @@ def test_missing_sets_are_named(tmp_path: Path, options: SourceOptions, message:
     write_set(path, ft_speech_row)
     with pytest.raises(SourceError, match=message):
         open_source(f"leaderboard:{tmp_path}", options)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "repo", "files"),
-    [
-        ("ftspeech", "alexandrainst/ftspeech", "ftspeech"),
-        ("fleurs_da", "google/fleurs", "da_dk"),
-    ],
-)
-def test_a_set_is_read_from_the_hub(tmp_path: Path, name: str, repo: str, files: str) -> None:
-    folder = write_sets(tmp_path / "in")
-    (folder / "fleurs_da").rename(folder / "da_dk")
-    program = "from danish_asr.cli import main; main()"
-    arguments = ("--name", "x", "--out", str(tmp_path / "ds"), "--workers", "1", "--corpus", name)
-    with serve_hub(repo, folder / (files if name == "ftspeech" else "")) as hub:
-        done = subprocess.run(
-            [sys.executable, "-c", program, "convert", "leaderboard:hf", *arguments],
-            env=os.environ
-            | {"HF_ENDPOINT": hub.url, "HF_HOME": f"{tmp_path}/hf", "HF_HUB_OFFLINE": "0"},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-    assert done.returncode == 0, done.stderr
-    rows = pads.dataset(tmp_path / "ds" / "version=0", partitioning="hive").to_table()
-    assert set(rows["corpus"].to_pylist()) == {name}
-    assert rows["text"].to_pylist() == ["på ærø"] * 2

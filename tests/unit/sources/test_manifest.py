@@ -50,13 +50,6 @@ def test_a_csv_file_is_read_with_quotes_and_line_ends_in_texts(tmp_path: Path) -
     assert [row.refused for row in found] == [None, None, "malformed row"]
 
 
-def test_a_tsv_file_has_no_quoting(tmp_path: Path) -> None:
-    (tmp_path / "test.tsv").write_text('path\tsentence\na.mp3\t"Nej" sagde han, "ja\n')
-    options = SourceOptions(corpus="radio", columns=("audio=path", "text=sentence"))
-    (found,) = read_all(open_source(str(tmp_path / "test.tsv"), options))
-    assert (found.audio, found.text) == (tmp_path / "a.mp3", '"Nej" sagde han, "ja')
-
-
 TABLE = (
     ("path", "sentence", "client_id", "accents", "sex", "age"),
     ("a.mp3", "ja", "s1", "fynsk", "f", "29"),
@@ -98,6 +91,7 @@ def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
         ({"end": "2"}, 0.0, 2.0),
         ({"start_time": "1", "end_time": "3.5", "duration": 9}, 1.0, 9.0),
         ({"offset": 2, "start": 7}, 2.0, None),
+        ({"offset": "", "duration": None}, 0.0, None),
     ],
 )
 def test_an_end_gives_the_length(
@@ -106,13 +100,6 @@ def test_an_end_gives_the_length(
     path = write_lines(tmp_path / "train.jsonl", [{"audio": "a", "text": "ja"} | times])
     (found,) = read_all(open_source(str(path), RADIO))
     assert (found.start, found.seconds) == (start, seconds)
-
-
-@pytest.mark.parametrize("end", ["soon", [], 0.5])
-def test_an_end_that_is_no_time_after_the_start_is_malformed(tmp_path: Path, end: object) -> None:
-    row = {"audio": "a", "text": "ja", "start": 1, "end": end}
-    (found,) = read_all(open_source(str(write_lines(tmp_path / "train.jsonl", [row])), RADIO))
-    assert found.refused == "malformed seconds"
 
 
 def test_a_column_split_makes_a_file_of_each_split(tmp_path: Path) -> None:
@@ -143,9 +130,11 @@ BAD_LINES = [
     (b"[1, 2]", "row"),
     ('{"audio_filepath": "a.wav", "text": "æøå"}'.encode("latin-1"), "row"),
     (b'{"audio_filepath": "a.wav", "text": ["ja"]}', "text"),
+    (b'{"audio_filepath": "a.wav", "text": "\\ud800"}', "text"),
     (b'{"audio_filepath": "a.wav", "text": "ja", "id": ["a"]}', "id"),
     (b'{"audio_filepath": "a.wav", "text": "ja", "gender": {"is": "f"}}', "gender"),
     (b'{"audio_filepath": "a", "text": "a", "start": "x"}', "start"),
+    (b'{"audio_filepath": "a", "text": "a", "start": 1, "end": 0.5}', "seconds"),
     *(
         (f'{{"audio_filepath": "a", "text": "a", "duration": {value}}}'.encode(), "seconds")
         for value in ("Infinity", "NaN", "-1", '"1,5,5"', "[1]")
@@ -177,13 +166,6 @@ def test_the_line_of_a_row_is_that_in_its_file(tmp_path: Path) -> None:
     source = open_source(str(table), RADIO)
     places = [source.place(file, row) for file in source.files for row in range(file.rows)]
     assert places == ["all.csv, line 2", "all.csv, line 7", "all.csv, line 5"]
-
-
-def test_an_empty_time_means_all_of_the_audio(tmp_path: Path) -> None:
-    row = {"audio_filepath": "a", "text": 17}
-    rows = [row | {"duration": value, "offset": value} for value in (None, "", " ")]
-    for found in read_all(open_source(str(write_lines(tmp_path / "train.jsonl", rows)), RADIO)):
-        assert (found.text, found.start, found.seconds) == ("17", 0.0, None)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
@@ -222,7 +204,7 @@ HEADER = b"audio_filepath,text\n"
         ("train.jsonl", b'{"text": "ja"}', "no column audio; .* text. .* --column audio="),
         ("train.json", b'[{"text":\n"a"}\n]', r"none of its 3 rows can be read; line 1: not JSON"),
         ("train.csv", HEADER + b"a,ja, tak\n", "none of its 1 rows .* line 2: expected 2 fields"),
-        ("train.csv", b"a,b\n1,2\n", "no column text and no .* text=COLUMN --column audio=COLUMN"),
+        ("train.csv", b"a,b\n1,2\n", "no column text; .* a, b. .*--column text="),
         ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv:[23]: .*quotes"),
         ("train.csv", HEADER + b'a,et\nb,"nej" sagde han\n', r"train\.csv:[23]: .*quotes"),
         ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv:2: .*iconv -f LATIN1 "),
@@ -237,32 +219,6 @@ def test_an_unusable_manifest_is_refused(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=message):
         open_source(f"manifest:{tmp_path / name}", RADIO)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (SourceOptions(), "--corpus "),
-        (SourceOptions(corpus="a/b"), "--corpus a/b: .* 100 letters, digits"),
-        (SourceOptions(corpus="a", split="x"), "--split x: expected one of train, dev, test"),
-        (SourceOptions(corpus="a", columns=("x",)), "--column x: .* OURS one of text, audio, id, "),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(
-    tmp_path: Path, options: SourceOptions, message: str
-) -> None:
-    (tmp_path / "train.jsonl").write_text(GOOD)
-    with pytest.raises(SourceError, match=message):
-        open_source(str(tmp_path / "train.jsonl"), options)
-
-
-def test_a_missing_or_unreadable_manifest_is_refused(tmp_path: Path) -> None:
-    """A process's memory is a file that cannot be read from its beginning."""
-    with pytest.raises(SourceError, match=r"train\.jsonl: no such file"):
-        open_source(str(tmp_path / "train.jsonl"), RADIO)
-    (tmp_path / "train.jsonl").symlink_to("/proc/self/mem")
-    with pytest.raises(SourceError, match=r"train\.jsonl: cannot be read \(Input/output error\)"):
-        open_source(str(tmp_path / "train.jsonl"), RADIO)
 
 
 def test_a_folder_is_read_and_a_requested_column_must_be_in_some_file(tmp_path: Path) -> None:
@@ -284,10 +240,3 @@ def test_decimal_commas_capitals_and_empty_ids_of_spreadsheets_are_read(tmp_path
     first, second = read_all(source)
     assert (source.files[0].split, first.start, second.start) == ("dev", 0.5, 1.25)
     assert (first.id, second.id, first.refused) == ("table.csv#dev:0", "b", None)
-
-
-def test_half_a_surrogate_pair_is_a_malformed_row(tmp_path: Path) -> None:
-    line = '{"audio_filepath": "a.wav", "text": "\\ud800"}'
-    (tmp_path / "train.jsonl").write_text(line, encoding="utf-8")
-    source = open_source(str(tmp_path / "train.jsonl"), RADIO)
-    assert [row.refused for row in read_all(source)] == ["malformed row"]

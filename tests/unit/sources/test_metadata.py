@@ -22,12 +22,6 @@ def test_every_name_is_mapped_and_an_unknown_one_is_kept() -> None:
         assert map_dialect(name, "DK") == map_dialect(name, None) == dialect
 
 
-@pytest.mark.parametrize("sub_dialect", ["fynsk", "færøsk", None])
-def test_birth_abroad_is_non_native_whatever_the_dialect(sub_dialect: str | None) -> None:
-    assert map_dialect(sub_dialect, "SE") == NON_NATIVE
-    assert map_dialect(sub_dialect, "DK") != NON_NATIVE
-
-
 DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "Denmark", "da", b"DK", " DK\n"]
 UNKNOWN: list[Any] = ["", " ", None, float("nan")]
 NAMES: list[Any] = ["ukendt", "?", "NA", "45", "Sverige", "SWE", "Brønshøj"]

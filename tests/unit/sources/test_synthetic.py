@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +12,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.base.errors import MissingExtraError, SourceError
+from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.metadata import DIALECTS, NON_NATIVE, age_group, map_dialect
@@ -109,12 +108,6 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(
 def test_another_seed_is_not_mixed_in(corpus: Path) -> None:
     with pytest.raises(SourceError, match=r"holds a synthetic corpus of .*3.*, not .*4"):
         synthesise(corpus, size=SIZE, seed=4)
-
-
-def test_espeak_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
-    with pytest.raises(MissingExtraError, match="synthetic speech needs the extra 'synthetic'"):
-        synthesise(tmp_path, size=SIZE, seed=1)
 
 
 @given(st.integers(), st.sampled_from(SPLITS), st.booleans())

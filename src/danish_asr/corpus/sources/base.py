@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -219,21 +219,15 @@ class FileListing:
     read: set[str] = field(default_factory=set)
 
     def add(
-        self,
-        file: SourceFile,
-        names: Collection[str],
-        columns: Columns,
-        also_read: Iterable[str] = (),
+        self, file: SourceFile, names: Collection[str], columns: Columns, *also_read: str
     ) -> None:
         """Add a file with the ``names`` of its columns; raises if it lacks text or audio."""
-        missing = [ours for ours in ("text", "audio") if columns[ours] not in names]
-        if file.rows and missing:
-            lacks = " and no column ".join(columns[ours] for ours in missing)
-            example = " ".join(f"--column {ours}=COLUMN" for ours in missing)
-            raise SourceError(
-                f"{file.name}: no column {lacks}; found the columns {', '.join(names)}. "
-                f"Name yours: {example}"
-            )
+        for ours in ("text", "audio"):
+            if file.rows and columns[ours] not in names:
+                raise SourceError(
+                    f"{file.name}: no column {columns[ours]}; found the columns "
+                    f"{', '.join(names)}. Name yours: --column {ours}=COLUMN"
+                )
         self.files.append(file)
         self.names |= dict.fromkeys(names)
         self.read.update(also_read, ",".join(columns.values()).split(","))

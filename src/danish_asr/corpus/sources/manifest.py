@@ -123,7 +123,7 @@ def _add_manifest(path: Path, columns: base.Columns, listing: base.FileListing) 
             row_groups=base.row_groups(rows),
             fingerprint=base.fingerprint(path),
         )
-        listing.add(file, names, own_columns, also_read)
+        listing.add(file, names, own_columns, *also_read)
 
 
 def _with_splits(path: Path) -> Iterator[tuple[str, TableRow]]:

@@ -69,7 +69,7 @@ def utterance(
     ``country_codes`` is that of `country_of`.
     """
     id_, name = f"{file.name}:{row}", "id"
-    if values is None or not _is_unicode(values):
+    if values is None:
         return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
     read: dict[str, Any] = {}
     try:
@@ -89,15 +89,6 @@ def utterance(
         seconds=read["seconds"],
         refused="rejected" if (read["validated"] or "").lower() == "rejected" else None,
     )
-
-
-def _is_unicode(values: Mapping[str, Any]) -> bool:
-    """Whether all texts can be encoded; JSON may hold half of a surrogate pair."""
-    try:
-        "".join(value for value in values.values() if isinstance(value, str)).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _joined_id(values: Mapping[str, Any], names: str) -> str | None:
@@ -166,6 +157,8 @@ def clean(value: Any) -> str | None:
 def _plain(value: Any) -> Any:
     if isinstance(value, list | dict):
         raise TypeError
+    if isinstance(value, str):
+        value.encode()  # JSON may hold half of a surrogate pair
     return value.decode() if isinstance(value, bytes) else value
 
 
