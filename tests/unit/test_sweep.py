@@ -20,7 +20,7 @@ RATES = "optimizer.config.lr=1e-3,2e-3"
         ([RATES, RATES, "common.seed=1,1"], [], ["optimizer.config.lr", "common.seed=1,1"]),
         ([], [], ["--over"]),
         (["trainer.max_wall_minutes=1,2"], [], ["trainer.max_wall_minutes"]),
-        ([RATES], ["optimizer.config.lr=1"], ["lr=1"]),
+        ([RATES], ["optimizer.config.lr=1"], ["optimizer.config.lr="]),
     ],
 )
 def test_all_faults_of_the_values_are_found_before_a_run_starts(

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -53,11 +52,6 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-ok = partial(Finding, "ok")
-warning = partial(Finding, "warning")
-error = partial(Finding, "error")
-
-
 def doctor(
     files: Sequence[Path],
     *,
@@ -71,7 +65,7 @@ def doctor(
     ``$ASR_RUN`` or the working directory.
     """
     console = console or Console()
-    findings = [*check_libraries(), check_cpus()]
+    findings = [check_libraries(), check_cpus(), *check_caches()]
     if not any(finding.level == "error" for finding in findings):
         findings.append(check_gpu())
         if files:
@@ -92,18 +86,15 @@ def doctor(
     return not counts["error"]
 
 
-def check_libraries() -> Iterator[Finding]:
+def check_libraries() -> Finding:
     """Check that libraries with native code load."""
-    broken = []
     for module in NATIVE:
         try:
             import_module(module)
         except Exception as problem:  # noqa: BLE001 - whatever the linker reports is the finding
-            broken.append(f"{module} does not load: {problem}")
-    for text in broken:
-        yield error("libraries", text, "run `make setup` in a fresh checkout")
-    if not broken:
-        yield ok("libraries", "all load")
+            text = f"{module} does not load: {problem}"
+            return Finding("error", "libraries", text, "run `make setup` in a fresh checkout")
+    return Finding("ok", "libraries", "all load")
 
 
 def check_cpus() -> Finding:
@@ -112,8 +103,21 @@ def check_cpus() -> Finding:
     text = f"{usable} of the machine's {os.cpu_count()}"
     text += f", LSF granted {slots} here" if slots else ""
     if usable > 1:
-        return ok("cpus", text)
-    return warning("cpus", text, "one core decodes audio while another trains; LSF: bsub -n 4")
+        return Finding("ok", "cpus", text)
+    fix = "one core decodes audio while another trains; LSF: bsub -n 4"
+    return Finding("warning", "cpus", text, fix)
+
+
+def check_caches() -> Iterator[Finding]:
+    """Check that models are not downloaded into the home directory of a cluster."""
+    if not (shutil.which("bsub") or shutil.which("sbatch")):
+        return
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    for name, folder in {"HF_HOME": "huggingface", "FAIRSEQ2_CACHE_DIR": "fairseq2"}.items():
+        path = Path(os.environ.get(name) or Path(cache, folder)).expanduser().resolve()
+        if path.is_relative_to(Path.home().resolve()):
+            fix = f"weights take gigabytes and homes have small quotas: set {name} to a work disk"
+            yield Finding("warning", "caches", f"{path} is in the home directory", fix)
 
 
 def check_gpu() -> Finding:
@@ -121,17 +125,16 @@ def check_gpu() -> Finding:
     import torch  # noqa: PLC0415 - slow
 
     if os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu"):
-        return ok("gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
+        return Finding("ok", "gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
     if torch.cuda.is_available():
-        return ok("gpu", f"{torch.cuda.get_device_name()}; CUDA {torch.version.cuda}")
+        text = f"{torch.cuda.get_device_name()}; CUDA {torch.version.cuda}"
+        return Finding("ok", "gpu", text)
     text = f"torch {torch.__version__} finds none"
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         fix = "request a GPU (bsub -gpu), or choose a node whose driver has CUDA 12.8 or later"
-        return error("gpu", text, fix)
-    fix = (
-        "a CPU is enough for the demo only; `danish-asr plan --gpu NAME` plans for another machine"
-    )
-    return warning("gpu", text, fix)
+        return Finding("error", "gpu", text, fix)
+    fix = "a CPU is enough for the demo; `danish-asr plan --gpu NAME` plans for another machine"
+    return Finding("warning", "gpu", text, fix)
 
 
 def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
@@ -140,7 +143,12 @@ def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
     from danish_asr.recipe.config.loading import inspect  # noqa: PLC0415 - as above
     from danish_asr.recipe.train.preflight import resolve  # noqa: PLC0415 - as above
 
-    request = Request(output_dir=run, config_files=files, overrides=_dataset_of_jobs())
+    overrides = []
+    name, data = os.environ.get("ASR_DATASET"), os.environ.get("ASR_DATA")
+    if name and data:  # as lsf/train.sh has it
+        key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
+        overrides = [f"dataset.name={name}", f"{key}={Path(data, STATISTICS_FILE)}"]
+    request = Request(output_dir=run, config_files=files, overrides=overrides)
     try:
         tree = read_configuration(request)
         config, faults = inspect(AsrConfig, tree)
@@ -148,10 +156,12 @@ def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
         resolved = resolve(config, where=request.where, faults=faults)
     except ConfigError as problem:
         for fault in problem.faults:
-            yield error("configuration", f"{request.where}: {fault}", "correct the configuration")
+            text = f"{request.where}: {fault}"
+            yield Finding("error", "configuration", text, "correct the configuration")
         return
-    names = f"model {resolved.model.name or resolved.model.arch}, dataset {resolved.dataset.name}"
-    yield ok("configuration", f"{request.where}: {names}, tokenizer {resolved.tokenizer.name}")
+    text = f"model {resolved.model.name or resolved.model.arch}, dataset {resolved.dataset.name}"
+    text = f"{request.where}: {text}, tokenizer {resolved.tokenizer.name}"
+    yield Finding("ok", "configuration", text)
     yield from _guarded("plan", _check_plan(tree, request.where, run))
     yield from _guarded("dataset", _check_dataset(resolved))
 
@@ -161,19 +171,11 @@ def _guarded(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from findings
     except DanishAsrError as problem:
-        yield error(check, str(problem), "correct the configuration, or convert the dataset again")
+        fix = "correct the configuration, or convert the dataset again"
+        yield Finding("error", check, str(problem), fix)
     except Exception as problem:  # noqa: BLE001
         text = f"this check failed: {type(problem).__name__}: {problem}"
-        yield warning(check, text, "fix what the message says, or report it")
-
-
-def _dataset_of_jobs() -> list[str]:
-    """Return the overrides with which lsf/train.sh names ``ASR_DATASET`` in ``ASR_DATA``."""
-    name, data = os.environ.get("ASR_DATASET"), os.environ.get("ASR_DATA")
-    if not (name and data):
-        return []
-    key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
-    return [f"dataset.name={name}", f"{key}={Path(data, STATISTICS_FILE)}"]
+        yield Finding("warning", check, text, "fix what the message says, or report it")
 
 
 def _check_downloads(config: "AsrConfig") -> Iterator[Finding]:
@@ -181,7 +183,7 @@ def _check_downloads(config: "AsrConfig") -> Iterator[Finding]:
 
     if names := missing(config):
         fix = "download them where there is internet access: danish-asr fetch --config ..."
-        yield warning("weights", f"not in fairseq2's cache: {', '.join(names)}", fix)
+        yield Finding("warning", "weights", f"not in fairseq2's cache: {', '.join(names)}", fix)
 
 
 def _check_plan(tree: dict[str, Any], where: str, run: Path) -> Iterator[Finding]:
@@ -196,21 +198,22 @@ def _check_plan(tree: dict[str, Any], where: str, run: Path) -> Iterator[Finding
         text = f"{plan.total / _GIB:.1f} of {card.free / _GIB:.1f} GiB of {card.name}, calculated"
         changes = " ".join(f"{key}={value}" for key, value in flatten(plan.overlay))
         fix = f"{changes or 'a larger GPU, or a smaller model'}; see danish-asr plan"
-        yield ok("memory", text) if plan.fits else error("memory", text, fix)
-        if plan.bfloat16 and torch.cuda.get_device_capability()[0] < 8:
+        yield Finding("ok", "memory", text) if plan.fits else Finding("error", "memory", text, fix)
+        evaluates = plan.config.evaluator.amp and plan.config.evaluator.amp_dtype == torch.bfloat16
+        if (plan.bfloat16 or evaluates) and torch.cuda.get_device_capability()[0] < 8:
             fix = "trainer.mixed_precision.dtype=torch.float16 evaluator.amp_dtype=torch.float16"
-            yield error("bf16", f"{card.name} does not compute in bfloat16", fix)
+            yield Finding("error", "bf16", f"{card.name} does not compute in bfloat16", fix)
     for note in plan.notes:
-        yield warning("plan", note, "see danish-asr plan")
+        yield Finding("warning", "plan", note, "see danish-asr plan")
     run = run.expanduser().resolve()
     folder = next(folder for folder in [run, *run.parents] if folder.is_dir())
     free = shutil.disk_usage(folder).free
     text = f"checkpoints need {plan.disk.total / _GIB:.2f} GiB, {free / _GIB:.1f} free in {folder}"
     if os.access(folder, os.W_OK) and free >= plan.disk.total:
-        yield ok("disk", f"{text}; a quota may be less")
+        yield Finding("ok", "disk", f"{text}; a quota may be less")
     else:
         fix = "choose another OUTDIR (ASR_RUN), or regime.keep_last_n_checkpoints=1"
-        yield error("disk", text, fix)
+        yield Finding("error", "disk", text, fix)
 
 
 def _check_dataset(config: "AsrConfig") -> Iterator[Finding]:
@@ -224,6 +227,7 @@ def _check_dataset(config: "AsrConfig") -> Iterator[Finding]:
     root = version.parent if version.name.startswith("version=") else version
     verification = verify(root, sample=_SAMPLE)
     for fault in verification.damage:
-        yield error("dataset", f"{root}: {fault}", "`danish-asr verify` decodes all of its rows")
+        text = f"{root}: {fault}"
+        yield Finding("error", "dataset", text, "`danish-asr verify` decodes all of its rows")
     if not verification.damage:
-        yield ok("dataset", f"{root}: {sum(verification.hours.values()):.1f} h")
+        yield Finding("ok", "dataset", f"{root}: {sum(verification.hours.values()):.1f} h")

@@ -55,31 +55,31 @@ def fetch(config: AsrConfig, *, where: str) -> None:
     """
     faults: list[str] = []
     assets = Assets(config)
-    wanted = list(_downloads(assets, config, faults))
-    if not wanted and not faults:
+    downloads = list(_downloads(assets, config, faults))
+    if not downloads and not faults:
         faults = ["neither model.name nor tokenizer.name names a card with something to download"]
     if faults:
         raise ConfigError(faults, where=where)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    for each in wanted:
-        path = cached(assets, each)
-        found = "is there already" if path else "is there now"
+    for wanted in downloads:
+        path = cached(assets, wanted)
+        state = "is there already" if path else "is there now"
         try:
-            path = path or _fetch(assets, each, console)
+            path = path or _fetch(assets, wanted, console)
         except (DownloadError, AssetDownloadError, OSError) as error:
+            hint = _HINT if isinstance(error, UnreachableError | AssetDownloadError) else ""
             reason = error.__cause__ or error
-            remote = isinstance(error, UnreachableError | AssetDownloadError)
-            hint = _HINT if remote else ""
-            raise DownloadError(f"{each.name} cannot be downloaded: {reason}{hint}") from None
+            raise DownloadError(f"{wanted.name} cannot be downloaded: {reason}{hint}") from None
         files = [path] if path.is_file() else path.glob("*")
         size = sum(file.stat().st_size for file in files) / 1e6
-        console.print(f"{each.name} ({size:,.1f} MB) {found}: {path}")
+        console.print(f"{wanted.name} ({size:,.1f} MB) {state}: {path}")
 
 
 def missing(config: AsrConfig) -> list[str]:
     """Return the names of what a configuration needs and fairseq2's cache does not have."""
     assets = Assets(config)
-    return [each.name for each in _downloads(assets, config, []) if not cached(assets, each)]
+    downloads = _downloads(assets, config, [])
+    return [wanted.name for wanted in downloads if not cached(assets, wanted)]
 
 
 def cached(assets: Assets, wanted: Download) -> Path | None:
@@ -107,9 +107,12 @@ def _downloads(assets: Assets, config: AsrConfig, faults: list[str]) -> Iterator
     if tokenizer:
         cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer, faults)
     for key, card in cards.items():
-        kind, field = ("tokenizer",) * 2 if key == "tokenizer.name" else ("model", "checkpoint")
-        if card and card.has_field(field) and (uri := card.field(field).as_uri()).scheme != "file":
-            yield Download(card.name, kind, uri)
+        kind = "tokenizer" if key == "tokenizer.name" else "model"
+        field = "tokenizer" if key == "tokenizer.name" else "checkpoint"
+        if card and card.has_field(field):
+            uri = card.field(field).as_uri()
+            if uri.scheme != "file":
+                yield Download(card.name, kind, uri)
 
 
 def _fetch(assets: Assets, wanted: Download, console: Console) -> Path:
@@ -117,25 +120,19 @@ def _fetch(assets: Assets, wanted: Download, console: Console) -> Path:
         return assets.download(wanted.kind, wanted.uri, wanted.name)
     folder = download_folder(wanted.url, assets.cache)
     work = folder.with_suffix(".fetch")
-    console.print(f"downloading {wanted.url}")
-    advice = "Wait for it, or end it; what has arrived is kept"
-    lease = take(work, error=DownloadError, advice=advice, work="download")
+    console.print(f"downloading {wanted.url}; what has arrived is kept when it is interrupted")
+    lease = take(work, error=DownloadError, advice="Wait for it, or end it", work="download")
+
+    def show(done: int, total: int | None) -> None:
+        bar.update(done, text=f"{wanted.name} {done / 1e6:,.1f} MB", total=total)
+
     try:
         with Progress(wanted.name, console=console) as bar:
-            download(
-                wanted.url,
-                work / "part",
-                lambda done, total: bar.update(
-                    done, text=f"{wanted.name} {done / 1e6:,.1f} MB", total=total
-                ),
-            )
+            download(wanted.url, work / "part", show)
         (work / "part").rename(folder.with_suffix(".download"))
-    except KeyboardInterrupt:
-        console.print("What has arrived is kept; the same command continues.")
-        raise
     finally:
         lease.release()
-        for empty in (work / "part", work):
-            with suppress(OSError):
-                empty.rmdir()
+        for folder_left in (work / "part", work):
+            with suppress(OSError):  # it is not empty
+                folder_left.rmdir()
     return assets.download(wanted.kind, wanted.uri, wanted.name)

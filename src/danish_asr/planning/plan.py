@@ -9,14 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
+
+from fairseq2.assets import AssetCard
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.device import CPU
+from fairseq2.gang import FakeGang, create_fake_gangs
+from fairseq2.models import ModelFamily
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
 
 from danish_asr.base.config_tree import Tree, merge
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import NO_BFLOAT16, Card
-from danish_asr.planning.inputs import Inputs
 from danish_asr.planning.memory import (
     REMEDIES,
     Model,
@@ -28,13 +34,22 @@ from danish_asr.planning.memory import (
 )
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.sections import FULL
+from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.reader import EpochSize
+from danish_asr.recipe.models.assets import Assets, described_model, overridden, training_rows
+from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
+from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.train.preflight import with_accumulation
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200
 """With more epochs a note names the number of steps for the first number."""
+
+_DANISH_SYMBOLS: Final = 100
+"""More symbols than ``model.head: danish`` keeps."""
 
 
 class Step(NamedTuple):
@@ -119,10 +134,11 @@ def make_plan(
         ConfigError: A value is wrong, or the model is not known.
     """
     config, faults = inspect(AsrConfig, tree)
+    config = with_accumulation(config, faults, gpus)
     if faults:
         raise ConfigError(faults, where=where)
     try:
-        inputs = Inputs(config)
+        inputs = _Inputs(config)
         plan = _plan(config, inputs, card, gpus, run)
         if card is None or plan.fits:
             return plan
@@ -132,19 +148,18 @@ def make_plan(
 
 
 def _plan(
-    config: AsrConfig, inputs: Inputs, card: Card | None, gpus: int, run: Path | None
+    config: AsrConfig, inputs: _Inputs, card: Card | None, gpus: int, run: Path | None
 ) -> Plan:
-    faults: list[str] = []
-    config = with_accumulation(config, faults, gpus)
-    if faults:
-        raise ConfigError(faults)
     model = inputs.model(config)
     epoch = inputs.epoch(config, model, gpus)
     batch, memory = _memory(config, model, epoch, gpus)
     module = model.build(config)
+    if epoch:
+        minutes = epoch.hours * 60 / max(epoch.steps, 1)
+    else:
+        accumulated = config.trainer.grad_accumulation.num_batches
+        minutes = gpus * accumulated * batch.rows * batch.samples / SAMPLE_RATE / 60
     notes = list(inputs.notes)
-    accumulated = config.trainer.grad_accumulation.num_batches
-    minutes = gpus * accumulated * batch.rows * batch.samples / SAMPLE_RATE / 60
     plan = Plan(
         config=config,
         gpus=gpus,
@@ -153,7 +168,7 @@ def _plan(
         card=card,
         batch=batch,
         epoch=epoch,
-        minutes=epoch.hours * 60 / max(epoch.steps, 1) if epoch else minutes,
+        minutes=minutes,
         disk=checkpoint_space(run, module, config),
         host=host_memory(config, module, batch),
         notes=notes,
@@ -163,10 +178,10 @@ def _plan(
             f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=torch.float16 "
             "evaluator.amp_dtype=torch.float16"
         )
-    if plan.epoch and plan.epochs and plan.epochs > _TOO_MANY:
+    if epoch and plan.epochs and plan.epochs > _TOO_MANY:
         notes.append(
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
-            f"{_EPOCHS} epochs are regime.num_steps={_EPOCHS * plan.epoch.steps}. With less audio "
+            f"{_EPOCHS} epochs are regime.num_steps={_EPOCHS * epoch.steps}. With less audio "
             "in a step (trainer.effective_audio_minutes) an epoch has more steps"
         )
     return plan
@@ -179,7 +194,7 @@ def _memory(
     return batch, step_memory(config, model, batch, gpus=gpus)
 
 
-def _steps(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[Step]:
+def _steps(tree: Tree, inputs: _Inputs, plan: Plan, card: Card) -> list[Step]:
     """Change the configuration until it fits; empty if nothing makes it fit."""
     layers = inputs.model(plan.config).config.encoder_config.num_encoder_layers
 
@@ -219,8 +234,91 @@ def _needed_steps(
         others = [other for other in steps if other is not step]
         if total(others) <= card.free:
             steps = others
-    sizes = [total(steps[:count]) for count in range(len(steps) + 1)]
-    return [
-        step._replace(gives=before - after)
-        for step, before, after in zip(steps, sizes, sizes[1:], strict=False)
-    ]
+    needed = []
+    before = total([])
+    for number, step in enumerate(steps, 1):
+        after = total(steps[:number])
+        needed.append(step._replace(gives=before - after))
+        before = after
+    return needed
+
+
+class _Inputs:
+    """The cards that a configuration names, opened once for all changes of other keys.
+
+    ``notes`` say what cannot be known here. Raises ConfigError if there is no such model.
+    """
+
+    def __init__(self, config: AsrConfig) -> None:
+        config, faults, section = with_named_model(config), list[str](), config.dataset
+        self._assets, self.notes = Assets(config), list[str]()
+        name = config.model.name
+        self._model_card = self._assets.find("model.name", name, faults) if name else None
+        if faults:
+            raise ConfigError(faults)
+        self._dataset_card: AssetCard | None = None
+        self._dataset: AsrDataset | None = None
+        try:
+            if section.name:
+                self._dataset_card = self._assets.find("dataset.name", section.name, faults)
+                if faults:
+                    fault = f"dataset.name: no dataset '{section.name}' is known here"
+                    raise ConfigError([fault])
+            dataset = self._assets.open_dataset(section, self._dataset_card)
+            self._index = training_rows(dataset, section)
+            self._dataset = dataset
+        except (DanishAsrError, OSError) as error:
+            self._note(f"{_first_fault(error)}. Steps and padding of an epoch are unknown")
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def model(self, config: AsrConfig) -> Model:
+        """Return the model of a configuration, with the head that it will have."""
+        section, card, faults = config.model, self._model_card, list[str]()
+        kind = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
+        family = cast(ModelFamily, self._assets.model_family(kind))
+        described = described_model(section, card, family, faults)
+        if described is None:
+            raise ConfigError(faults)
+        model: Wav2Vec2AsrConfig = overridden(described, section.config_overrides, "model")
+        has_new_head = card is None or (kind == HUGGING_FACE_FAMILY and not described.head_rows)
+        overrides = cast(Mapping[str, object], section.config_overrides or {})
+        if has_new_head and "target_vocab_size" not in overrides:
+            model = replace(model, target_vocab_size=self._tokenizer_size(config))
+        if section.head != FULL:
+            size = min(model.target_vocab_size, _DANISH_SYMBOLS)
+            model = replace(model, target_vocab_size=size)
+        return Model(family, model)
+
+    def _tokenizer_size(self, config: AsrConfig) -> int:
+        tokenizer = self._tokenizer(config)
+        if tokenizer is not None:
+            return tokenizer.vocab_info.size
+        self._note(f"the tokenizer is not here: the new head counts with {_DANISH_SYMBOLS} symbols")
+        return _DANISH_SYMBOLS
+
+    def _tokenizer(self, config: AsrConfig) -> Tokenizer | None:
+        """Return the dataset's own, which is here if the dataset is, or the one that is named."""
+        section, own = config.tokenizer, tokenizer_of(self._dataset_card)
+        if section.path is None and own is not None:
+            section = type(section)(name=own)
+        return self._assets.open_tokenizer(section, [])
+
+    def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
+        """Return the first epoch of a run on so many GPUs; None, with a note, if it is unknown."""
+        tokenizer = self._tokenizer(config) if self._dataset else None
+        if self._dataset is None or tokenizer is None:
+            return None
+        gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
+        setup = ReaderSetup(self._dataset, tokenizer, gangs, model_frames(model.config))
+        try:
+            return open_reader(setup, config, self._index, training=True).epoch_size()
+        except DanishAsrError as error:
+            self._note(f"a run would be refused: {_first_fault(error)}")
+            return None
+
+
+def _first_fault(error: Exception) -> str:
+    return error.faults[0] if isinstance(error, ConfigError) else str(error)

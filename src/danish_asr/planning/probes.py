@@ -1,4 +1,4 @@
-"""Probe a configuration, and search for the largest batches that fit this machine.
+"""``danish-asr plan --probe`` and ``--search``: measure, and find the largest batches that fit.
 
 Each probe is a process of its own, so that one that runs out of memory leaves nothing behind.
 """
@@ -6,7 +6,7 @@ Each probe is a process of its own, so that one that runs out of memory leaves n
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -15,7 +15,7 @@ from danish_asr.base.config_tree import Tree, flatten
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.planning.gpus import Card
+from danish_asr.planning.gpus import Card, here
 from danish_asr.recipe.config.keys import defaults
 from danish_asr.recipe.entry import Request, note, read_configuration, refuse
 from danish_asr.recipe.run.run_directory import PROBE
@@ -41,62 +41,8 @@ _SPARE: Final = 0.95
 class Machine(NamedTuple):
     """How many processes take part, and what each may use of memory; None: all there is."""
 
-    processes: int = 1
-    limit: int | None = None
-
-
-def probe(
-    request: Request, machine: Machine, steps: int, *values: str, spare: float = 1.0
-) -> dict[str, Any]:
-    """Run a probe and return its report; ``fits`` is whether it took at most ``spare`` of memory.
-
-    Raises:
-        RunFailedError: It fails for another reason; with the end of what it printed.
-    """
-    with TemporaryDirectory() as folder:
-        run = Path(folder, "probe")
-        command = [sys.executable, "-m", "danish_asr", "train", str(run)]
-        if machine.processes > 1:
-            count = str(machine.processes)
-            command[2:2] = [
-                "danish_asr.base.cluster",
-                "--standalone",
-                "--nproc-per-node",
-                count,
-                "-m",
-            ]
-        for file in request.config_files:
-            command += ["--config", str(file)]
-        command += [*request.overrides, *values, f"trainer.probe_steps={steps}"]
-        status, printed = _run(command, shows=steps > _SEARCH_STEPS)
-        file = run / PROBE
-        report: dict[str, Any] = {"fits": False}
-        if file.is_file():
-            report = json.loads(file.read_text(encoding="utf-8"))
-        elif status not in {-9, 137}:  # the system ends processes that take all memory
-            raise RunFailedError(
-                f"the probe failed with status {status}:\n{''.join(printed[-15:])}"
-            )
-    limit = machine.limit or report.get("memory_bytes")
-    if report["fits"] and limit:
-        report["fits"] = report["peak_bytes"] <= spare * limit
-    return report
-
-
-def _run(command: Sequence[str], *, shows: bool) -> tuple[int, list[str]]:
-    printed = []
-    with subprocess.Popen(  # noqa: S603
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            for line in process.stdout or ():
-                printed.append(line)
-                if shows and " probe step " in line:
-                    note(line.partition(" probe ")[2].strip())
-        except KeyboardInterrupt:
-            process.wait()  # it was interrupted too, and deletes its files
-            raise
-    return process.returncode, printed
+    processes: int
+    limit: int | None
 
 
 def probe_command(
@@ -117,88 +63,106 @@ def probe_command(
     overlay: Tree = {}
     try:
         machine = Machine(gpus, Card.of(gpu).free if gpu else None)
-        given = dict(flatten(read_configuration(request)))
+        values = dict(flatten(read_configuration(request)))
     except ConfigError as error:
         refuse(error)
-    if searches and not machine.limit and not _has_gpu():
+    if searches and not machine.limit and not here():
         fault = "--search needs a limit where there is no GPU: --gpu 8GiB, for example"
         refuse(ConfigError([fault], where="the command line"))
-    steps = given.get("trainer.probe_steps") or _STEPS
     if searches:
-        size, overlay = search(request, machine, given, write)
-        note(f"the largest max_num_elements that fits is {size:,}")
+        overlay = _search(request, machine, defaults() | values)
+    steps = values.get("trainer.probe_steps") or _STEPS
     note(f"probing {steps} steps")
-    report = probe(request, machine, steps, *(f"{k}={v}" for k, v in flatten(overlay)))
+    report = _probe(request, machine, steps, [f"{k}={v}" for k, v in flatten(overlay)])
     lines = report.get("lines", ["memory   not enough"])
     if price_per_hour is not None and report.get("hours"):
         cost = report["hours"] * price_per_hour
         lines.append(f"cost     {cost:,.2f}, at {price_per_hour:g} per hour")
     if machine.limit:
-        limit = f"{machine.limit / 2**30:.2f} GiB"
-        lines.append(f"fits     {limit}" if report["fits"] else f"does not fit {limit}")
-    shown = [json.dumps(report, indent=1)] if as_json else lines
-    print(*shown, sep="\n")  # noqa: T201
+        verdict = "fits     " if report["fits"] else "does not fit "
+        lines.append(f"{verdict}{machine.limit / 2**30:.2f} GiB")
+    print(json.dumps(report, indent=1) if as_json else "\n".join(lines))  # noqa: T201
     if write is not None and overlay and report["fits"]:
         publish_text(write, "".join(f"# {line}\n" for line in lines) + to_yaml(overlay))
-        note(f"wrote {write}; lay it over the configuration")
+        note(f"wrote {write}; lay it over the configuration with --config")
     return bool(report["fits"])
 
 
-def _has_gpu() -> bool:
-    import torch  # noqa: PLC0415 - slow
+def _probe(
+    request: Request, machine: Machine, steps: int, values: list[str], spare: float = 1.0
+) -> dict[str, Any]:
+    """Run a probe and return its report; ``fits`` is whether it took at most ``spare`` of memory.
 
-    return torch.cuda.is_available()
+    Raises:
+        RunFailedError: It fails for another reason; with the end of what it printed.
+    """
+    with TemporaryDirectory() as folder:
+        run = Path(folder, "probe")
+        command = [sys.executable, "-m"]
+        if machine.processes > 1:
+            command += ["danish_asr.base.cluster", "--standalone"]
+            command += ["--nproc-per-node", str(machine.processes), "-m"]
+        command += ["danish_asr", "train", str(run)]
+        for file in request.config_files:
+            command += ["--config", str(file)]
+        command += [*request.overrides, *values, f"trainer.probe_steps={steps}"]
+        printed = []
+        with subprocess.Popen(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            try:
+                for line in process.stdout or ():
+                    printed.append(line)
+                    if steps > _SEARCH_STEPS:
+                        sys.stderr.write(line)
+            except KeyboardInterrupt:
+                process.wait()  # it was interrupted too, and deletes its files
+                raise
+        report: dict[str, Any] = {"fits": False}
+        if (run / PROBE).is_file():
+            report = json.loads((run / PROBE).read_text(encoding="utf-8"))
+        elif process.returncode not in {-9, 137}:  # the system ends what takes all memory
+            end = "".join(printed[-15:])
+            raise RunFailedError(f"the probe failed with status {process.returncode}:\n{end}")
+    limit = machine.limit or report.get("memory_bytes")
+    if report["fits"] and limit:
+        report["fits"] = report["peak_bytes"] <= spare * limit
+    return report
 
 
-def search(request: Request, machine: Machine, given: Tree, write: Path | None) -> tuple[int, Tree]:
-    """Find the largest ``max_num_elements`` that fits, and the overlay that keeps a step's audio.
-
-    ``given`` has the configured values by dotted key. Doubles from their size, then halves the
-    interval. Ctrl-C ends it; ``write`` then gets the overlay of the largest size so far.
+def _search(request: Request, machine: Machine, values: Tree) -> Tree:
+    """Return the overlay with the largest batches that fit, which keeps the audio of a step.
 
     Raises:
         DanishAsrError: Not even the longest utterance fits.
     """
     limit = f"{machine.limit / 2**30:.2f} GiB" if machine.limit else "the GPU's memory"
     note(f"limit: {_SPARE:.0%} of {limit}, because a longer run takes more")
-    best = 0
-
-    values = defaults() | given
 
     def try_size(size: int) -> dict[str, Any]:
-        nonlocal best
-        own = (f"{_SIZE}={size}", f"{_MINUTES}=null", f"{_BATCHES}=1")
-        report = probe(request, machine, _SEARCH_STEPS, *own, spare=_SPARE)
-        peak, most = report.get("peak_bytes"), machine.limit or report.get("memory_bytes")
-        of = f", {peak / 2**30:.2f} of {_SPARE * most / 2**30:.2f} GiB" if peak and most else ""
-        note(f"{size:,} samples: {'fits' if report['fits'] else 'does not fit'}{of}")
-        best = max(best, size) if report["fits"] else best
+        overrides = [f"{_SIZE}={size}", f"{_MINUTES}=null", f"{_BATCHES}=1"]
+        report = _probe(request, machine, _SEARCH_STEPS, overrides, _SPARE)
+        peak = f", {report['peak_bytes'] / 2**30:.2f} GiB" if report.get("peak_bytes") else ""
+        note(f"{size:,} samples: {'fits' if report['fits'] else 'does not fit'}{peak}")
         return report
 
-    def overlay(size: int) -> Tree:
-        minutes = values[_MINUTES]
-        before = values[_SIZE] * values[_BATCHES]
-        if minutes is not None:
-            before = round(minutes * 60 * SAMPLE_RATE / machine.processes)
-        batches = max(-(-before // size), 1)
-        fitted = size if minutes is None and before < size else before // batches
-        tree: Tree = {"dataset": {"asr_task_config": {"max_num_elements": fitted}}}
-        if minutes is None:
-            tree["trainer"] = {"grad_accumulation": {"num_batches": batches}}
-        return tree
-
-    try:
-        size = _largest(try_size, values[_SIZE], values[_LONGEST])
-    except KeyboardInterrupt:
-        note(f"stopped; the largest size that fits so far: {f'{best:,}' if best else 'none'}")
-        if write is not None and best:
-            publish_text(write, to_yaml(overlay(best)))
-            note(f"wrote {write}; lay it over the configuration")
-        raise
-    return size, overlay(size)
+    size = _largest(try_size, values[_SIZE], values[_LONGEST])
+    note(f"the largest max_num_elements that fits is {size:,}")
+    minutes = values[_MINUTES]
+    if minutes is None:
+        samples = values[_SIZE] * values[_BATCHES]
+    else:
+        samples = round(minutes * 60 * SAMPLE_RATE / machine.processes)
+    batches = max(-(-samples // size), 1)
+    fitted = size if minutes is None and samples < size else samples // batches
+    overlay: Tree = {"dataset": {"asr_task_config": {"max_num_elements": fitted}}}
+    if minutes is None:
+        overlay["trainer"] = {"grad_accumulation": {"num_batches": batches}}
+    return overlay
 
 
 def _largest(try_size: Callable[[int], dict[str, Any]], start: int, least: int) -> int:
+    """Double ``start`` while it fits, then halve the interval."""
     fits, too_large = 0, 0
     size = max(start, least)
     while not too_large or too_large > _PRECISE * fits:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
     from danish_asr.planning.plan import Plan
 
 _GIB: Final = 2**30
-
-_CLOSE: Final = 0.95
-
-_NOTHING: Final = (
-    "No key makes it fit: take a larger card, a smaller model, or more GPUs with "
-    "trainer.data_parallelism=fsdp"
-)
 
 
 def show_plan(
@@ -56,21 +48,17 @@ def show_plan(
     else:
         _print(console, plan)
     if write and card and plan.steps:
-        needed = f"# Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
-        publish_text(write, f"{needed}\n{to_yaml(plan.overlay)}")
-        changed = dict(flatten(plan.overlay))
-        values = [each for each in request.overrides if each.partition("=")[0] not in changed]
-        files = [f"--config {file}" for file in [*request.config_files, write]]
-        note(f"{write} written; use it with {' '.join([*files, *map(quote, values)])}")
+        title = f"# Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
+        publish_text(write, f"{title}\n{to_yaml(plan.overlay)}")
+        note(f"wrote {write}; lay it over the configuration with --config")
     elif write:
         note(f"{write} not written: there is nothing to change")
     return plan.fits is not False
 
 
 def _print(console: Console, plan: "Plan") -> None:
-    which = "the GPU" if plan.gpus == 1 else f"each of {plan.gpus} GPUs"
-    title = f"Memory of {which} at its peak, calculated"
-    table = Table(title=title, title_justify="left")
+    subject = "the GPU" if plan.gpus == 1 else f"each of {plan.gpus} GPUs"
+    table = Table(title=f"Memory of {subject} at its peak, calculated", title_justify="left")
     table.add_column("component")
     table.add_column("GiB", justify="right")
     for name, size in plan.memory.items():
@@ -80,82 +68,77 @@ def _print(console: Console, plan: "Plan") -> None:
     if plan.card:
         table.add_row(f"{plan.card.name} has", f"{plan.card.free / _GIB:.2f}")
     console.print(table)
-    grid = Table.grid(padding=(0, 2))
-    for name, text in _facts(plan):
-        grid.add_row(name, text)
-    console.print(grid, highlight=False)
-    notes = [(f"note: {text}", "yellow") for text in plan.notes]
-    for text, style in [*notes, *_verdict(plan)]:  # one line each, to be copied
-        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    facts = Table.grid(padding=(0, 2))
+    for name, text in _facts(plan).items():
+        facts.add_row(name, text)
+    console.print(facts, highlight=False)
+    for text in plan.notes:  # one line each, to be copied
+        console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
+    for text in _verdict(plan):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _facts(plan: "Plan") -> Iterator[tuple[str, str]]:
-    parts = plan.parameters.items()
-    counts = ", ".join(f"{part} {_millions(every)}" for part, (every, _) in parts)
-    every, learning = (sum(pair[n] for _, pair in parts) for n in (0, 1))
-    yield "parameters", f"{_millions(every)} ({counts}); {_millions(learning)} learn"
-    rows, seconds = plan.batch.rows, plan.batch.samples / SAMPLE_RATE
-    yield "largest batch", f"{rows} x {seconds:.1f} s"
-    end = plan.config.regime.num_steps
+def _facts(plan: "Plan") -> dict[str, str]:
+    parts = ", ".join(f"{part} {_millions(total)}" for part, (total, _) in plan.parameters.items())
+    total = sum(total for total, _ in plan.parameters.values())
+    learning = sum(learning for _, learning in plan.parameters.values())
     most = "" if plan.epoch else "at most "
-    batches = _count(plan.batches, "batch", "es")
-    yield "a step", f"{most}{plan.minutes:.3g} min of audio: {plan.gpus} x {batches}"
+    batches = f"{plan.gpus} x {plan.batches:,}"
+    disk = plan.disk
+    sizes = f"{disk.one / _GIB:.1f}, of which the model is {disk.model / _GIB:.1f}"
+    facts = {
+        "parameters": f"{_millions(total)} ({parts}); {_millions(learning)} learn",
+        "largest batch": f"{plan.batch.rows} x {plan.batch.samples / SAMPLE_RATE:.1f} s",
+        "a step": f"{most}{plan.minutes:.3g} min of audio (GPUs x batches: {batches})",
+        "disk": f"{disk.total / _GIB:.1f} GiB: {disk.number} checkpoints of {sizes}",
+        "host": f"{ceil(plan.gpus * plan.host / _GIB)} GiB of memory, {2 * plan.gpus} cores",
+    }
     if plan.epoch:
-        number = f"{plan.epochs or 0:{',.0f' if (plan.epochs or 0) >= 100 else '.3g'}}"
-        epochs = f"; {end:,} steps are {number} epochs" if end else ""
-        padding = f"{plan.epoch.padding:.1%} padding"
-        hours = f"{plan.epoch.hours:,.3g} h"
-        yield "an epoch", f"{_count(plan.epoch.steps, 'step')}, {hours}, {padding}{epochs}"
-    one, model, count, total = plan.disk
-    sizes = f"{one / _GIB:.1f}, of which the model is {model / _GIB:.1f}"
-    yield "disk", f"{total / _GIB:.1f} GiB: {count} checkpoints of {sizes}"
-    yield (
-        "host",
-        f"{ceil(plan.gpus * plan.host / _GIB)} GiB of memory, {2 * plan.gpus} cores or more",
-    )
+        text = f"{plan.epoch.steps:,} steps, {plan.epoch.hours:,.3g} h, "
+        text += f"{plan.epoch.padding:.1%} padding"
+        if plan.epochs:
+            text += f"; {plan.config.regime.num_steps:,} steps are {plan.epochs:,.1f} epochs"
+        facts["an epoch"] = text
+    return facts
 
 
-def _verdict(plan: "Plan") -> Iterator[tuple[str, str]]:
-    """Whether it fits, and what makes it fit; each text with its style."""
+def _verdict(plan: "Plan") -> Iterator[str]:
+    """Yield whether it fits, and what makes it fit."""
     if plan.card is None:
-        lacking = NO_BFLOAT16 if plan.bfloat16 else ()
-        fitting = [
-            name
-            for name, free in CARDS.items()
-            if plan.total <= free * _GIB and name not in lacking
-        ]
-        yield f"Fits: {', '.join(fitting) or 'no card that is known here'}. Name one: --gpu", "bold"
+        without = NO_BFLOAT16 if plan.bfloat16 else ()
+        cards = {name: free for name, free in CARDS.items() if name not in without}
+        fitting = [name for name, free in cards.items() if plan.total <= free * _GIB]
+        yield f"Fits: {', '.join(fitting) or 'no card that is known here'}. Name one: --gpu"
         return
     sizes = f"{plan.total / _GIB:.1f} of {plan.card.free / _GIB:.1f} GiB"
     if plan.fits:
-        close = " That is close for a calculation." if plan.total > _CLOSE * plan.card.free else ""
-        yield f"It fits {plan.card.name}: {sizes}.{close}", "bold green"
+        yield f"It fits {plan.card.name}: {sizes}."
         return
-    yield f"It does not fit {plan.card.name}: {sizes}.", "bold red"
+    yield f"It does not fit {plan.card.name}: {sizes}."
     left = plan.total
     for step in plan.steps:
         left -= step.gives
-        values = " ".join(f"{key}={value}" for key, value in flatten(step.change))
-        yield f"  {values}", ""
-        given = f"gives back {step.gives / _GIB:.1f} GiB, then {left / _GIB:.1f}"
-        if step.gives < 0.05 * _GIB:
-            given = "gives back little alone, but the others are not enough without it"
-        yield f"      {given}; costs {step.cost}", ""
+        yield "  " + " ".join(f"{key}={value}" for key, value in flatten(step.change))
+        gives = f"gives back {step.gives / _GIB:.1f} GiB, then {left / _GIB:.1f}"
+        yield f"      {gives}; costs {step.cost}"
     if not plan.steps:
-        yield _NOTHING, ""
+        yield (
+            "No key makes it fit: take a larger card, a smaller model, or more GPUs with "
+            "trainer.data_parallelism=fsdp"
+        )
 
 
 def _as_json(plan: "Plan") -> dict[str, Any]:
+    parameters = {}
+    for part, (total, learning) in plan.parameters.items():
+        parameters[part] = {"all": total, "learning": learning}
     return {
         "fits": plan.fits,
         "total": plan.total,
         "card": plan.card and plan.card._asdict(),
         "gpus": plan.gpus,
         "memory": plan.memory,
-        "parameters": {
-            part: {"all": every, "learning": learning}
-            for part, (every, learning) in plan.parameters.items()
-        },
+        "parameters": parameters,
         "batch": plan.batch._asdict(),
         "minutes_per_step": plan.minutes,
         "epoch": plan.epoch and plan.epoch._asdict(),
@@ -165,10 +148,6 @@ def _as_json(plan: "Plan") -> dict[str, Any]:
         "steps": [step._asdict() for step in plan.steps],
         "notes": plan.notes,
     }
-
-
-def _count(number: int, name: str, plural: str = "s") -> str:
-    return f"{number:,} {name}{plural * (number != 1)}"
 
 
 def _millions(count: int) -> str:

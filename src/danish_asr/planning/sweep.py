@@ -22,7 +22,7 @@ from rich.console import Console
 from ruamel.yaml.error import YAMLError
 
 from danish_asr.base.cluster import stop_with_parent
-from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml, short_names
+from danish_asr.base.config_tree import flatten, merge, parse_override, read_yaml, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunError
 from danish_asr.base.files import from_yaml, publish_text, to_yaml
 from danish_asr.base.lease import take
@@ -66,18 +66,18 @@ def run_sweep(
     """
     sweep = open_sweep(out, files, overrides, over)
     names = list(sweep.runs)
-    if only is None:
+    if only is not None:
+        if not 1 <= only <= len(names):
+            fault = f"--only must be 1 to {len(names)}, but is {only}"
+            raise ConfigError([fault], where="the sweep")
+        names = [names[only - 1]]
+        _Runner(sweep).train(names)
+    else:
         lease = take(out, error=RunError, advice=_IN_USE, work="sweep")
         try:
             _Runner(sweep).train(names)
         finally:
             lease.release()
-    elif 1 <= only <= len(names):
-        names = [names[only - 1]]
-        _Runner(sweep).train(names)
-    else:
-        fault = f"--only must be 1 to {len(names)}, but is {only}"
-        raise ConfigError([fault], where="the sweep")
     return not all((out / name / FAILED).is_file() for name in names)
 
 
@@ -97,24 +97,28 @@ def open_sweep(
     grid = grid or recorded
     if not grid and not faults:
         faults.append("--over is missing, such as --over optimizer.config.lr=1e-5,2e-5")
-    for override in overrides:
-        key = override.partition("=")[0]
-        if key in grid:
-            faults.append(f"{override} has no effect beside --over {key}; leave one out")
-    if not (files or recorded or overrides):
+    given = {override.partition("=")[0] for override in overrides}
+    faults += [
+        f"{key}= has no effect beside --over {key}; leave one out" for key in given & {*grid}
+    ]
+    if recorded and not files:
+        files = [out / BASE]
+    elif not files and not overrides:
         faults.append(f"{out} holds no sweep yet; name its configuration: --config FILE")
-    files = files or ([out / BASE] if recorded else [])
     try:
         base = merge(*map(read_yaml, files), *map(parse_override, overrides))
     except ValueError as error:
         raise ConfigError([str(error)], where="the command line") from None
-    faults += _key_faults(base, grid)
+    tried = [parse_override(f"{key}={json.dumps(values)}") for key, values in grid.items()]
+    faults += key_faults(merge(base, *tried))
+    if _LIMIT in grid:
+        faults.append(f"{_LIMIT} is set by the sweep itself")
     if faults:
         raise ConfigError(faults, where="the sweep")
     section, _, limit = _LIMIT.partition(".")
     minutes = (base.get(section) or {}).pop(limit, None)
     if recorded:
-        _check_same(out, base, recorded, grid)
+        _check_same(out, dict(flatten(base)), recorded, grid)
     sweep = Sweep(out, _runs(grid), minutes)
     check_output_dir(out / next(iter(sweep.runs)))
     publish_text(out / BASE, to_yaml(base))
@@ -132,36 +136,27 @@ def _read_grid(over: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
             values = from_yaml(f"[{listed}]")
         except (YAMLError, ValueError):
             values = []
+        distinct = {json.dumps(value) for value in values}
         if key in grid:
             faults.append(f"--over {key} is given twice")
-        elif len(values) < 2:
-            fix = "one value for all runs is KEY=VALUE, without --over"
-            faults.append(f"--over {text}: expected KEY=V1,V2 with two YAML values or more; {fix}")
-        elif len({json.dumps(value) for value in values}) < len(values):
-            faults.append(f"--over {text}: a value is given twice")
+        elif len(values) < 2 or len(distinct) < len(values):
+            faults.append(f"--over {text}: expected KEY=V1,V2 with two or more different values")
         grid[key] = values
     return grid, faults
 
 
-def _key_faults(base: Tree, grid: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the faults of keys, those of the values to try too."""
-    tried = [parse_override(f"{key}={json.dumps(values)}") for key, values in grid.items()]
-    faults = key_faults(merge(base, *tried))
-    return [*faults, f"{_LIMIT} is set by the sweep itself"] if _LIMIT in grid else faults
-
-
 def _check_same(
     out: Path,
-    base: Tree,
+    base: Mapping[str, Any],
     recorded: Mapping[str, Sequence[Any]],
     grid: Mapping[str, Sequence[Any]],
 ) -> None:
-    """Raise RunError unless a sweep is the recorded one, or adds values to its keys."""
-    then, now = dict(flatten(read_yaml(out / BASE))), dict(flatten(base))
-    changed = [key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key)]
-    for key in sorted(recorded.keys() | grid.keys()):
-        missing = [value for value in recorded.get(key, []) if value not in grid.get(key, [])]
-        if missing or key not in recorded:
+    """Refuse another configuration, other keys, or fewer values, with RunError."""
+    before = dict(flatten(read_yaml(out / BASE)))
+    changed = [key for key in {**before, **base} if before.get(key) != base.get(key)]
+    for key in {**recorded, **grid}:
+        lost = [value for value in recorded.get(key, []) if value not in grid.get(key, [])]
+        if lost or key not in recorded:
             changed.append(f"--over {key}")
     if changed:
         raise RunError(
@@ -173,38 +168,29 @@ def _check_same(
 
 def _runs(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     """Return the overrides of each combination by its name."""
-    short = short_names(grid)
+    names = short_names(grid)
     choices = []  # of each key: a part of the run's name and the override, for each value
     for key, values in grid.items():
-        slugs = _slugs(values)
-        choices.append(
-            [
-                (f"{short[key]}_{slug}", f"{key}={json.dumps(value)}")
-                for slug, value in zip(slugs, values, strict=True)
-            ]
-        )
+        overrides_by_part: dict[str, str] = {}
+        for number, value in enumerate(values, 1):
+            text = value if isinstance(value, str) else json.dumps(value)
+            slug = "-".join(re.findall(r"[\w.+-]+", text))[:40]
+            part = f"{names[key]}_{slug}"
+            part = f"{part}-{number}" if part in overrides_by_part else part
+            overrides_by_part[part] = f"{key}={json.dumps(value)}"
+        choices.append(overrides_by_part.items())
     runs = {}
-    for chosen in product(*choices):
-        name = "__".join(part for part, _ in chosen)
-        runs[name] = [override for _, override in chosen]
+    for combination in product(*choices):
+        name = "__".join(part for part, _ in combination)
+        runs[name] = [override for _, override in combination]
     return runs
-
-
-def _slugs(values: Sequence[Any]) -> list[str]:
-    """Return a part of a file's name for each value."""
-    slugs: list[str] = []
-    for value in values:
-        text = value if isinstance(value, str) else json.dumps(value)
-        slug = "-".join(re.findall(r"[\w.+-]+", text))[:40]
-        slugs.append(f"{slug}-{len(slugs) + 1}" if slug in slugs else slug)
-    return slugs
 
 
 class _Runner:
     """Trains runs one after the other, each in a process that receives the signals too."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self._sweep, self._console = sweep, Console()
+        self._sweep, self._console = sweep, Console(soft_wrap=True, highlight=False, markup=False)
         self._began = time.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
@@ -216,12 +202,9 @@ class _Runner:
         if self._process is not None:
             self._process.send_signal(number)
 
-    def _say(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, highlight=False, markup=False)
-
     def train(self, names: Sequence[str]) -> None:
         """Bring runs to their ends, except those that are there or have failed."""
-        self._say(f"{len(names)} of {len(self._sweep.runs)} runs")
+        self._console.print(f"{len(names)} of {len(self._sweep.runs)} runs")
         for name in names:
             run = self._sweep.out / name
             complete = (run / CARDS_DIR / f"{name}.yaml").is_file()
@@ -234,13 +217,12 @@ class _Runner:
             self._exit()
         take(run, error=RunError, advice=_IN_USE, work="run").release()
         log = run.with_name(f"{run.name}.log")
-        self._say(f"{run.name}: log: {log}")
+        self._console.print(f"{run.name}: log: {log}")
         command = [sys.executable, "-m", "danish_asr.recipe", str(run)]
         command += ["--config-file", str(self._sweep.out / BASE)]
         command += ["--config", *self._sweep.runs[run.name]]
         command.append(f"{_LIMIT}={left if left < inf else 'null'}")
         with log.open("ab") as file:
-            start = log.stat().st_size
             self._process = subprocess.Popen(  # noqa: S603
                 command,
                 stdout=file,
@@ -255,17 +237,15 @@ class _Runner:
         if self._stopped or status == EXIT_STOPPED:
             self._exit()
         if status:
-            self._fail(run, status, log.read_bytes()[start:].decode(errors="replace"))
-
-    def _fail(self, run: Path, status: int, printed: str) -> None:
-        """Note why a run failed, unless it has done so itself."""
-        file = run / FAILED
-        if not file.is_file():
-            _, error, reason = printed.rpartition("error: ")
-            publish_text(file, reason if error else f"ended with status {status}; see {run}.log\n")
-        reason = file.read_text(encoding="utf-8").strip()
-        self._say(f"{run.name}: failed: {reason}\nTo try it again: rm {file}")
+            file_of_reason = run / FAILED
+            if not file_of_reason.is_file():  # its configuration was refused, or it was killed
+                lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+                last = lines[-1].strip() if lines else "it printed nothing"
+                publish_text(file_of_reason, f"status {status}: {last}; see {log}\n")
+            reason = file_of_reason.read_text(encoding="utf-8").strip()
+            self._console.print(f"{run.name}: failed: {reason}")
+            self._console.print(f"To try it again: rm {file_of_reason}")
 
     def _exit(self) -> None:
-        self._say("stopped before the end; the same command continues")
+        self._console.print("stopped before the end; the same command continues")
         sys.exit(EXIT_STOPPED)

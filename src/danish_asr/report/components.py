@@ -25,7 +25,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from danish_asr import __version__
 from danish_asr.report import wording
-from danish_asr.report.curves import OF_EMA, Panel
+from danish_asr.report.run_history import OF_EMA, Panel
 from danish_asr.scoring.scored_rows import FloatArray
 from danish_asr.scoring.scores import Scores
 

@@ -110,7 +110,7 @@ def _page(
     options: ReportOptions,
     console: Console,
 ) -> str:
-    from danish_asr.report import curves, page  # noqa: PLC0415 - slow: matplotlib
+    from danish_asr.report import page, run_history  # noqa: PLC0415 - slow: matplotlib
 
     about, path = opened.about, Path(opened.rows.path)
     run = options.run_dir or _run_of(path, about)
@@ -121,7 +121,7 @@ def _page(
         scores,
         analysis,
         about={"file": "/".join(Path(realpath(path)).parts[-2:])} | about,
-        panels=curves.read_panels(Path(run)) if run else [],
+        panels=run_history.read_panels(Path(run)) if run else [],
         clips=page.audio_clips(Path(dataset), ids, console) if dataset and options.audio else {},
     )
 

@@ -12,7 +12,7 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import wording
 from danish_asr.report.components import RateAxis, audio_url, curves_chart, render_template
-from danish_asr.report.curves import Panel
+from danish_asr.report.run_history import Panel
 from danish_asr.report.tables import warn
 from danish_asr.scoring.error_analysis import WORST_WORDS, ErrorAnalysis
 from danish_asr.scoring.groupings import MEASURES

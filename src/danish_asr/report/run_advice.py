@@ -15,8 +15,14 @@ from danish_asr.recipe.run.advice import (
     best_until,
 )
 from danish_asr.report import wording
-from danish_asr.report.run_evaluations import Evaluation, evaluations
-from danish_asr.report.run_history import COMPLETE, FAILED_STATE, History, as_text
+from danish_asr.report.run_history import (
+    COMPLETE,
+    FAILED_STATE,
+    Evaluation,
+    History,
+    as_text,
+    evaluations,
+)
 from danish_asr.scoring.scores import Scores
 
 DIALECT: Final = "wer/dialect/"
@@ -58,64 +64,61 @@ def advise_run(history: History) -> list[Advice]:
     finished = evaluations(history.run)
     greedy = [each for each in finished if each.decoder.startswith("greedy")]
     if finished:
-        dialect = dialect_behind(finished[0].scores)
+        dialect = _dialect_behind(finished[0].scores)
     else:
-        dialect = dialect_behind_in_validation(history.validations)
+        dialect = _dialect_behind_in_validation(history.validations)
     return advise(
         history.reports,
         history.validations,
         history.score,
         history.config,
         complete=history.state == COMPLETE,
-        scored=[dialect, deletions(greedy[0]) if greedy else None],
+        scored=[dialect, _deletions(greedy[0]) if greedy else None],
     )
 
 
-def dialect_behind(scores: Scores) -> Advice | None:
+def _dialect_behind(scores: Scores) -> Advice | None:
     """Name the dialect with the highest WER if its interval is above that of all rows."""
     overall = scores.overall.wer
-    groups = [g for g in scores.groupings["dialect"].groups if g.group["dialect"]]
-    groups = [group for group in groups if group.wer.interval]
-    worst = max(groups, key=lambda group: group.wer.value, default=None)
+    dialects = [group for group in scores.groupings["dialect"].groups if group.group["dialect"]]
+    dialects = [group for group in dialects if group.wer.interval]
+    worst = max(dialects, key=lambda group: group.wer.value, default=None)
     if worst is None or worst.wer.interval is None or worst.wer.value < _BEHIND * overall.value:
         return None
     highest = overall.interval.high if overall.interval else overall.value
     if worst.wer.interval.low <= highest:
         return None
-    own, whole = (
+    of_worst, of_all = (
         f"{wording.percent(wer.value)} % ({wording.bounds(wer.interval)})"
         for wer in (worst.wer, overall)
     )
-    evidence = f"{worst.label} has a WER of {own}, all rows {whole}"
+    evidence = f"{worst.label} has a WER of {of_worst}, all rows {of_all}"
     return Advice(evidence, f"{worst.label} is far behind: {_MORE}")
 
 
-def dialect_behind_in_validation(validations: Rows) -> Advice | None:
-    """Name the dialect with the highest WER in each of the last validations, if it is behind."""
+def _dialect_behind_in_validation(validations: Rows) -> Advice | None:
+    """Name the dialect that has the highest WER, and is behind, in each of the last validations."""
     rows = [row for row in validations if _ALL in row][-_VALIDATIONS:]
-    worst_keys, rates = set(), []
+    worst = []
     for row in rows:
         dialects = [key for key in row if key.startswith(DIALECT)]
-        if not dialects:
-            return None
-        key = max(dialects, key=lambda name: row[name])
-        if row[key] <= _BEHIND * row[_ALL]:
-            return None
-        worst_keys.add(key)
-        rates.append(row[key])
-    if len(rows) < _VALIDATIONS or len(worst_keys) > 1:
+        key = max(dialects, key=lambda name: row[name], default=_ALL)
+        if row[key] > _BEHIND * row[_ALL]:
+            worst.append(key)
+    if len(worst) < _VALIDATIONS or len(set(worst)) > 1:
         return None
-    name = worst_keys.pop().removeprefix(DIALECT)
+    rates = [row[worst[0]] for row in rows]
     overall = [row[_ALL] for row in rows]
     return Advice(
-        f"in the last {_VALIDATIONS} validations {name} has a WER of {min(rates):.1f} to "
-        f"{max(rates):.1f} %, all rows {min(overall):.1f} to {max(overall):.1f} %",
+        f"in the last {_VALIDATIONS} validations {worst[0].removeprefix(DIALECT)} has a WER of "
+        f"{min(rates):.1f} to {max(rates):.1f} %, all rows {min(overall):.1f} to "
+        f"{max(overall):.1f} %",
         f"it is far behind; `danish-asr evaluate` gives its interval. If that is apart, {_MORE}",
     )
 
 
-def deletions(evaluation: Evaluation) -> Advice | None:
-    """Whether most errors of greedy decoding are words that are missed."""
+def _deletions(evaluation: Evaluation) -> Advice | None:
+    """Return whether most errors of greedy decoding are words that are missed."""
     words = evaluation.scores.overall.words
     share = words.deletions / max(words.errors, 1)
     if share < _DELETIONS or words.deletions < _FEW * words.reference_length:
@@ -134,11 +137,11 @@ def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
     A value is bad if each run with it failed, or is clearly behind the best run at the last
     validation that both have.
     """
-    scored = [run for run in runs if run.scored]
+    scored = sorted((run for run in runs if run.scored), key=standing_of)
     if not scored:
         return []
-    best, *others = sorted(scored, key=standing_of)
-    others = [run for run in others if run.score == best.score]
+    best = scored[0]
+    others = [run for run in scored[1:] if run.score == best.score]
     keys = [key for key in keys if key != _SEED]
     score = best.models[0].score
     learned = best.score == LOSS or score <= SATURATED
@@ -149,9 +152,13 @@ def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
         evidence = f"the best run on dev, {best.run.name}, has {best.score} {score:.2f}"
         text = "the runs are hardly trained and say little about values: raise regime.num_steps"
         advice = [Advice(evidence, text)]
-    bad = {run.run: _failure(run) for run in runs}
-    if learned:
-        bad |= {run.run: bad[run.run] or _behind(run, best) for run in others}
+    bad: dict[Path, str | None] = {}
+    for run in runs:
+        if run.state == FAILED_STATE:
+            reason = shorten(run.reason, 60, placeholder=" ...")
+            bad[run.run] = f"the run {run.run.name} failed: {reason}"
+        elif learned and run in others:
+            bad[run.run] = _behind(run, best)
     return [*advice, *_bad_values(runs, keys, bad)][:MOST]
 
 
@@ -160,13 +167,12 @@ def _bad_values(
 ) -> Iterator[Advice]:
     """Yield the values of which each run is bad; ``bad`` has the evidence of a run, or None."""
     for key in keys:
-        by_value: dict[str, list[History]] = {}
+        evidence: dict[str, list[str | None]] = {}
         for run in runs:
-            by_value.setdefault(as_text(run.config.get(key)), []).append(run)
-        for value, runs_of_value in by_value.items():
-            evidence = [bad[run.run] for run in runs_of_value]
-            if evidence[0] and all(evidence):
-                yield Advice(evidence[0], f"leave out {key}={value}, which is bad here")
+            evidence.setdefault(as_text(run.config.get(key)), []).append(bad.get(run.run))
+        for value, texts in evidence.items():
+            if texts[0] and all(texts):
+                yield Advice(texts[0], f"leave out {key}={value}, which is bad here")
 
 
 def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advice:
@@ -184,13 +190,12 @@ def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advi
         elif best.config[key] == max(numbers):
             texts.append(f"it is the largest {key} tried: try a larger one too")
     ended = [run for run in others if run.scored[-1]["Step"] >= best.scored[-1]["Step"]]
-    if ended:
-        second = ended[0].models[0].score
-        if model.score <= second < _CLOSE * model.score:
-            texts.append(
-                f"{ended[0].run.name} is close with {second:.2f}: to tell both apart, train each "
-                f"with several seeds ({_SEED})"
-            )
+    second = ended[0].models[0].score if ended else None
+    if second is not None and model.score <= second < _CLOSE * model.score:
+        texts.append(
+            f"{ended[0].run.name} is close with {second:.2f}: to tell both apart, train each "
+            f"with several seeds ({_SEED})"
+        )
     return Advice(
         f"the run {best.run.name} is the best on dev, with {best.score} {model.score:.2f} at step "
         f"{model.step}",
@@ -204,20 +209,14 @@ def standing_of(run: History) -> tuple[bool, tuple[float, float]]:
     return best is None, best[0] if best else (0, 0)
 
 
-def _failure(run: History) -> str | None:
-    if run.state != FAILED_STATE:
-        return None
-    return f"the run {run.run.name} failed: {shorten(run.reason, 60, placeholder=' ...')}"
-
-
 def _behind(run: History, best: History) -> str | None:
     """Return the evidence that a run is clearly behind the best one, if it is."""
     step = min(run.scored[-1]["Step"], best.scored[-1]["Step"])
-    own, other = (best_until(each.validations, run.score, step) for each in (run, best))
-    if own is None or other is None:
+    of_run, of_best = (best_until(each.validations, run.score, step) for each in (run, best))
+    if of_run is None or of_best is None:
         return None
-    (score, _), row = own
-    (best_score, _), best_row = other
+    (score, _), row = of_run
+    (best_score, _), best_row = of_best
     title, worse = (run.score, _WORSE) if score != best_score else (LOSS, _MUCH_WORSE)
     if row[title] < worse * best_row[title]:
         return None

@@ -1,18 +1,22 @@
-"""A run's directory as its files are now: configuration, metrics, and whether it continues."""
+"""A run's directory as its files are now: configuration, state, metrics, curves, evaluations."""
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
 
 from danish_asr.base.config_tree import flatten, merge, parse_override, read_yaml
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.lease import LOCK_FILE, SECONDS
-from danish_asr.base.schema import CARDS_DIR
+from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.config.keys import defaults
-from danish_asr.recipe.run.advice import Rows, best_validation
+from danish_asr.recipe.run.advice import CHANCE, LOSS, Rows, best_validation
 from danish_asr.recipe.run.run_directory import (
     AVERAGES,
     CONFIG_FILE,
@@ -24,15 +28,31 @@ from danish_asr.recipe.run.run_directory import (
     checkpoint_scores,
     recorded,
 )
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.scoring.scores import Scores, score_predictions
 
 COMPLETE: Final = "complete"
 TRAINING: Final = "in training"
 STOPPED: Final = "not running; the command that started it continues it"
 FAILED_STATE: Final = "failed"
 
-_COMPONENTS: Final = ("optimizer", "lr_scheduler")
-_COMMAND_LINE: Final = "command line"
-_START: Final = "model.path"
+OF_EMA: Final = ", EMA"
+"""The end of the name of a curve of validations with the average of the weights."""
+
+_LOSSES: Final = {
+    "training": ("train", LOSS),
+    "validation": ("valid", LOSS),
+    "chance": ("train", CHANCE),
+}
+_RATES: Final = {
+    "WER": ("valid", "Word Error Rate (WER)"),
+    "CER": ("valid", "Character Error Rate (CER)"),
+    "WER, worst dialect": ("valid", "WER of the worst dialect"),
+}
+"""Curves, each with its file and its key."""
+
+Curve: TypeAlias = "pd.Series[Any]"
+"""Values; the index holds steps, in order."""
 
 
 class BestModel(NamedTuple):
@@ -50,6 +70,31 @@ class Change(NamedTuple):
     value: str
     default: str
     layers: dict[str, str]
+
+
+class Panel(NamedTuple):
+    """Curves with common axes."""
+
+    title: str
+    unit: str
+    curves: Mapping[str, Curve]
+    logarithmic: bool = False
+
+
+class Evaluation(NamedTuple):
+    """Scores of ``predictions`` with the default settings, and what was scored."""
+
+    predictions: Path
+    about: dict[str, Any]
+    scores: Scores
+    decoder: str
+
+    @property
+    def split(self) -> str:
+        """The splits that were scored, and which rows of them if not all."""
+        condition = self.about.get("where")
+        splits = ", ".join(self.about["rows_in_split"])
+        return f"{splits}, where {condition}" if condition else splits
 
 
 class History:
@@ -70,14 +115,11 @@ class History:
             )
         self.run = run.resolve()
         self.config: dict[str, Any] = dict(flatten(read_yaml(run / CONFIG_FILE)))
-        self.reports, self.validations = self._rows("train"), self._rows("valid")
+        self.reports, self.validations = _metrics(run, "train"), _metrics(run, "valid")
         self.score = SCORE_TITLES[self.config.get("regime.score_metric") or "wer"]
         self.steps: int | None = self.config.get("regime.num_steps")
         steps = [rows[-1]["Step"] for rows in (self.reports, self.validations) if rows]
         self.step: int = max(steps, default=0)
-
-    def _rows(self, name: str) -> Rows:
-        return [row for _, row in recorded(self.run / METRICS / f"{name}.jsonl")]
 
     @property
     def scored(self) -> Rows:
@@ -92,7 +134,8 @@ class History:
         """
         validated = {"weights": self.scored}
         if not (self.run / AVERAGES / EMA).is_dir():
-            validated["EMA"] = [row for row in self._rows(f"valid/{EMA}") if self.score in row]
+            rows = _metrics(self.run, f"valid/{EMA}")
+            validated["EMA"] = [row for row in rows if self.score in row]
         models = []
         for name, rows in validated.items():
             if rows:
@@ -120,11 +163,6 @@ class History:
         return FAILED_STATE if (self.run / FAILED).is_file() else STOPPED
 
     @property
-    def ended(self) -> bool:
-        """Whether the run has nothing left to do, or failed."""
-        return self.state in {COMPLETE, FAILED_STATE}
-
-    @property
     def reason(self) -> str:
         """Why the run failed; empty if it did not."""
         if self.state != FAILED_STATE:
@@ -133,11 +171,15 @@ class History:
 
     def changes(self) -> list[Change]:
         """Return the values that are not the defaults, and the files that set them."""
-        usual, layers = _defaults(self.config), _layers(self.run)
-        config = self.config
-        started = [layer[_START] for layer in layers.values() if layer.get(_START)]
-        if started:  # config.yaml has the name of its card, in model.name
-            config = {**config, _START: str(started[-1])}
+        usual, layers = defaults(), _layers(self.run)
+        for section in ("optimizer", "lr_scheduler"):  # another one has other keys
+            if self.config.get(f"{section}.name") != usual[f"{section}.name"]:
+                settings = f"{section}.config."
+                usual = {key: value for key, value in usual.items() if not key.startswith(settings)}
+        config = dict(self.config)
+        for layer in layers.values():  # config.yaml has the name of its card, in model.name
+            if layer.get("model.path"):
+                config["model.path"] = str(layer["model.path"])
         changes = []
         for key, value in config.items():
             if key not in usual or value != usual[key]:
@@ -147,14 +189,8 @@ class History:
         return changes
 
 
-def _defaults(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults; another optimizer or schedule than the usual one has none."""
-    usual = defaults()
-    for section in _COMPONENTS:
-        if config.get(f"{section}.name") != usual[f"{section}.name"]:
-            settings = f"{section}.config."
-            usual = {key: value for key, value in usual.items() if not key.startswith(settings)}
-    return usual
+def _metrics(run: Path, name: str) -> Rows:
+    return [row for _, row in recorded(run / METRICS / f"{name}.jsonl")]
 
 
 def _layers(run: Path) -> dict[str, dict[str, Any]]:
@@ -174,10 +210,96 @@ def _layers(run: Path) -> dict[str, dict[str, Any]]:
                 with suppress(ConfigError):  # moved, or named from another directory
                     layers[Path(text).name] = dict(flatten(read_yaml(Path(text))))
     if overrides:
-        layers[_COMMAND_LINE] = dict(flatten(merge(*overrides)))
+        layers["command line"] = dict(flatten(merge(*overrides)))
     return layers
 
 
 def as_text(value: Any) -> str:
     """Return a value of a configuration as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def read_panels(run: Path, *, detailed: bool = False) -> list[Panel]:
+    """Return the curves of a run's metrics, those that have values.
+
+    ``detailed``: also what a step takes.
+
+    Raises:
+        RunError: There are no metrics.
+    """
+    if not any((run / METRICS).glob("*.jsonl")):
+        raise RunError(f"{run}: no {METRICS}/*.jsonl; expected the OUTDIR of a training run")
+    names = ("train", "valid", f"valid/{EMA}")
+    frames = {name: pd.DataFrame(_metrics(run, name)) for name in names}
+    panels = [
+        Panel("Loss", "nats per character", _curves(frames, _LOSSES), logarithmic=True),
+        Panel("Error rates in validation", "%", _curves(frames, _RATES)),
+    ]
+    if detailed:
+        panels += _step_panels(frames["train"])
+    shown = []
+    for panel in panels:
+        curves = {name: curve.dropna() for name, curve in panel.curves.items()}
+        curves = {name: curve for name, curve in curves.items() if len(curve)}
+        if curves:
+            shown.append(panel._replace(curves=curves))
+    return shown
+
+
+def _curves(
+    frames: Mapping[str, pd.DataFrame], keys: Mapping[str, tuple[str, str]]
+) -> dict[str, Curve]:
+    curves = {name: _curve(frames[file], key) for name, (file, key) in keys.items()}
+    for name, (file, key) in keys.items():
+        if file == "valid":
+            curves[name + OF_EMA] = _curve(frames[f"valid/{EMA}"], key)
+    return curves
+
+
+def _curve(lines: pd.DataFrame, key: str) -> Curve:
+    # A resumed run may log a step twice; training continued from the later line.
+    return lines.reindex(columns=["Step", key]).groupby("Step")[key].last()
+
+
+def _step_panels(lines: pd.DataFrame) -> list[Panel]:
+    """Return what each step takes; the lines hold sums since the line before."""
+
+    def per_step(key: str) -> Curve:
+        sums = _curve(lines, key)
+        means: Curve = sums / np.diff(sums.index, prepend=0)
+        return means
+
+    rate = _curve(lines, "Learning Rate").map(np.max)  # of all groups
+    minutes = per_step("Number of Source Elements") / SAMPLE_RATE / 60
+    times = {"all": per_step("Lapse Time"), "waiting for data": per_step("Data Time")}
+    memory = _curve(lines, "Peak Reserved Device Memory") / 2**30
+    norm = {"norm": _curve(lines, "Gradient Norm")}
+    return [
+        Panel("Learning rate", "", {"learning rate": rate}),
+        Panel("Gradient norm", "before clipping", norm, logarithmic=True),
+        Panel("Audio per step", "minutes", {"audio": minutes}),
+        Panel("Time per step", "seconds", times),
+        Panel("GPU memory, peak", "GiB", {"reserved": memory}),
+    ]
+
+
+def evaluations(run: Path) -> list[Evaluation]:
+    """Return the finished evaluations of a run, those of the whole test split first."""
+    finished = [
+        _evaluation(file, file.stat().st_mtime_ns)
+        for file in sorted(run.glob("eval/**/predictions.jsonl"))
+        if file.with_name("evaluation.json").is_file()
+    ]
+    return sorted(finished, key=lambda each: ("test" not in each.split, "where" in each.about))
+
+
+@lru_cache(maxsize=64)
+def _evaluation(predictions: Path, _changed: int) -> Evaluation:
+    about = json.loads(predictions.with_name("evaluation.json").read_text(encoding="utf-8"))
+    rows = sum(about["rows_in_split"].values())
+    scores = score_predictions(read_predictions(predictions), by=["dialect"], rows_in_split=rows)
+    decoder = str(about.get("decoder", {}).get("name", "greedy"))
+    # eval/<checkpoint>/<split>/predictions.jsonl, or in a directory below with a label of its own
+    label = predictions.parent.name if predictions.parents[3].name == "eval" else decoder
+    named = decoder if label == decoder else f"{decoder} ({label})"
+    return Evaluation(predictions, about, scores, named)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 
 from danish_asr.base.files import publish_text
+from danish_asr.metrics import align_words, split_words
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
@@ -19,14 +20,25 @@ from danish_asr.recipe.run.run_directory import (
     TENSORBOARD,
 )
 from danish_asr.report.components import curves_chart, render_template
-from danish_asr.report.curves import read_panels
 from danish_asr.report.run_advice import DIALECT, advise_run
-from danish_asr.report.run_evaluations import evaluations, utterances
-from danish_asr.report.run_history import History
+from danish_asr.report.run_history import (
+    COMPLETE,
+    FAILED_STATE,
+    Evaluation,
+    History,
+    evaluations,
+    read_panels,
+)
 from danish_asr.report.tables import say
+from danish_asr.scoring.error_analysis import WorstUtterance
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.scoring.settings import Settings
 
 RELOAD: Final = 30
 """Seconds after which a page that is followed is written, and loaded, again."""
+
+_LISTED: Final = 5
+"""Utterances of each list."""
 
 
 class Dialect(NamedTuple):
@@ -54,21 +66,18 @@ def report_run(
     itself. It waits for a run that has not begun.
 
     Raises:
-        RunError: The directory is not that of a run, or a metrics file is damaged.
+        RunError: The directory is not that of a run.
         PredictionsError: An evaluation of the run cannot be scored.
     """
     console = console or Console(stderr=True)
     page = page or run / "report.html"
-    begun = (run / CONFIG_FILE, run / ENVIRONMENT)
-    if follow and not all(file.is_file() for file in begun):
-        say(f"waiting until a run begins in {run}; Ctrl-C stops it", console)
-        while not all(file.is_file() for file in begun):
+    if follow:
+        say(f"writing {page} every {seconds} s until the run ends; Ctrl-C stops it", console)
+        while not ((run / CONFIG_FILE).is_file() and (run / ENVIRONMENT).is_file()):
             time.sleep(1)
     history = History(run)
-    if follow and not history.ended:
-        say(f"writing {page} every {seconds} s until the run ends; Ctrl-C stops it", console)
     try:
-        while follow and not history.ended:
+        while follow and history.state not in {COMPLETE, FAILED_STATE}:
             publish_text(page, render_run(history, page, reload=seconds))
             time.sleep(seconds)
             history = History(run)
@@ -100,7 +109,7 @@ def render_run(history: History, page: Path, *, reload: int | None = None) -> st
         dialects=_dialects(history),
         evaluations=finished,
         pages=pages,
-        utterances=utterances(finished[0]) if finished else {},
+        utterances=_utterances(finished[0]) if finished else {},
         changes=history.changes(),
         tensorboard=run / TENSORBOARD,
     )
@@ -131,16 +140,35 @@ def _dialects(history: History) -> list[Dialect]:
     best = best_validation(history.scored, history.score)[1] if history.scored else {}
     keys = dict.fromkeys(key for row in rows for key in row if key.startswith(DIALECT))
     highest = max((row[key] for row in rows for key in keys if key in row), default=0) or 1
-    last_step = max((row["Step"] for row in rows), default=0) or 1
     dialects = []
     for key in keys:
         rates = {row["Step"]: row[key] for row in rows if key in row}
-        values = list(rates.values())
         points = " ".join(
-            f"{4 + 192 * step / last_step:.1f},{36 - 32 * rate / highest:.1f}"
+            f"{4 + 192 * step / max(history.step, 1):.1f},{36 - 32 * rate / highest:.1f}"
             for step, rate in rates.items()
         )
+        values = list(rates.values())
         name = key.removeprefix(DIALECT)
         cer = best.get(f"cer/dialect/{name}", nan)
         dialects.append(Dialect(name, points, values[0], best.get(key, nan), values[-1], cer))
     return sorted(dialects, key=lambda dialect: -dialect.best)
+
+
+def _utterances(evaluation: Evaluation) -> dict[str, list[WorstUtterance]]:
+    """Return the utterances with most errors, and some from the lowest to the highest WER."""
+    utterances = []
+    scored = Settings().scored(read_predictions(evaluation.predictions))
+    for prediction, reference, hypothesis in scored:
+        words = align_words(split_words(reference), split_words(hypothesis))
+        errors = sum(word.tag != "hit" for word in words)
+        length = sum(bool(word.reference) for word in words)
+        utterances.append(
+            WorstUtterance(prediction, errors, length, errors / max(length, 1), words)
+        )
+    worst = sorted(utterances, key=lambda one: (one.word_errors, one.wer), reverse=True)[:_LISTED]
+    worst = [utterance for utterance in worst if utterance.word_errors]
+    ordered = sorted(utterances, key=lambda utterance: utterance.wer)
+    places = sorted({len(ordered) * percent // 100 for percent in range(10, 100, 20)})
+    typical = [ordered[place] for place in places if ordered[place] not in worst]
+    title = "Typical, if not listed above: at 10, 30, 50, 70, 90 % in order of WER"
+    return {"Worst: most word errors": worst, title: typical}

@@ -22,17 +22,18 @@ from danish_asr.recipe.run.run_directory import (
     resumable_steps,
 )
 from danish_asr.report import wording
-from danish_asr.report.curves import Curve, Panel
 from danish_asr.report.run_advice import advise_run, advise_values, standing_of
-from danish_asr.report.run_evaluations import Evaluation, evaluations
 from danish_asr.report.run_history import (
     COMPLETE,
     FAILED_STATE,
     STOPPED,
     TRAINING,
-    BestModel,
+    Curve,
+    Evaluation,
     History,
+    Panel,
     as_text,
+    evaluations,
 )
 from danish_asr.report.tables import fitting, light_table, print_table, say, to_csv
 
@@ -57,28 +58,17 @@ class Row:
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
         self.history = History(folder) if (folder / CONFIG_FILE).is_file() else None
-        if self.history:
-            self.state, self.reason = _STATES[self.history.state], self.history.reason
-        else:
+        self.config: Mapping[str, Any] = {}
+        if self.history is None:
             self.state = "failed"
             self.reason = (folder / FAILED).read_text(encoding="utf-8").strip()
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The configuration by dotted key."""
-        return self.history.config if self.history else {}
-
-    @property
-    def reached(self) -> int | None:
-        """The last step; of a stopped run the one that it continues from."""
-        if self.history and self.history.state == STOPPED:
-            return max(resumable_steps(self.history.run), default=0)
-        return self.history.step if self.history else None
-
-    @property
-    def best(self) -> BestModel | None:
-        """The best score in validation."""
-        return self.history.models[0] if self.history and self.history.models else None
+            self.reached = self.best = None
+        else:
+            self.config, self.reason = self.history.config, self.history.reason
+            self.state, self.reached = _STATES[self.history.state], self.history.step
+            self.best = next(iter(self.history.models), None)
+            if self.history.state == STOPPED:  # the step that it continues from
+                self.reached = max(resumable_steps(folder), default=0)
 
     @cached_property
     def test(self) -> Evaluation | None:
@@ -88,28 +78,42 @@ class Row:
                 return evaluation
         return None
 
-    @property
-    def test_wer(self) -> str:
-        """The WER of the test split in per cent; empty without an evaluation."""
-        return wording.percent(self.test.scores.overall.wer.value) if self.test else ""
-
     def curve(self, title: str) -> Curve:
-        """A metric of the validations over steps."""
+        """Return a metric of the validations over steps."""
         rows = self.history.validations if self.history else []
         return pd.Series({row["Step"]: row[title] for row in rows if title in row}, dtype=float)
 
+    def line(self) -> dict[str, Any]:
+        """Return what a table for programs has of the run."""
+        wer = self.test.scores.overall.wer if self.test else None
+        interval = wer.interval if wer else None
+        return {
+            "run": self.name,
+            "state": self.state,
+            "reason": self.reason,
+            "step": self.reached,
+            "num_steps": self.history.steps if self.history else None,
+            "metric": self.history.score if self.history else None,
+            "dev": self.best.score if self.best else None,
+            "dev_step": self.best.step if self.best else None,
+            "dev_of": self.best.name if self.best else None,
+            "test_wer": wer.value if wer else None,
+            "test_wer_low": interval.low if interval else None,
+            "test_wer_high": interval.high if interval else None,
+        }
+
 
 class Runs:
-    """The runs below a directory, the best dev score first."""
+    """The runs below a directory, the best dev score first; ``keys`` are those that differ."""
 
     def __init__(self, root: Path) -> None:
         """Read the files of all runs.
 
         Raises:
-            RunError: There is none, or a metrics file is damaged.
+            RunError: There is none.
         """
         rows = []
-        for folder in find_runs(root):
+        for folder in _find_runs(root):
             name = folder.relative_to(root).as_posix()
             rows.append(Row(folder, folder.resolve().name if name == "." else name))
         if not rows:
@@ -123,21 +127,16 @@ class Runs:
         )
         self.histories = [row.history for row in self.rows if row.history]
         self.keys: list[str] = []
-        """Those in which the runs differ."""
         for key in dict.fromkeys(key for history in self.histories for key in history.config):
             first, *others = [history.config.get(key) for history in self.histories]
             if any(value != first for value in others) and not key.startswith(_LEFT_OUT):
                 self.keys.append(key)
+        self.is_sweep = (self.root / SWEEP).is_file()
+        self.metric = " or ".join(dict.fromkeys(history.score for history in self.histories))
 
-    @property
-    def is_sweep(self) -> bool:
-        """Whether the runs differ only in what is compared."""
-        return (self.root / SWEEP).is_file()
-
-    @property
-    def metric(self) -> str:
-        """The names of the dev scores in the table."""
-        return " or ".join(dict.fromkeys(history.score for history in self.histories)) or "none"
+    def values(self, row: Row) -> dict[str, str]:
+        """Return what a run has of the keys that differ."""
+        return {key: as_text(row.config[key]) for key in self.keys if key in row.config}
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells; the keys in which the runs differ come last."""
@@ -149,18 +148,13 @@ class Runs:
             step = f"{row.reached}/{row.history.steps or '?'}" if row.history else ""
             cells = [row.name, row.state, step]
             cells += [f"{row.best.score:.2f}", str(row.best.step)] if row.best else ["", ""]
-            cells += [row.test_wer] * tested
-            cells += [as_text(row.config[key]) if key in row.config else "" for key in self.keys]
+            if tested:
+                wer = row.test.scores.overall.wer.value if row.test else None
+                cells.append("" if wer is None else wording.percent(wer))
+            values = self.values(row)
+            cells += [values.get(key, "") for key in self.keys]
             table.append(cells)
         return headings, table
-
-    def frame(self) -> pd.DataFrame:
-        """Return a line per run, for programs."""
-        lines = []
-        for row in self.rows:
-            values = {key: as_text(row.config[key]) for key in self.keys if key in row.config}
-            lines.append(_line(row) | values)
-        return pd.DataFrame(lines)
 
     @cached_property
     def advice(self) -> list[Advice]:
@@ -168,11 +162,6 @@ class Runs:
         if len(self.rows) == 1 and self.histories:
             return advise_run(self.histories[0])
         return advise_values(self.histories, self.keys) if self.is_sweep else []
-
-    def styles(self) -> dict[str, tuple[str, str]]:
-        """Return the colour and the line of each run."""
-        styles = cycle((colour, line) for line in _LINES for colour in _COLOURS)
-        return dict(zip((row.name for row in self.rows), styles, strict=False))
 
     def panels(self) -> Iterator[Panel]:
         """Yield the curves of all runs, laid over one another."""
@@ -184,27 +173,7 @@ class Runs:
                 yield Panel(f"{title}, dev", unit, curves, logarithmic=title == LOSS)
 
 
-def _line(row: Row) -> dict[str, Any]:
-    history, best = row.history, row.best
-    wer = row.test.scores.overall.wer if row.test else None
-    interval = wer.interval if wer else None
-    return {
-        "run": row.name,
-        "state": row.state,
-        "reason": row.reason,
-        "step": row.reached,
-        "num_steps": history.steps if history else None,
-        "metric": history.score if history else None,
-        "dev": best.score if best else None,
-        "dev_step": best.step if best else None,
-        "dev_of": best.name if best else None,
-        "test_wer": wer.value if wer else None,
-        "test_wer_low": interval.low if interval else None,
-        "test_wer_high": interval.high if interval else None,
-    }
-
-
-def find_runs(root: Path) -> Iterator[Path]:
+def _find_runs(root: Path) -> Iterator[Path]:
     """Yield the directories of runs in ``root`` or below it, also of those that were refused."""
     for folder, folders, files in os.walk(root):
         if {CONFIG_FILE, ENVIRONMENT} <= {*files} or FAILED in files:
@@ -223,7 +192,7 @@ def report_runs(
     """Print the runs below ``root``, why some failed, and advice; write a table and a page.
 
     Raises:
-        RunError: There is no run, or a metrics file is damaged.
+        RunError: There is no run.
         PredictionsError: An evaluation of a run cannot be scored.
     """
     console, runs = console or Console(), Runs(root)
@@ -238,7 +207,9 @@ def report_runs(
         say(f"the terminal is too narrow: {names} left out; --csv and --html have all", console)
     _print(runs, console)
     if csv:
-        publish_text(csv, to_csv(runs.frame()))
+        publish_text(
+            csv, to_csv(pd.DataFrame([row.line() | runs.values(row) for row in runs.rows]))
+        )
         say(f"wrote {csv}", console)
     if html:
         publish_text(html, render_runs(runs, html))
@@ -249,16 +220,15 @@ def report_advice(root: Path, console: Console | None = None) -> None:
     """Print what a run shows, or what the runs below a directory do.
 
     Raises:
-        RunError: There is no run, or a metrics file is damaged.
+        RunError: There is no run.
         PredictionsError: An evaluation of a run cannot be scored.
     """
     console, runs = console or Console(), Runs(root)
     _print(runs, console)
-    if not runs.advice and not any(row.reason for row in runs.rows):
-        if len(runs.rows) > 1 and not runs.is_sweep:
-            say(f"{root} is no sweep, so its runs are not compared; name one of them", console)
-        else:
-            say("nothing to say: neither the metrics nor the evaluations show a problem", console)
+    if len(runs.rows) > 1 and not runs.is_sweep:
+        say(f"{root} is no sweep, so its runs are not compared; name one of them", console)
+    elif not runs.advice and not any(row.reason for row in runs.rows):
+        say("nothing to say: neither the metrics nor the evaluations show a problem", console)
 
 
 def _print(runs: Runs, console: Console) -> None:
@@ -277,7 +247,9 @@ def render_runs(runs: Runs, file: Path) -> str:
     )
 
     headings, cells = runs.table()
-    styles = runs.styles()
+    own = len(headings) - len(runs.keys)
+    looks = cycle((colour, line) for line in _LINES for colour in _COLOURS)
+    styles = {row.name: look for row, look in zip(runs.rows, looks, strict=False)}
     links = {}
     for row in runs.rows:
         page = runs.root / row.name / "report.html"
@@ -288,10 +260,7 @@ def render_runs(runs: Runs, file: Path) -> str:
         name=runs.root.name,
         rows=runs.rows,
         metric=runs.metric,
-        headings=[
-            heading if heading in short_names(runs.keys).values() else wording.sentence(heading)
-            for heading in headings
-        ],
+        headings=[*map(wording.sentence, headings[:own]), *headings[own:]],
         cells=cells,
         styles=styles,
         links=links,

@@ -9,7 +9,7 @@ import pytest
 
 from danish_asr.report import wording
 from danish_asr.report.components import RateAxis, curves_chart
-from danish_asr.report.curves import Panel
+from danish_asr.report.run_history import Panel
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import prediction, random_rows

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from danish_asr.report import ReportOptions, score_file
-from danish_asr.report.curves import Panel
 from danish_asr.report.page import render_page
+from danish_asr.report.run_history import Panel
 from danish_asr.report.tables import to_markdown
 from danish_asr.report.wording import gap_verdict
 from danish_asr.scoring.error_analysis import analyse_errors

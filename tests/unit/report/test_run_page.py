@@ -14,6 +14,7 @@ from rich.console import Console
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, advise
+from danish_asr.report.run_history import read_panels
 from danish_asr.report.run_page import report_run
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
@@ -164,3 +165,19 @@ def test_advice_names_what_a_run_shows_and_is_silent_otherwise(
     assert len(advice) == (found is not None)
     assert all(found and found in each.text for each in advice)
     assert not any("masking.time" in each.text for each in advice)
+
+
+def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_path: Path) -> None:
+    losses = [(10, 5.0), (5, 9.0), (10, 4.0), (7, float("nan")), (8, None)]
+    file = tmp_path / "metrics" / "train.jsonl"
+    _lines(file, [{"Step": step, LOSS: value} for step, value in losses])
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write('{"Step": 12')
+    _lines(tmp_path / "metrics" / "valid.jsonl", [{"Step": 1, WER: 0.0}])
+    loss, rates = read_panels(tmp_path)
+    assert {name: dict(curve) for name, curve in loss.curves.items()} == {
+        "training": {5: 9.0, 10: 4.0}
+    }
+    assert {name: dict(curve) for name, curve in rates.curves.items()} == {"WER": {1: 0.0}}
+    with pytest.raises(RunError, match="metrics"):
+        read_panels(tmp_path / "metrics")
