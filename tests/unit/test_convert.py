@@ -262,9 +262,7 @@ def test_as_many_rows_may_be_dropped_as_the_message_says(
     options = ConvertOptions(max_drop=max_drop)
     run(tmp_path / f"{most}", tmp_path / "ds", options=options)
     more, other = tmp_path / f"{most + 1}", tmp_path / "other"
-    message = (
-        rf"^{most + 1} rows? .* allows {most} of this source's {rows}: empty text: {most + 1}\."
-    )
+    message = rf": {most + 1}; .* allows {most} .* {rows}: empty text: {most + 1}\."
     with pytest.raises(DatasetError, match=message):
         run(more, other, options=options)
     assert not (other / "manifest.json").exists()

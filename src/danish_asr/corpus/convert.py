@@ -7,11 +7,11 @@ A conversion can be continued after any stop: its plan and one record per finish
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError, SourceError
 from danish_asr.base.extending import user_code
-from danish_asr.base.files import publish, publish_first, publish_text, sha256_of, sweep
+from danish_asr.base.files import publish, publish_text, sha256_of, sweep
 from danish_asr.base.lease import take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
@@ -33,7 +33,6 @@ from danish_asr.base.schema import (
     STATISTICS_FILE,
     SUSPECTS_FILE,
     SUSPECTS_SCHEMA,
-    VERSION_DIR,
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
@@ -42,7 +41,7 @@ from danish_asr.corpus.division import SHARED_SENTENCE, divide
 from danish_asr.corpus.shard import Record, convert_task, read_record
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources.base import Source
-from danish_asr.corpus.tasks import WORK_DIR, ShardTask, digest, plan_tasks
+from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, conversion_key, plan_tasks
 
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
@@ -112,58 +111,9 @@ def finish(
     return read_inventory(out)
 
 
-def conversion_key(source: Source, options: ConvertOptions) -> str:
-    """Digest of all that decides the bytes of a dataset: options and source files.
-
-    Of local files, external audio included, size and time of change count.
-    """
-    files = []
-    for file in source.files:
-        local = digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
-        files.append((file.name, file.corpus, file.split, file.fingerprint, local))
-    chosen = asdict(options)
-    del chosen["max_drop"]  # decides whether there is a dataset, not what is in it
-    return digest([chosen, files])
-
-
-def claim(out: Path, key: str) -> None:
-    """Claim ``out`` for a conversion, or check that the one that was begun there has the same key.
-
-    Of many processes that do so at the same moment, the first one publishes the key for all.
-    """
-    # Before the plan: shards appear only after a plan. In the other order, the shards of a process
-    # that starts right now would be refused.
-    shards = (out / VERSION_DIR).exists()
-    path = out / WORK_DIR / "plan.json"
-    ours = json.dumps({"key": key})
-    if not path.is_file():
-        if shards:
-            raise DatasetError(
-                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
-                "--out"
-            )
-        publish_first(path, ours)
-    if path.read_text(encoding="utf-8", errors="replace") != ours:
-        raise DatasetError(
-            f"{out}: holds an unfinished conversion, and its source (content, size or time of "
-            f"change of a file), its options or this program have changed since ({path} differs); "
-            f"restore them to continue, or delete it to start anew: rm -r '{out}'"
-        )
-
-
-def _size_and_time(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):  # ValueError: a name that no file can have
-        return None
-    return status.st_size, status.st_mtime_ns
-
-
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    advice = (
-        "Wait for its end; the same command then continues what it has left. Or name another --out."
-    )
+    advice = "Wait for its end, and run the same command again; or name another --out."
     lease = take(out, error=DatasetError, advice=advice, work="conversion")
     try:
         yield
@@ -191,9 +141,8 @@ class _Conversion:
         if (inventory.key, inventory.name) != (self._key, name or inventory.name):
             raise DatasetError(
                 f"{out}: holds the finished dataset '{inventory.name}', made from "
-                f"{inventory.source}; since then its name, its source (content, size or time of "
-                "change of a file), its options or this program have changed. Use it as it is, "
-                f"choose another --out, or delete it to convert anew: rm -r '{out}'"
+                f"{inventory.source}; its name, its source (a file's content or time) or its "
+                f"options differ. Choose another --out, or convert anew after rm -r '{out}'"
             )
         shutil.rmtree(out / WORK_DIR, ignore_errors=True)
         return True
@@ -205,7 +154,6 @@ class _Conversion:
         finished = {record.task for record in records}
         remaining = [task for task in tasks if task.number not in finished]
         rows = sum(task.rows for task in tasks)
-        done = rows - sum(task.rows for task in remaining)
         dropped = sum(_unwanted(record).total() for record in records)
         convert = partial(convert_task, source=self._source, root=self._out, options=self._options)
         # The engine is not kept in a variable: it must end with the loop.
@@ -214,7 +162,7 @@ class _Conversion:
             engine(convert, remaining),
             lambda record: (record.rows + len(record.dropped), record.samples),
             rows,
-            done=done,
+            done=rows - sum(task.rows for task in remaining),
         ):
             records.append(record)
             dropped += _unwanted(record).total()
@@ -224,26 +172,25 @@ class _Conversion:
         return sorted(records, key=lambda record: record.task)
 
     def _check_drops(self, records: Sequence[Record]) -> None:
-        reasons = sum(map(_unwanted, records), Counter[str]())
-        most = self._most_drops
-        if reasons.total() > most:
-            counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
-            dropped = (row for record in records for row in record.dropped)
-            unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
-            rows = "1 row was" if reasons.total() == 1 else f"{reasons.total():,} rows were"
-            first = "; ".join(map(self._describe, islice(unwanted, 3)))
-            raise DatasetError(
-                f"{rows} dropped, and --max-drop allows {most} of this source's {self._rows:,}: "
-                f"{counts}. The first: {first}. Fix the source, or continue with a larger share: "
-                f"--max-drop {ceil(100 * reasons.total() / self._rows) / 100:g} allows these"
-            )
+        reasons = _added(_unwanted(record) for record in records)
+        if reasons.total() <= self._most_drops:
+            return
+        counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+        dropped = (row for record in records for row in record.dropped)
+        unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
+        examples = "; ".join(self._describe(row) for row in islice(unwanted, 3))
+        raise DatasetError(
+            f"rows dropped: {reasons.total():,}; --max-drop allows {self._most_drops} of this "
+            f"source's {self._rows:,}: {counts}. The first: {examples}. Fix the source, or go on "
+            f"with --max-drop {ceil(100 * reasons.total() / self._rows) / 100:g}"
+        )
 
     def _describe(self, dropped: Mapping[str, Any]) -> str:
         """A row of the ledger, with its reason and the path of its audio if it has one."""
         file = next(file for file in self._source.files if file.name == dropped["source"])
         (row,) = self._source.read(file, dropped["row"], dropped["row"] + 1)
-        where = f", {row.audio}" if isinstance(row.audio, Path) else ""
-        return f"{self._source.place(file, row.row)}{where} ({dropped['reason']})"
+        audio = f", {row.audio}" if isinstance(row.audio, Path) else ""
+        return f"{self._source.place(file, row.row)}{audio} ({dropped['reason']})"
 
     def complete(self, records: Sequence[Record], name: str) -> None:
         """Write ledger, statistics, cards and README, and last the inventory."""
@@ -252,23 +199,18 @@ class _Conversion:
         count = sum(record.rows + len(record.dropped) for record in records)
         if count != self._rows or conversion_key(self._source, self._options) != self._key:
             raise SourceError(
-                f"{out}: the source has changed during the conversion ({count} rows written or in "
-                f"the ledger, {self._rows} in the source at the start); delete it to start anew: "
-                f"rm -r '{out}'"
+                f"{out}: the source has changed during the conversion ({count} rows converted, "
+                f"{self._rows} in the source at the start); delete it to start anew: rm -r '{out}'"
             )
-        dropped = [row for record in records for row in record.dropped]
-        suspects = [row for record in records for row in record.suspects]
-        for path, rows, schema in (
-            (LEDGER_FILE, dropped, LEDGER_SCHEMA),
-            (SUSPECTS_FILE, suspects, SUSPECTS_SCHEMA),
-        ):
-            with publish(out / path) as stream:
-                pq.write_table(pa.Table.from_pylist(rows, schema), stream)
+        _write_rows(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])
+        _write_rows(out / SUSPECTS_FILE, SUSPECTS_SCHEMA, [record.suspects for record in records])
         inventory = self._inventory(records, name)
         publish_text(out / STATISTICS_FILE, statistics(inventory.shards))
-        pairs = zip(self.tasks, records, strict=True)
-        train = (record.characters for task, record in pairs if task.split == "train")
-        write_cards(out, name, set[str]().union(*train))
+        characters: set[str] = set()
+        for task, record in zip(self.tasks, records, strict=True):
+            if task.split == "train":
+                characters.update(record.characters)
+        write_cards(out, name, characters)
         publish_text(out / README_FILE, readme(out, inventory))
         sweep(out)
         text = json.dumps(asdict(inventory), ensure_ascii=False, indent=1)
@@ -276,18 +218,15 @@ class _Conversion:
         shutil.rmtree(out / WORK_DIR)
 
     def _inventory(self, records: Sequence[Record], name: str) -> Inventory:
-        drops: Counter[tuple[str, str | None]] = Counter()
-        unmapped: Counter[str] = Counter()
-        countries: Counter[str] = Counter()
-        suspects: Counter[str] = Counter()
-        ages: Counter[str] = Counter()
-        for record in records:
-            ages.update(record.ages)
-            drops.update((row["reason"], row["dialect"]) for row in record.dropped)
-            unmapped.update(record.unmapped)
-            countries.update(record.countries)
-            suspects.update(row["reason"] for row in record.suspects)
+        dropped = [row for record in records for row in record.dropped]
+        drops = Counter((row["reason"], row["dialect"]) for row in dropped)
         ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+        countries = _added(record.countries for record in records)
+        suspects = Counter(row["reason"] for record in records for row in record.suspects)
+        notes = list(self._division.notes)
+        if ages := _added(record.ages for record in records):
+            values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
+            notes.append(f"age left empty, not a number of years: {values} ({ages.total():,} rows)")
         return Inventory(
             name=name,
             source=self._source.name,
@@ -297,7 +236,7 @@ class _Conversion:
                 {"reason": reason, "dialect": dialect, "rows": rows}
                 for (reason, dialect), rows in ordered
             ],
-            unmapped_dialects=dict(sorted(unmapped.items())),
+            unmapped_dialects=dict(sorted(_added(record.unmapped for record in records).items())),
             files=[
                 {"file": file.name, "rows": file.rows, "fingerprint": file.fingerprint}
                 for file in self._source.files
@@ -318,14 +257,21 @@ class _Conversion:
             countries=dict(sorted(countries.items(), key=lambda item: (-item[1], item[0]))),
             suspects=dict(sorted(suspects.items())),
             suspects_sha256=sha256_of(self._out / SUSPECTS_FILE),
-            notes=[*self._division.notes, *_age_notes(ages)],
+            notes=notes,
         )
 
 
-def _age_notes(ages: Counter[str]) -> Iterator[str]:
-    if ages:
-        values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
-        yield f"age left empty, not a number of years: {values} ({ages.total():,} rows)"
+def _write_rows(path: Path, schema: pa.Schema, parts: Sequence[list[dict[str, Any]]]) -> None:
+    rows = list(chain.from_iterable(parts))
+    with publish(path) as stream:
+        pq.write_table(pa.Table.from_pylist(rows, schema), stream)
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return total
 
 
 def _unwanted(record: Record) -> Counter[str]:

@@ -104,12 +104,9 @@ def divide(source: Source, options: ConvertOptions) -> Division:
 
 class _Speaker(NamedTuple):
     name: str
+    dialect: str
     group: tuple[str, ...]  # dialect, gender and age group
     weight: float  # seconds of speech, or rows
-
-    @property
-    def dialect(self) -> str:
-        return self.group[0]
 
 
 def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[str, int]:
@@ -126,10 +123,12 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     if len(speakers) < len(wanted):
         raise SourceError(
             f"--split-by-speaker: {len(speakers)} known speakers cannot fill {len(wanted)} splits; "
-            "name the column with the speakers (--column speaker_id=THEIRS), or put the recordings "
-            "of each speaker into a folder. If nobody knows who speaks, convert with --split train"
+            "name their column (--column speaker_id=THEIRS), put the recordings of each speaker "
+            "into a folder, or convert with --split train"
         )
-    speakers.sort(key=lambda speaker: (speaker.group, _hash(seed, speaker.name)))
+    speakers.sort(
+        key=lambda speaker: (speaker.group, sha256(f"{seed}:{speaker.name}".encode()).digest())
+    )
     fractions = np.array(shares) / sum(shares)
     room = np.zeros(len(fractions))
     assigned: dict[str, int] = {}
@@ -165,7 +164,9 @@ def _speakers_of(rows: pa.Table) -> list[_Speaker]:
         if name is not None:
             weights[name] += row["seconds"] if by_length else 1
             groups.setdefault(name, tuple(row[key] or "" for key in _GROUP))
-    return [_Speaker(name, groups[name], weight) for name, weight in weights.items()]
+    return [
+        _Speaker(name, groups[name][0], groups[name], weight) for name, weight in weights.items()
+    ]
 
 
 def _mix_groups(speakers: Sequence[_Speaker]) -> list[_Speaker]:
@@ -177,10 +178,6 @@ def _mix_groups(speakers: Sequence[_Speaker]) -> list[_Speaker]:
         seen[speaker.group] += 1
         places[speaker.name] = seen[speaker.group] / sizes[speaker.group]
     return sorted(speakers, key=lambda speaker: (places[speaker.name], speaker.name))
-
-
-def _hash(seed: int, name: str) -> bytes:
-    return sha256(f"{seed}:{name}".encode()).digest()
 
 
 def _read(source: Source, file: SourceFile) -> pa.Table:
@@ -211,20 +208,15 @@ def _division_notes(
     assigned: Mapping[str, int],
     seed: int,
 ) -> Iterator[str]:
-    counts = Counter(np.concatenate(list(splits.values())).tolist())
-    speakers = Counter(assigned.values())
-    parts = [
-        f"{split} {speakers[number]:,} speaker{'s' * (speakers[number] != 1)} and "
-        f"{counts[number]:,} row{'s' * (counts[number] != 1)}"
-        for number, split in enumerate(SPLITS)
-    ]
-    yield f"split by speaker (seed {seed}): {', '.join(parts)}"
-    for number in sorted({*assigned.values()}):
-        every, there = set[str](), set[str]()
-        for name, table in rows.items():
-            every.update(table["dialect"].drop_null().to_pylist())
-            there.update(table["dialect"].filter(splits[name] == number).drop_null().to_pylist())
-        if missing := sorted(every - there):
+    table = pa.concat_tables(rows.values())
+    split_of_row = np.concatenate(list(splits.values()))
+    counts, speakers = Counter(split_of_row.tolist()), Counter(assigned.values())
+    parts = [f"{SPLITS[n]} {speakers[n]:,} with {counts[n]:,} rows" for n in range(len(SPLITS))]
+    yield f"split by speaker (seed {seed}), speakers: {', '.join(parts)}"
+    dialects = {*table["dialect"].drop_null().to_pylist()}
+    for number in sorted(speakers):
+        here = table["dialect"].filter(pa.array(split_of_row == number)).to_pylist()
+        if missing := sorted(dialects.difference(here)):
             yield f"no speaker in {SPLITS[number]} has the dialect {', '.join(missing)}"
-    if unknown := sum(table["speaker_id"].null_count for table in rows.values()):
+    if unknown := table["speaker_id"].null_count:
         yield f"{unknown:,} rows without a speaker are in train; it may be one of dev or test"

@@ -1,14 +1,14 @@
-"""Divide a source into shard tasks: each becomes one shard, whoever converts it and when.
+"""Plan a conversion: its key, and tasks of which each becomes one shard.
 
-The tasks are a function of the source and the options alone. That makes a conversion resumable, and
-its bytes independent of the number of workers.
+Both are functions of the source and the options alone. That makes a conversion resumable, and its
+bytes independent of the number of workers.
 """
 
 import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from danish_asr.base.schema import SPLITS, partition_dir
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.files import publish_first
+from danish_asr.base.schema import SPLITS, VERSION_DIR, partition_dir
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.division import SHARED_SENTENCE, Division
 from danish_asr.corpus.sources.base import Source, SourceFile
@@ -36,9 +38,9 @@ class RowSlice(NamedTuple):
     file: SourceFile
     start: int
     stop: int
+    others: frozenset[int]  # rows of other splits, and so of other tasks
     duplicates: frozenset[int]
-    others: frozenset[int] = frozenset()  # rows of other splits, and so of other tasks
-    shared: frozenset[int] = frozenset()
+    shared: frozenset[int]
 
     def refused(self, row: int) -> str | None:
         """The reason why a row is dropped without reading its audio."""
@@ -72,7 +74,7 @@ def plan_tasks(
 ) -> list[ShardTask]:
     """Plan the conversion of a source; reads its ids and no audio."""
     division = division or Division({}, {}, [])
-    duplicates = find_duplicates(source)
+    duplicates, none = find_duplicates(source), frozenset[int]()
     tasks: list[ShardTask] = []
     for corpus, split, shards in _partitions(source, options, division):
         folder = partition_dir(Path(), corpus, SPLITS[split], options.language)
@@ -82,15 +84,60 @@ def plan_tasks(
                     file,
                     start,
                     stop,
-                    duplicates[file.name].intersection(range(start, stop)),
                     others,
-                    division.shared.get(file.name, frozenset()).intersection(range(start, stop)),
+                    duplicates=duplicates[file.name].intersection(range(start, stop)),
+                    shared=division.shared.get(file.name, none).intersection(range(start, stop)),
                 )
                 for file, (start, stop, others) in ranges.items()
             )
             path = (folder / f"part-{part:05d}-of-{len(shards):05d}.parquet").as_posix()
             tasks.append(ShardTask(len(tasks), SPLITS[split], path, slices))
     return tasks
+
+
+def conversion_key(source: Source, options: ConvertOptions) -> str:
+    """Digest of all that decides the bytes of a dataset: options and source files.
+
+    Of local files, external audio included, size and time of change count.
+    """
+    files = []
+    for file in source.files:
+        local = digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
+        files.append((file.name, file.corpus, file.split, file.fingerprint, local))
+    chosen = asdict(options)
+    del chosen["max_drop"]  # decides whether there is a dataset, not what is in it
+    return digest([chosen, files])
+
+
+def claim(out: Path, key: str) -> None:
+    """Claim ``out`` for a conversion, or check that the one that was begun there has the same key.
+
+    Of many processes that do so at the same moment, the first one publishes the key for all.
+    """
+    has_shards = (out / VERSION_DIR).exists()  # looked at first: shards appear after a plan
+    path = out / WORK_DIR / "plan.json"
+    ours = json.dumps({"key": key})
+    if not path.is_file():
+        if has_shards:
+            raise DatasetError(
+                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
+                "--out"
+            )
+        publish_first(path, ours)
+    if path.read_text(encoding="utf-8", errors="replace") != ours:
+        raise DatasetError(
+            f"{out}: holds an unfinished conversion, and its source (a file's content or time), "
+            f"its options or this program have changed ({path} differs); restore them to continue, "
+            f"or convert anew after rm -r '{out}'"
+        )
+
+
+def _size_and_time(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def find_duplicates(source: Source) -> dict[str, frozenset[int]]:
@@ -110,12 +157,19 @@ def find_duplicates(source: Source) -> dict[str, frozenset[int]]:
     return duplicates
 
 
+class _Range(NamedTuple):
+    """Rows of a file in a shard: the first, the end, and those between them of other splits."""
+
+    start: int
+    stop: int
+    others: frozenset[int]
+
+
+Ranges = dict[SourceFile, _Range]
+
+
 def _partition(file: SourceFile) -> tuple[str, int]:
     return file.corpus, SPLITS.index(file.split)
-
-
-Ranges = dict[SourceFile, tuple[int, int, frozenset[int]]]
-"""Of each file of a shard: first row, end, and the rows between them of other splits."""
 
 
 def _partitions(
@@ -138,15 +192,15 @@ def _cut_rows(rows: Mapping[SourceFile, NDArray[np.int64]], shard_rows: int) -> 
         ranges: Ranges = {}
         for file, group in groupby(flat[begin : begin + shard_rows], itemgetter(0)):
             own = [row for _, row in group]
-            between = frozenset(range(own[0], own[-1] + 1)).difference(own)
-            ranges[file] = own[0], own[-1] + 1, between
+            start, stop = own[0], own[-1] + 1
+            ranges[file] = _Range(start, stop, frozenset(range(start, stop)).difference(own))
         yield ranges
 
 
 def _cut(files: Iterable[SourceFile], shard_rows: int) -> Iterator[Ranges]:
     """Group the row groups of a partition's files into shards of at most ``shard_rows``.
 
-    Yields first row and end of each file. A larger row group is cut into equal parts.
+    A larger row group is cut into equal parts.
     """
     ranges: Ranges = {}
     total = 0
@@ -155,8 +209,8 @@ def _cut(files: Iterable[SourceFile], shard_rows: int) -> Iterator[Ranges]:
             if total and total + stop - start > shard_rows:
                 yield ranges
                 ranges, total = {}, 0
-            first = ranges[file][0] if file in ranges else start
-            ranges[file] = first, stop, frozenset()
+            first = ranges[file].start if file in ranges else start
+            ranges[file] = _Range(first, stop, frozenset())
             total += stop - start
     if ranges:
         yield ranges

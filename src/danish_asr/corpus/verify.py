@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import sentencepiece
 
 from danish_asr.base.files import from_yaml, sha256_of
@@ -45,7 +44,6 @@ class Leak(NamedTuple):
 
     kind: str  # of `LEAKS`
     split: str  # the one that comes first in `SPLITS`
-    other: str
     text: str
 
 
@@ -72,17 +70,14 @@ class Verification(NamedTuple):
                 "restore damaged files from a copy, or delete the dataset and convert it again"
             )
         if self.leaks:
-            options = []
-            if any(leak.kind == "sentences" and leak.split == "train" for leak in self.leaks):
-                options.append("--drop-shared-sentences")
-            if any(leak.kind == "speakers" for leak in self.leaks):
-                options.append("--split-by-speaker")
             advice.append(
                 "shared rows are no damage, but they make scores too good: accept them with "
-                f"--allow-shared ({', '.join(LEAKS)}), or delete the dataset, or choose "
-                "another --out, and convert again without the rows"
-                + (f", with {' and '.join(options)}" if options else "")
+                f"--allow-shared ({', '.join(LEAKS)}), or convert again"
             )
+        if any(leak.kind == "sentences" and leak.split == "train" for leak in self.leaks):
+            advice.append("--drop-shared-sentences leaves shared sentences out")
+        if any(leak.kind == "speakers" for leak in self.leaks):
+            advice.append("--split-by-speaker gives each speaker one split")
         return advice
 
 
@@ -101,8 +96,7 @@ def verify(
     damage = [
         *chain.from_iterable(shard.faults for shard in findings),
         *_repeated_ids(findings),
-        *guarded(LEDGER_FILE, _ledger_faults(root, inventory)),
-        *guarded(SUSPECTS_FILE, _suspects_faults(root, inventory)),
+        *_table_faults(root, inventory),
         *guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
         *_card_faults(root, inventory.name, findings),
     ]
@@ -176,7 +170,7 @@ def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[Leak]:
                 f"{one} and {other} share {unique:,} {kind}, such as {example!r} ({rows:,} rows "
                 f"in {one}, {len(common):,} in {other})"
             )
-            yield Leak(kind, one, other, text)
+            yield Leak(kind, one, text)
 
 
 def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
@@ -205,23 +199,22 @@ def _table(findings: Iterable[ShardFindings]) -> pa.Table:
     return pa.concat_tables([COMPARED.empty_table(), *(shard.compared for shard in findings)])
 
 
-def _ledger_faults(root: Path, inventory: Inventory) -> Iterator[str]:
-    path = root / LEDGER_FILE
-    if inventory.ledger_sha256 != sha256_of(path):
-        yield f"{LEDGER_FILE}: its sha256 differs from manifest.json"
-        return
-    with pq.ParquetFile(path) as ledger:
-        rows = ledger.metadata.num_rows
-    if inventory.rows + rows != inventory.source_rows:
+def _table_faults(root: Path, inventory: Inventory) -> Iterator[str]:
+    for name, sha256 in (
+        (LEDGER_FILE, inventory.ledger_sha256),
+        (SUSPECTS_FILE, inventory.suspects_sha256),
+    ):
+        yield from guarded(name, _sha256_faults(root, name, sha256))
+    if inventory.rows + inventory.dropped_rows != inventory.source_rows:
         yield (
-            f"{LEDGER_FILE}: {inventory.rows} rows written and {rows} in the ledger are not the "
-            f"{inventory.source_rows} rows of the source"
+            f"{LEDGER_FILE}: {inventory.rows} rows written and {inventory.dropped_rows} in the "
+            f"ledger are not the {inventory.source_rows} rows of the source"
         )
 
 
-def _suspects_faults(root: Path, inventory: Inventory) -> Iterator[str]:
-    if sha256_of(root / SUSPECTS_FILE) != inventory.suspects_sha256:
-        yield f"{SUSPECTS_FILE}: its sha256 differs from manifest.json"
+def _sha256_faults(root: Path, place: str, sha256: str) -> Iterator[str]:
+    if sha256_of(root / place) != sha256:
+        yield f"{place}: its sha256 differs from manifest.json"
 
 
 def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:

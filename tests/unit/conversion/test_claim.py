@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.corpus.convert import claim
+from danish_asr.corpus.tasks import claim
 
 
 def claim_slowly(out: Path, key: str, results: multiprocessing.Queue[str]) -> None:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.convert import conversion_key
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.base import Source, SourceFile, Utterance
-from danish_asr.corpus.tasks import find_duplicates, plan_tasks
+from danish_asr.corpus.tasks import conversion_key, find_duplicates, plan_tasks
 from tests.builders import build_source
 
 
