@@ -36,7 +36,7 @@ import soxr
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.base.audio.decode import to_flac
+from danish_asr.base.audio import to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import sha256_of
 from danish_asr.corpus import ConvertOptions

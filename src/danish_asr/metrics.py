@@ -15,8 +15,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import jiwer
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.base.errors import ConfigError
-from danish_asr.base.extending import find_named, user_code
+from danish_asr.base.errors import ConfigError, find_named, user_code
 
 Denominator = Literal["standard", "coral"]
 """What errors are divided by. ``standard``: the length of the reference, S + D + H. ``coral``:

@@ -13,7 +13,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.base.audio.decode import AudioError, decode, encode_flac, peak_of, to_flac
+from danish_asr.base.audio import AudioError, decode, encode_flac, peak_of, to_flac
 from danish_asr.base.errors import SourceError
 from tests.builders import encode, tone
 

@@ -8,8 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from danish_asr.base.errors import ConfigError, DanishAsrError, ExtensionError, SourceError
-from danish_asr.base.extending import user_code
+from danish_asr.base.errors import (
+    ConfigError,
+    DanishAsrError,
+    ExtensionError,
+    SourceError,
+    user_code,
+)
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from danish_asr.decoding import decode, find_decoder, make_decoder

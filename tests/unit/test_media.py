@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from danish_asr.base.audio.decode import AudioError, decode, to_flac
+from danish_asr.base.audio import AudioError, decode, to_flac
 from danish_asr.base.errors import SourceError
 
 M4A_HEAD = b"\0\0\0\x1cftypM4A \0\0\2\0"

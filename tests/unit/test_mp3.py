@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from danish_asr.base.audio.decode import AudioError, decode
-from danish_asr.base.audio.formats import is_mp3
+from danish_asr.base.audio import AudioError, decode
+from danish_asr.base.audio_formats import is_mp3
 from tests.builders import tone
 
 SECONDS = 6.0

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from danish_asr.base.audio.decode import to_flac
+from danish_asr.base.audio import to_flac
 from danish_asr.base.errors import DanishAsrError, SourceError
 from danish_asr.base.workers import run_in_processes, uninterrupted
 from tests.builders import tone

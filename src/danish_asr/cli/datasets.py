@@ -1,4 +1,4 @@
-"""The commands on datasets: synthesize, convert, verify, explore."""
+"""The commands to begin with (demo, doctor), and those on datasets."""
 
 # ruff: noqa: PLC0415
 
@@ -6,10 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
-from danish_asr.base.errors import DatasetError
-from danish_asr.cli.app import app
+from danish_asr.base.errors import EXIT_FAILED, DatasetError
+from danish_asr.cli.app import Files, Values, app
 from danish_asr.corpus import ConvertOptions
 
 _CONVERT: Final = ConvertOptions()
@@ -30,6 +30,34 @@ def _check_root(root: Path) -> None:
     """Refuse a directory that does not exist before the imports, which take seconds."""
     if not root.is_dir():
         raise DatasetError(f"{root}: no such directory; `danish-asr convert` writes a dataset")
+
+
+@app.command(examples=["demo", "demo --dir /tmp/demo regime.num_steps=400"])
+def demo(
+    values: Values = None,
+    *,
+    root: Annotated[Path, Option("--dir", help="Directory for all files.")] = Path("demo"),
+) -> None:
+    """Synthesise speech, convert, train, evaluate and report in one run, or continue it."""
+    from danish_asr.demo import run_demo
+
+    run_demo(root, overrides=values or [])
+
+
+@app.command(
+    examples=["doctor", "doctor -c configs/standard.yaml -c configs/a100.yaml"],
+)
+def doctor(
+    *,
+    config: Files = None,
+    run: Annotated[Path | None, Option(help="OUTDIR; default: $ASR_RUN, or here.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,
+) -> None:
+    """Check the setup before queueing a run; exit with status 1 if something would fail."""
+    from danish_asr.planning.doctor import doctor as examine
+
+    if not examine(config or [], run=run, as_json=as_json):
+        raise Exit(EXIT_FAILED)
 
 
 @app.command(examples=["synthesize corpus", "synthesize corpus --train 500 --seed 7"])

@@ -19,8 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from danish_asr.base.errors import DatasetError, SourceError
-from danish_asr.base.extending import user_code
+from danish_asr.base.errors import DatasetError, SourceError, user_code
 from danish_asr.base.files import publish, publish_text, sha256_of, sweep
 from danish_asr.base.lease import take
 from danish_asr.base.progress import watch

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio.decode import AudioError, encode_flac, peak_of, to_mono
-from danish_asr.base.errors import SourceError
-from danish_asr.base.extending import user_code
+from danish_asr.base.audio import AudioError, encode_flac, peak_of, to_mono
+from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.schema import (
     LEDGER_SCHEMA,

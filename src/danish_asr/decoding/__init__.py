@@ -8,8 +8,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from danish_asr.base.config_tree import unknown_key
-from danish_asr.base.errors import ConfigError, ExtensionError
-from danish_asr.base.extending import find_named, user_code
+from danish_asr.base.errors import ConfigError, ExtensionError, find_named, user_code
 from danish_asr.decoding.beam import BeamDecoder, check_settings
 from danish_asr.decoding.greedy import GreedyDecoder
 

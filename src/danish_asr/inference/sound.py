@@ -15,14 +15,14 @@ import soxr
 from numpy.typing import NDArray
 from soundfile import LibsndfileError
 
-from danish_asr.base.audio.decode import (
+from danish_asr.base.audio import (
     RESAMPLING_QUALITY,
     UNKNOWN_LENGTH,
     AudioError,
     Decoder,
     open_audio,
 )
-from danish_asr.base.audio.formats import Media, Mp3, missing
+from danish_asr.base.audio_formats import Media, Mp3, missing
 from danish_asr.base.errors import TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 

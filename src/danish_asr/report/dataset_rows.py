@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from danish_asr.base.audio.decode import AudioError, decode, to_flac
+from danish_asr.base.audio import AudioError, decode, to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, SPLITS

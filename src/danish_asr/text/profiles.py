@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from num2words import num2words
 from text_to_num import alpha2digit
 
-from danish_asr.base.errors import ConfigError
-from danish_asr.base.extending import find_named, user_code
+from danish_asr.base.errors import ConfigError, find_named, user_code
 from danish_asr.text.numerals import spell_numerals
 
 Normalizer = Callable[[str], str]

@@ -13,8 +13,7 @@ from pickle import dumps
 from pkgutil import resolve_name
 from typing import Final, NamedTuple
 
-from danish_asr.base.errors import SourceError
-from danish_asr.base.extending import user_code
+from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import Source, SourceFile, SourceOptions, Utterance
 from danish_asr.corpus.sources.leaderboard import open_leaderboard

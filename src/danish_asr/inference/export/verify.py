@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import layer_norm, log_softmax
 
-from danish_asr.base.audio.decode import AudioError, to_mono
+from danish_asr.base.audio import AudioError, to_mono
 from danish_asr.base.errors import DanishAsrError, RunError
 from danish_asr.base.progress import track
 from danish_asr.base.schema import SAMPLE_RATE

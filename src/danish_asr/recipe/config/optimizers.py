@@ -14,8 +14,7 @@ from fairseq2.recipe import config as base
 from torch import Tensor
 from torch.optim import Optimizer
 
-from danish_asr.base.errors import ConfigError
-from danish_asr.base.extending import find_named
+from danish_asr.base.errors import ConfigError, find_named
 
 ADAMW_8BIT: Final = "adamw_8bit"
 ADAMW_OFFLOAD: Final = "adamw_offload"

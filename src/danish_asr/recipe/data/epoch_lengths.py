@@ -14,8 +14,8 @@ import soxr
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from danish_asr.base.audio.decode import RESAMPLING_QUALITY
-from danish_asr.base.extending import user_code
+from danish_asr.base.audio import RESAMPLING_QUALITY
+from danish_asr.base.errors import user_code
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.recipe.data.transforms import Transform, Waveform

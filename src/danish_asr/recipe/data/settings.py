@@ -9,8 +9,7 @@ from fairseq2.utils.structured import StandardValueConverter, StructureError
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.base.errors import ConfigError
-from danish_asr.base.extending import find_named
+from danish_asr.base.errors import ConfigError, find_named
 from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, Speed
 from danish_asr.recipe.data.transforms import (
     BandPass,

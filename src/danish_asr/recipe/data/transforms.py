@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from danish_asr.base.audio.decode import RESAMPLING_QUALITY
+from danish_asr.base.audio import RESAMPLING_QUALITY
 from danish_asr.base.errors import RunFailedError
 from danish_asr.base.schema import SAMPLE_RATE
 

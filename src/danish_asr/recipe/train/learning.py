@@ -28,8 +28,7 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
 
-from danish_asr.base.errors import MissingExtraError
-from danish_asr.base.extending import user_code
+from danish_asr.base.errors import MissingExtraError, user_code
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import find_optimizer
 from danish_asr.recipe.config.sections import ALL_LAYERS, HEAD, top_layers
