@@ -76,15 +76,3 @@ def test_a_broken_checkpoint_is_reported_with_a_hint(
     shutil.rmtree(run / "checkpoints" / "step_4")
     assert train(run, dataset, "regime.num_steps=6") == 0
     assert not (run / FAILED).exists()
-
-
-def test_weights_of_another_model_are_reported_in_few_words(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (weights,) = (finished_run / "checkpoints" / "step_4" / "model").rglob("*.pt")
-    foreign = shutil.copy(weights, tmp_path / "foreign.pt")
-    other = [f"model={{path: {foreign}, arch: tiny}}", "model.config_overrides=null"]
-    assert train(tmp_path / "run", dataset, *other) == 1
-    error = capsys.readouterr().err.partition("error: ")[2]
-    assert "the weights do not belong to the model" in error
-    assert len(error) < 1000

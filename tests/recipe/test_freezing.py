@@ -94,16 +94,3 @@ def test_impossible_stages_and_steps_are_refused(
 ) -> None:
     assert train(tmp_path / "run", dataset, THREE_MINUTES, override) == 2
     assert fault in capsys.readouterr().err
-
-
-def test_minutes_of_audio_hold_on_any_number_of_processes(
-    dataset: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    minutes = "trainer.effective_audio_minutes=24"
-    for processes, batches in ((1, 8), (4, 2)):
-        monkeypatch.setenv("RANK", "0")
-        monkeypatch.setenv("WORLD_SIZE", str(processes))
-        assert train(Path("run"), dataset, THREE_MINUTES, minutes, "--dump-config") == 0
-        printed = capsys.readouterr()
-        assert f"num_batches: {batches}\n" in printed.out
-        assert f"{minutes} sets trainer.grad_accumulation.num_batches" in printed.err

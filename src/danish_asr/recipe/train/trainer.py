@@ -8,7 +8,6 @@ before it exits. Here the data reader calls ``_before_step``, which may end the 
 import inspect
 from collections.abc import Mapping
 from math import inf
-from pathlib import Path
 from typing import Any, NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
@@ -80,7 +79,8 @@ class StoppableTraining(StoppableTask):
         }
         self._validator: Validator = NOOP_VALIDATOR
         if validation is not None:
-            self._validator = self._make_validator(context, *validation, shared)
+            average = self._average
+            self._validator = _StoppingValidator(self, context, validation, average, shared)
         reader.before_step = self._before_step
         accepted = inspect.signature(Trainer).parameters
         regime = {name: value for name, value in vars(self._regime).items() if name in accepted}
@@ -99,25 +99,6 @@ class StoppableTraining(StoppableTask):
             **regime,
             **shared,
         )
-
-    def _make_validator(
-        self,
-        context: RecipeContext,
-        unit: AsrValidationUnit,
-        reader: SplitsReader,
-        shared: Mapping[str, Any],
-    ) -> Validator:
-        reader.interrupted = self.must_stop
-        # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
-        profiler = CompositeProfiler([])
-        settings: dict[str, Any] = {**shared, "data_readers": [reader], "profiler": profiler}
-        validator = wire_object(context.resolver, StandardValidator, units=[unit], **settings)
-        averaged = None
-        if self._average is not None:
-            settings["score_metric_descriptor"] = NOOP_METRIC_DESCRIPTOR
-            units = [unit.named(EMA)]
-            averaged = wire_object(context.resolver, StandardValidator, units=units, **settings)
-        return _StoppingValidator(validator, self, context.output_dir, self._average, averaged)
 
     @override
     def run(self) -> None:
@@ -245,19 +226,30 @@ class StoppableTraining(StoppableTask):
 
 @final
 class _StoppingValidator(Validator):
-    """Validates the ``average`` by ``averaged``, then the model by ``inner``."""
+    """Validates the average of the weights, if there is one, and the weights; may stop the run."""
 
     def __init__(
         self,
-        inner: Validator,
         training: StoppableTraining,
-        output_dir: Path,
+        context: RecipeContext,
+        validation: tuple[AsrValidationUnit, SplitsReader],
         average: MovingAverage | None,
-        averaged: Validator | None,
+        shared: Mapping[str, Any],
     ) -> None:
-        self._inner, self._average, self._averaged = inner, average, averaged
-        self._training, self._interrupted = training, False
-        done = validations(output_dir)
+        self._training, self._average, self._interrupted = training, average, False
+        unit, reader = validation
+        reader.interrupted = training.must_stop
+        # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
+        profiler = CompositeProfiler([])
+        settings: dict[str, Any] = {**shared, "data_readers": [reader], "profiler": profiler}
+        resolver = context.resolver
+        self._inner = wire_object(resolver, StandardValidator, units=[unit], **settings)
+        self._averaged: Validator = NOOP_VALIDATOR
+        if average is not None:
+            settings["score_metric_descriptor"] = NOOP_METRIC_DESCRIPTOR
+            units = [unit.named(EMA)]
+            self._averaged = wire_object(resolver, StandardValidator, units=units, **settings)
+        done = validations(context.output_dir)
         # How long the last validation took, also one before the run continued.
         self._seconds = done[-1]["Lapse Time"] if done else 0.0
 
@@ -268,7 +260,7 @@ class _StoppingValidator(Validator):
             return None
         with Stopwatch() as watch:
             try:
-                if self._average is not None and self._averaged is not None:
+                if self._average is not None:
                     with self._average.weights():
                         self._averaged.run(train_step_nr)
                 score = self._inner.run(train_step_nr)
@@ -281,8 +273,7 @@ class _StoppingValidator(Validator):
     @override
     def reset(self) -> None:
         self._inner.reset()
-        if self._averaged is not None:
-            self._averaged.reset()
+        self._averaged.reset()
         # The trainer has restored its random state and its parameters only now.
         if self._interrupted:
             self._training.stop()
