@@ -43,7 +43,7 @@ def fairseq2_model(arch: str) -> Any:
     from fairseq2.gang import create_fake_gangs  # noqa: PLC0415
 
     config = AsrEvalConfig()
-    family = Assets(config).model_family("wav2vec2_asr")
+    family = Assets(config).model_family()
     assert family is not None
     settings: Any = family.maybe_get_arch_config(arch)
     with tempfile.NamedTemporaryFile(suffix=".model") as file:

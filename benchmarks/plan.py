@@ -25,7 +25,6 @@ import danish_asr
 import torch
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.nn import BatchLayout
 from rich.console import Console
 from rich.table import Table
@@ -102,7 +101,7 @@ def measure(case: Case) -> tuple[int, int]:
     tree = {"model": {"arch": case.arch}, "dataset": {"name": "none"}, "trainer": trainer}
     config, faults = inspect(AsrConfig, tree)
     assert not faults, faults
-    family: Any = Assets(config).model_family(WAV2VEC2_ASR_FAMILY)
+    family: Any = Assets(config).model_family()
     described = replace(family.maybe_get_arch_config(case.arch), use_masking=False)
     model, batch = Model(family, described), Batch(case.rows, case.seconds * 16_000)
     planned = sum(step_memory(config, model, batch, on_gpu=False).values())

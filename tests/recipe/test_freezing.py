@@ -86,7 +86,7 @@ def test_a_run_continues_bit_for_bit_on_either_side_of_the_frozen_steps(
             "optimizer.layer_decay must be null with optimizer.config.groups",
         ),
         ("optimizer.layer_decay=2", "optimizer.layer_decay must be above 0 and at most 1"),
-        ("trainer.effective_audio_minutes=7", "the nearest are 6 and 9"),
+        ("trainer.effective_audio_minutes=7", "the nearest is 6"),
     ],
 )
 def test_impossible_stages_and_steps_are_refused(

@@ -8,7 +8,6 @@ import pytest
 import torch
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.nn import BatchLayout
 from torch.profiler import profile
 
@@ -38,7 +37,7 @@ def deep(layers: int) -> Model:
     config.encoder_config = replace(
         config.encoder_config, num_encoder_layers=layers, model_dim=64, ffn_inner_dim=256
     )
-    family: Any = Assets(AsrConfig()).model_family(WAV2VEC2_ASR_FAMILY)
+    family: Any = Assets(AsrConfig()).model_family()
     return Model(family, config)
 
 

@@ -66,8 +66,7 @@ def load_model(
     decoders = Decoders(tokenizer, config.dataset.text_profile)
     if decoder:
         decoders(*decoder)
-    family = assets.model_family(card.field("model_family").as_(str))
-    assert family is not None
+    family = assets.model_family(card)
     with explained():
         gangs = create_fake_gangs(torch_device)
         options = {"mmap": False, "progress": False, "load_rank0_only": False}

@@ -10,7 +10,7 @@ from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.models.cards import cards_of
-from danish_asr.recipe.models.imported import is_hugging_face
+from danish_asr.recipe.models.hugging_face import is_hugging_face
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,

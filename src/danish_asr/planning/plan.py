@@ -15,8 +15,7 @@ from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_fake_gangs
-from fairseq2.models import ModelFamily
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import ConfigError, DanishAsrError
@@ -37,9 +36,8 @@ from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.reader import EpochSize
-from danish_asr.recipe.models.assets import Assets, described_model, overridden, training_rows
+from danish_asr.recipe.models.assets import Assets, training_rows
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
-from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.train.preflight import with_accumulation
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
@@ -276,21 +274,18 @@ class _Inputs:
 
     def model(self, config: AsrConfig) -> Model:
         """Return the model of a configuration, with the head that it will have."""
-        section, card, faults = config.model, self._model_card, list[str]()
-        kind = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
-        family = cast(ModelFamily, self._assets.model_family(kind))
-        described = described_model(section, card, family, faults)
-        if described is None:
+        section, faults = config.model, list[str]()
+        description = self._assets.describe_model(section, self._model_card, faults)
+        if description is None:
             raise ConfigError(faults)
-        model: Wav2Vec2AsrConfig = overridden(described, section.config_overrides, "model")
-        has_new_head = card is None or (kind == HUGGING_FACE_FAMILY and not described.head_rows)
+        model: Wav2Vec2AsrConfig = description.config
         overrides = cast(Mapping[str, object], section.config_overrides or {})
-        if has_new_head and "target_vocab_size" not in overrides:
+        if description.has_new_head and "target_vocab_size" not in overrides:
             model = replace(model, target_vocab_size=self._tokenizer_size(config))
         if section.head != FULL:
             size = min(model.target_vocab_size, _DANISH_SYMBOLS)
             model = replace(model, target_vocab_size=size)
-        return Model(family, model)
+        return Model(description.family, model)
 
     def _tokenizer_size(self, config: AsrConfig) -> int:
         tokenizer = self._tokenizer(config)

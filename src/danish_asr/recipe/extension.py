@@ -9,7 +9,7 @@ from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.base.fairseq2_private import register_cpu_tracker, support_any_local_path
 from danish_asr.recipe.models.cards import card_directories
-from danish_asr.recipe.models.imported import register_imported
+from danish_asr.recipe.models.hugging_face import register_imported
 
 
 def register(container: DependencyContainer) -> None:

@@ -1,9 +1,8 @@
 """fairseq2's asset store as a configuration sees it: cards, and what can be opened from them."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from fairseq2.assets import (
     AssetCard,
@@ -74,6 +73,20 @@ def register_datasets(container: DependencyContainer) -> None:
         register_dataset_family(container, name, AsrDataset, DanishAsrDatasetConfig, opener=opener)
 
 
+class ModelDescription(NamedTuple):
+    """What a model is, without its weights."""
+
+    family: ModelFamily
+    card_config: Any
+    """The configuration in the card, or of ``model.arch``."""
+
+    config: Any
+    """The same with ``model.config_overrides``."""
+
+    has_new_head: bool
+    """The head is not trained: it gets the size of the tokenizer."""
+
+
 class Assets:
     """The cards that a configuration can name, and the families that open them.
 
@@ -84,29 +97,31 @@ class Assets:
     def __init__(self, config: AsrConfig) -> None:
         self._container = library_container()
         register_datasets(self._container)
-        section, usual = config.common.assets, card_directories()
-        self.extra_paths = without_nested(map(Path, section.extra_paths), usual)
+        section, directories = config.common.assets, card_directories()
+        self.extra_paths = without_nested(map(Path, section.extra_paths), directories)
         for path in self.extra_paths:
             register_file_assets(self._container, path, not_exist_ok=True)
         if section.prev_checkpoint_dir is not None:
             register_checkpoint_models(self._container, section.prev_checkpoint_dir)
-        self._searched = [*usual, *self.extra_paths]
+        self._searched = [*directories, *self.extra_paths]
         try:
             self._store = self._container.resolve(AssetStore)
         except AssetMetadataError as error:
-            fix = "Correct common.assets.extra_paths, $DANISH_ASR_ASSETS or a card."
-            raise ConfigError([_twice(str(error)) or f"{error} {fix}"]) from error
+            rule = "correct the card, or name one directory of two with the same card"
+            raise ConfigError(
+                [f"common.assets.extra_paths, $DANISH_ASR_ASSETS: {error} {rule}"]
+            ) from error
 
     def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
         """Return the card that ``key`` names; if there is none, add a fault that lists them."""
-        what, kind, families = _KINDS[key]
+        description, kind, families = _KINDS[key]
         if card := self._find(name, kind, families if kind != "tokenizer" else ()):
             if kind == "model" and (fault := _card_fault(key, card)):
                 faults.append(fault)
             return card
         places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
         faults.append(
-            f"{key} must be {what}, but none is known here as '{name}'; available: "
+            f"{key} must be {description}, but none is known here as '{name}'; available: "
             f"{self.available(key, name)}. Besides the installed packages, cards were searched "
             f"for in {', '.join(places)}; $DANISH_ASR_ASSETS can name more directories."
         )
@@ -115,7 +130,7 @@ class Assets:
     def available(self, key: str, unusable: str) -> str:
         """List what ``key`` can name instead of an ``unusable`` name."""
         _, kind, families = _KINDS[key]
-        names = {each.removesuffix("@") for each in self._store.asset_names if each.endswith("@")}
+        names = {name.removesuffix("@") for name in self._store.asset_names if name.endswith("@")}
         names -= {unusable, _PLACEHOLDER}
         return ", ".join(n for n in sorted(names) if self._find(n, kind, families)) or "none"
 
@@ -136,18 +151,50 @@ class Assets:
         config = overridden(config, section.config_overrides, "dataset")
         return cast(AsrDataset, family.open_custom_dataset(config))
 
-    def model_family(self, name: str) -> ModelFamily | None:
-        """Return fairseq2's handler of a model family, or None."""
-        return self._container.resolve_optional(ModelFamily, key=name)
+    def model_family(self, card: AssetCard | None = None) -> ModelFamily:
+        """Return fairseq2's handler of the card's family; without a card that of CTC models."""
+        name = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
+        return self._container.resolve(ModelFamily, key=name)
+
+    def describe_model(
+        self, section: AsrModelSection, card: AssetCard | None, faults: list[str]
+    ) -> ModelDescription | None:
+        """Describe the model in the card, or of ``model.arch``; add a fault if there is none."""
+        family, config = self.model_family(card), None
+        if card is not None:
+            config = family.get_model_config(card)
+        elif section.path is not None and not (section.arch and section.path.exists()):
+            faults.append(
+                f"model.path {section.path} must be a finished run, one checkpoint of a run "
+                "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
+                "another checkpoint needs model.arch"
+            )
+        elif section.arch is not None:
+            config = family.maybe_get_arch_config(section.arch)
+            if config is None:
+                names = ", ".join(sorted(family.get_archs()))
+                faults.append(f"model.arch must be one of {names}, but is '{section.arch}'")
+        elif not faults:
+            faults.append("model.name, model.arch or model.path must say which model to train")
+        if config is None:
+            return None
+        try:
+            changed: Any = overridden(config, section.config_overrides, "model")
+        except ConfigError as error:
+            faults.extend(error.faults)
+            return None
+        imported = family.name == HUGGING_FACE_FAMILY
+        new = card is None or (imported and not changed.head_rows)
+        return ModelDescription(family, config, changed, new)
 
     def open_tokenizer(self, section: TokenizerSection, faults: list[str]) -> Tokenizer | None:
         """Open a tokenizer; add a fault if that is impossible."""
         try:
             if section.path is not None:
-                return self._of_file(section, section.path)
+                return self._tokenizer_of_file(section, section.path)
             if section.name is not None:
                 card = self.find("tokenizer.name", section.name, faults)
-                return self._of_card(card) if card else None
+                return self._tokenizer_of_card(card) if card else None
         except ConfigError as error:
             faults.extend(error.faults)
         if not faults:  # otherwise the card that names it may be the one that was not found
@@ -174,7 +221,7 @@ class Assets:
         assert card is not None
         return self.download("tokenizer", card.field("tokenizer").as_uri(), card.name)
 
-    def _of_card(self, card: AssetCard) -> Tokenizer:
+    def _tokenizer_of_card(self, card: AssetCard) -> Tokenizer:
         name = card.field("tokenizer_family").as_(str)
         family = self._container.resolve(TokenizerFamily, key=name)
         config = family.get_tokenizer_config(card)
@@ -182,13 +229,13 @@ class Assets:
         try:
             return supported(family.load_tokenizer, card, **options)
         except AssetDownloadError as error:
-            what = f"tokenizer.name: '{card.name}' cannot be downloaded"
-            fault = f"{what}: {error.__cause__ or error}; {DOWNLOAD_HINT}"
-            raise ConfigError([fault]) from None
+            reason = error.__cause__ or error
+            fault = f"tokenizer.name: '{card.name}' cannot be downloaded: {reason}"
+            raise ConfigError([f"{fault}; {DOWNLOAD_HINT}"]) from None
         except AssetCardError as error:
             raise ConfigError([f"tokenizer.name: {error.__cause__ or error}"]) from None
 
-    def _of_file(self, section: TokenizerSection, path: Path) -> Tokenizer:
+    def _tokenizer_of_file(self, section: TokenizerSection, path: Path) -> Tokenizer:
         family = self._container.resolve_optional(TokenizerFamily, key=section.family or "")
         if not path.is_file():
             raise ConfigError([f"tokenizer.path {path} is not a file"])
@@ -243,65 +290,23 @@ def open_tokenizer(name_or_file: str, card_directories: Sequence[Path]) -> Token
     return tokenizer
 
 
-def _twice(message: str) -> str | None:
-    """Name the two files, if the message says that two directories have a card of one name."""
-    found = re.search(r"with name (.+)@ exists in both path:(.+) and path:(.+)\.", message)
-    if not found:
-        return None
-    name, *places = found.groups()
-    line = re.compile(rf"^name:\s*['\"]?{re.escape(name)}['\"]?\s*$", re.MULTILINE)
-    files = [
-        next((f for f in sorted(Path(p).rglob("*.yaml")) if line.search(f.read_text("utf-8"))), p)
-        for p in places
-    ]
-    return (
-        f"common.assets.extra_paths: two cards have the name '{name}': {files[0]} and {files[1]}. "
-        "Name only one of their directories in common.assets.extra_paths and $DANISH_ASR_ASSETS "
-        "(data/parquet/cards is always searched). The config.yaml of a run that was copied with "
-        "its dataset still names the old directory: correct common.assets.extra_paths there"
-    )
-
-
-def described_model(
-    section: AsrModelSection, card: AssetCard | None, family: ModelFamily, faults: list[str]
-) -> Any:
-    """Return the configuration in the card or of ``model.arch``; None: there is neither."""
-    if card is not None:
-        return family.get_model_config(card)
-    found = family.maybe_get_arch_config(section.arch or "")
-    if section.path is not None and not (section.arch and section.path.exists()):
-        faults.append(
-            f"model.path {section.path} must be a finished run, one checkpoint of a run "
-            "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
-            "another checkpoint needs model.arch"
-        )
-        return None
-    if section.arch is not None and found is None:
-        known = ", ".join(sorted(family.get_archs()))
-        faults.append(f"model.arch: unknown architecture '{section.arch}'; available: {known}")
-    elif section.arch is None and not faults:
-        faults.append("model.name, model.arch or model.path must say which model to train")
-    return found
-
-
 def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
     """Return a configuration changed by a section's overrides; raises their ConfigError."""
     if overrides is None:  # also for families without a configuration
         return config
-    result, faults = overlay(config, overrides, f"{section}.config_overrides")
+    changed, faults = overlay(config, overrides, f"{section}.config_overrides")
     if faults:
         raise ConfigError(faults)
-    return result
+    return changed
 
 
 def _card_fault(key: str, card: AssetCard) -> str | None:
-    """What is wrong with a model's card that lets fairseq2 unpickle its checkpoint."""
+    """Return the fault of a model's card that lets fairseq2 unpickle any code."""
     field = card.maybe_get_field("restrict")
     if field is None or field.value is True:
         return None
-    source, checkpoint = card.metadata["__source__"], card.maybe_get_field("checkpoint")
     return (
-        f"{key}: the card of '{card.name}', in {source}, has restrict: {field.value}, which would "
-        f"run any code in {checkpoint.value if checkpoint else 'its checkpoint'}. Remove the line; "
-        "a checkpoint of tensors loads without it"
+        f"{key}: the card of '{card.name}', in {card.metadata['__source__']}, has restrict: "
+        f"{field.value}, which would run any code in its checkpoint. Remove the line; a checkpoint "
+        "of tensors loads without it"
     )

@@ -17,7 +17,7 @@ from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.models.imported import import_model, is_hugging_face
+from danish_asr.recipe.models.hugging_face import import_model, is_hugging_face
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD, own_tokenizer
 
 if TYPE_CHECKING:

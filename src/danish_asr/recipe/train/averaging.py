@@ -16,7 +16,7 @@ import torch
 from fairseq2.device import get_default_device
 from fairseq2.gang import create_fake_gangs
 from fairseq2.metrics import MetricBag, sync_and_compute_metrics
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY, Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -218,7 +218,7 @@ def _validation_score(config: AsrConfig, card: Mapping[str, Any], state: dict[st
     """Score weights on the validation splits as training does; higher is better."""
     device = supported(get_default_device)
     gangs, assets = create_fake_gangs(device), Assets(config)
-    family: Any = assets.model_family(WAV2VEC2_ASR_FAMILY)
+    family: Any = assets.model_family()
     settings = overridden(Wav2Vec2AsrConfig(), card["model_config"], "model")
     model = cast(Wav2Vec2AsrModel, new_model(family, settings, gangs, config.model.dtype))
     model.load_state_dict(state, strict=False)  # a masker is for training only
