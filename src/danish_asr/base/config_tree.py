@@ -38,8 +38,7 @@ def read_yaml(file: Path) -> Tree:
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
     except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
-        text, _, _ = str(error).partition("\nTo suppress this check")  # of duplicate keys
-        raise ConfigError([f"cannot be read as YAML: {text.rstrip()}"], where=str(file)) from None
+        raise ConfigError([f"cannot be read as YAML: {error}"], where=str(file)) from None
     if content is None:  # all of it may be commented out
         content = {}
     if not isinstance(content, dict):
@@ -85,8 +84,8 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
     """
     merged: Tree = {}
     for tree in trees:
-        removed = tree.get("_del_", ())
-        merged = {key: value for key, value in merged.items() if key not in removed}
+        for key in tree.get("_del_", ()):
+            merged.pop(key, None)
         for key, value in tree.items():
             if isinstance(value, Mapping) and key != "_set_":
                 below = merged.get(key)
@@ -108,21 +107,15 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
     """Return the last part of each dotted key, with parts before it where two would be equal."""
-    names: dict[str, str] = {}
-    every = list(keys)
-    for key in every:
+    names, dotted = {}, [f".{key}" for key in keys]
+    for key in dotted:
         parts = key.split(".")
-        length = 1
-        name = parts[-1]
-        while [*_with_end(every, name)] != [key] and length < len(parts):
-            length += 1
-            name = ".".join(parts[-length:])
-        names[key] = name
+        for start in range(len(parts) - 1, 0, -1):
+            name = ".".join(parts[start:])
+            if sum(other.endswith(f".{name}") for other in dotted) == 1:
+                break
+        names[key[1:]] = name
     return names
-
-
-def _with_end(keys: Iterable[str], end: str) -> Iterator[str]:
-    return (key for key in keys if f".{key}".endswith(f".{end}"))
 
 
 def unknown_key(path: str, key: object, keys: Iterable[str]) -> str:

@@ -66,11 +66,9 @@ def train(
 
     Without --config the run's own configuration is used.
     """
-    from danish_asr.recipe import entry as cli
+    from danish_asr.recipe.entry import TRAIN, run
 
-    cli.run(
-        cli.TRAIN, _request(output_dir, values or (), config or (), dump=dump_config, trust=trust)
-    )
+    run(TRAIN, _request(output_dir, values or (), config or (), dump=dump_config, trust=trust))
 
 
 @app.command(
@@ -90,9 +88,9 @@ def evaluate(
 
     Without --config the run's own configuration is used.
     """
-    from danish_asr.recipe import entry as cli
+    from danish_asr.recipe.entry import EVALUATE, run
 
-    cli.run(cli.EVALUATE, _request(output_dir, values or (), config or (), dump=dump_config))
+    run(EVALUATE, _request(output_dir, values or (), config or (), dump=dump_config))
 
 
 def _request(
@@ -107,23 +105,18 @@ def _request(
     from danish_asr.recipe.entry import Request
     from danish_asr.recipe.run.run_directory import CONFIG_FILE
 
-    key, equals, _ = str(output_dir).partition("=")
-    if equals and key in defaults():
+    if str(output_dir).partition("=")[0] in defaults():
         fix = f"expected a directory, found '{output_dir}'; KEY=VALUE comes after OUTDIR"
         raise BadParameter(fix, param_hint="OUTDIR")
     for file in files:
         if "=" in file.name and not file.exists():
             fix = f"expected a file, found '{file}'; KEY=VALUE needs no option, after OUTDIR"
             raise BadParameter(fix, param_hint="--config")
-    if not files and (own := output_dir / CONFIG_FILE).is_file():
-        files = [own]
+    if not files and (output_dir / CONFIG_FILE).is_file():
+        files = [output_dir / CONFIG_FILE]
     if not files and not values:
         fix = f"{output_dir} holds no run yet; name its configuration: --config FILE"
         raise BadParameter(fix, param_hint="OUTDIR")
     return Request(
-        output_dir=output_dir,
-        config_files=files,
-        overrides=values,
-        dump_config=dump,
-        trust=trust,
+        output_dir=output_dir, config_files=files, overrides=values, dump_config=dump, trust=trust
     )

@@ -28,7 +28,6 @@ from danish_asr.base.files import from_yaml, publish_text, to_yaml
 from danish_asr.base.lease import take
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.keys import key_faults
-from danish_asr.recipe.run.continuing import check_output_dir
 from danish_asr.recipe.run.run_directory import FAILED, SWEEP
 
 BASE: Final = "base.yaml"
@@ -120,7 +119,6 @@ def open_sweep(
     if recorded:
         _check_same(out, dict(flatten(base)), recorded, grid)
     sweep = Sweep(out, _runs(grid), minutes)
-    check_output_dir(out / next(iter(sweep.runs)))
     publish_text(out / BASE, to_yaml(base))
     publish_text(out / SWEEP, json.dumps(grid, ensure_ascii=False, indent=1) + "\n")
     return sweep

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from danish_asr.base.cluster import rank_info, stop_with_launcher
 from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml
@@ -48,8 +48,7 @@ def train(arguments: Sequence[str] | None = None) -> None:
     Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
     time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
-    description = "Train a CTC model on Danish speech."
-    run(TRAIN, _parse(arguments, "recipe", description, continues=True))
+    run(TRAIN, _parse(arguments, "recipe", "Train a CTC model on Danish speech."))
 
 
 def evaluate(arguments: Sequence[str] | None = None) -> None:
@@ -58,8 +57,10 @@ def evaluate(arguments: Sequence[str] | None = None) -> None:
     Exits with status 0 when every row is scored, 75 when it stopped early at a signal or its time
     limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
-    description = "Score a split and write predictions.jsonl."
-    run(EVALUATE, _parse(arguments, "recipe.evaluate", description))
+    run(
+        EVALUATE,
+        _parse(arguments, "recipe.evaluate", "Score a split and write predictions.jsonl."),
+    )
 
 
 def run(recipe: str, request: Request) -> None:
@@ -94,25 +95,46 @@ def refuse(error: DanishAsrError) -> NoReturn:
     sys.exit(EXIT_REFUSED)
 
 
-def _parse(
-    arguments: Sequence[str] | None, module: str, description: str, *, continues: bool = False
-) -> Request:
-    """``continues``: with the option ``--trust``."""
-    prog = f"python -m danish_asr.{module}"
-    parser = ArgumentParser(prog=prog, description=description, allow_abbrev=False)
-    text = "directory of the run; an unfinished run in it is continued"
-    parser.add_argument("output_dir", type=Path, nargs=OPTIONAL, metavar="OUTDIR", help=text)
-    text = "YAML file with what differs from the defaults; may be repeated, the last one wins"
-    option: Any = {"dest": "config_files", "type": Path, "action": "append", "default": []}
-    parser.add_argument("--config-file", metavar="FILE", help=text, **option)
-    text = "values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5"
-    option = {"dest": "overrides", "action": "extend", "nargs": ZERO_OR_MORE, "default": []}
-    parser.add_argument("--config", metavar="NAME=VALUE", help=text, **option)
-    text = "print the whole configuration, check it, and stop"
-    parser.add_argument("--dump-config", action="store_true", help=text)
-    if continues:
-        text = "continue a run that another user saved: what is unpickled can run any code"
-        parser.add_argument("--trust", action="store_true", help=text)
+def _parse(arguments: Sequence[str] | None, module: str, description: str) -> Request:
+    parser = ArgumentParser(
+        prog=f"python -m danish_asr.{module}", description=description, allow_abbrev=False
+    )
+    parser.add_argument(
+        "output_dir",
+        type=Path,
+        nargs=OPTIONAL,
+        metavar="OUTDIR",
+        help="directory of the run; an unfinished run in it is continued",
+    )
+    parser.add_argument(
+        "--config-file",
+        dest="config_files",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="YAML file with what differs from the defaults; may be repeated, the last one wins",
+    )
+    parser.add_argument(
+        "--config",
+        dest="overrides",
+        action="extend",
+        nargs=ZERO_OR_MORE,
+        default=[],
+        metavar="NAME=VALUE",
+        help="values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5",
+    )
+    parser.add_argument(
+        "--dump-config",
+        action="store_true",
+        help="print the whole configuration, check it, and stop",
+    )
+    if module == "recipe":
+        parser.add_argument(
+            "--trust",
+            action="store_true",
+            help="continue a run that another user saved: what is unpickled can run any code",
+        )
     args = parser.parse_args(arguments)
     if args.output_dir is None and not args.dump_config:
         parser.error("OUTDIR is missing")
@@ -140,16 +162,17 @@ def read_configuration(request: Request) -> Tree:
 
 
 def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:
-    usual = defaults()
-    given = [key for key in values if key.startswith(NO_EFFECT)]
-    ineffective = [key for key in given if values[key] != usual.get(key)]
-    # A run's own config.yaml has every key.
-    complete = {key for key in usual if key.startswith(NO_EFFECT)} <= {*given}
-    if ineffective and not complete:
+    keys = [key for key in values if key.startswith((*NO_EFFECT, _BATCHES))]
+    if {key for key in defaults() if key.startswith(NO_EFFECT)} <= {*keys}:
+        # A run's own config.yaml has every key.
+        keys = [key for key in keys if any(text.startswith(f"{key}=") for text in overrides)]
+    if _BATCHES in keys:
+        keys.remove(_BATCHES)
+        if minutes := values.get(_MINUTES):
+            note(f"{_MINUTES}={minutes} sets {_BATCHES}, whose value has no effect")
+    ineffective = [key for key in keys if values[key] != defaults().get(key)]
+    if ineffective:
         note(f"no effect here: {', '.join(ineffective)}")
-    chosen_now = not complete or any(_BATCHES in text for text in overrides)
-    if _BATCHES in values and values.get(_MINUTES) and chosen_now:
-        note(f"{_MINUTES}={values[_MINUTES]} sets {_BATCHES}, whose value has no effect")
 
 
 def note(text: str) -> None:

@@ -1,7 +1,6 @@
 """The sections of the configuration that differ from fairseq2's: keys, defaults and rules."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -31,10 +30,10 @@ def top_layers(learning: str) -> int | None:
     """
     if learning in {HEAD, ALL_LAYERS}:
         return 0 if learning == HEAD else None
-    found = re.fullmatch(r"top ([1-9]\d*)", learning)
-    if not found:
+    number = learning.removeprefix("top ")
+    if number == learning or not number.isdecimal() or int(number) < 1:
         raise ValueError(learning)
-    return int(found[1])
+    return int(number)
 
 
 def names_of_splits(text: str | None) -> list[str]:
@@ -53,10 +52,6 @@ def with_broken(rules: Mapping[str, bool], result: ValidationResult) -> Validati
 def _positive(section: object, *names: str) -> dict[str, bool]:
     values = {name: getattr(section, name) for name in names}
     return {f"`{name}` must be above 0": v is None or v > 0 for name, v in values.items()}
-
-
-def _one_of(section: object, name: str, known: Iterable[str]) -> dict[str, bool]:
-    return {f"`{name}` must be one of {', '.join(known)}": getattr(section, name) in known}
 
 
 def _profile(section: object, name: str) -> dict[str, bool]:
@@ -111,11 +106,9 @@ class MaskingSection:
 
     def validate(self) -> ValidationResult:
         """Check shares and spans."""
-        shares, spans = ("time", "channel"), ("time_span", "channel_span")
-        rules = {f"`{n}` must be 0 to 1": 0 <= (getattr(self, n) or 0) <= 1 for n in shares}
-        rules |= {f"`{n}` must be above 0": getattr(self, n) != 0 for n in spans}
-        scale = self.consistency_scale
-        rules["`consistency_scale` must be above 0, or null"] = scale is None or scale > 0
+        rules = _positive(self, "time_span", "channel_span", "consistency_scale")
+        rules["`time` must be 0 to 1"] = 0 <= (self.time or 0) <= 1
+        rules["`channel` must be 0 to 1"] = 0 <= (self.channel or 0) <= 1
         return with_broken(rules, ValidationResult())
 
 
@@ -186,9 +179,8 @@ class AsrDatasetSection(base.DatasetSection):
 
     def validate(self) -> ValidationResult:
         """Check the numbers, the text profile, and what upstream's sections allow."""
-        sizes = _positive(self, "train_subset", "valid_subset", "valid_max_num_elements")
-        sizes |= _positive(self, "quadratic_seconds")
-        rules = sizes | _profile(self, "text_profile")
+        sizes = ("train_subset", "valid_subset", "valid_max_num_elements", "quadratic_seconds")
+        rules = _positive(self, *sizes) | _profile(self, "text_profile")
         rules["`max_unknown_share` must be 0 to 1"] = 0 <= (self.max_unknown_share or 0) <= 1
         result = with_broken(rules, super().validate())
         try:
@@ -257,8 +249,8 @@ class AsrTrainerSection(base.TrainerSection):
 
     def validate(self) -> ValidationResult:
         """Check the numbers and the stages of this section."""
-        names = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes", "probe_steps")
-        rules = _positive(self, *names)
+        numbers = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes", "probe_steps")
+        rules = _positive(self, *numbers)
         rules["`ema` must be above 0 and below 1"] = self.ema is None or 0 < self.ema < 1
         rules["`ema` must be null with data_parallelism=fsdp"] = (
             self.ema is None or self.data_parallelism != "fsdp"
@@ -278,7 +270,8 @@ def _are_stages(unfreeze: Mapping[int, str]) -> bool:
     except ValueError:
         return False
     numbers = [float("inf") if size is None else size for size in sizes]
-    return not unfreeze or (min(unfreeze) == 0 and numbers == sorted({*numbers}))
+    ascends = numbers == sorted(set(numbers))
+    return not unfreeze or (min(unfreeze) == 0 and ascends)
 
 
 @dataclass(kw_only=True)
@@ -325,4 +318,6 @@ class AsrRegimeSection(base.RegimeSection):
             or 2 <= self.average_n_checkpoints <= (self.keep_best_n_checkpoints or 1)
         )
         rules |= _profile(self, "score_profile")
-        return with_broken(rules | _one_of(self, "score_metric", SCORE_TITLES), result)
+        metrics = ", ".join(SCORE_TITLES)
+        rules[f"`score_metric` must be one of {metrics}"] = self.score_metric in SCORE_TITLES
+        return with_broken(rules, result)

@@ -7,12 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-_ABOVE_CHANCE: Final = 1.5
-"""A loss of so many times chance is a fault; a new head may be a little above chance."""
-
-_ABOVE_BEST: Final = 3.0
-"""A loss of so many times the lowest one so far, and one nat above it, diverges."""
-
 OVERFITTING: Final = 3
 """Validations without a new best score, while the training loss falls."""
 
@@ -20,17 +14,8 @@ _STOP: Final = "regime.early_stopping_patience"
 _REMEDIES: Final = ("masking.time", "dataset.transforms")
 """Keys that help against overfitting, unless a configuration sets them."""
 
-_LATE: Final = 0.25
-"""The last part of the validations, in which a run that has converged gains little."""
-
-_GAIN: Final = 0.05
-"""The part of the score that a run gains at its end if more steps would help."""
-
 DATA_BOUND: Final = 0.2
 """The part of the time that a run waits for data, from which on it is too much."""
-
-_MEMORY_USED, _MEMORY_WANTED = 0.6, 0.85
-"""Below the first part of the GPU's memory a batch is small; up to the second one it may grow."""
 
 SATURATED: Final = 80.0
 """Per cent; above it the loss says more than an error rate."""
@@ -71,25 +56,25 @@ def advise(
     then what saves time.
     """
     advice = [
-        unstable(reports),
-        still_improving(validations, score) if complete else None,
+        _unstable(reports),
+        _still_improving(validations, score) if complete else None,
         overfitting(reports, validations, score, config),
         *scored,
-        waiting_for_data(reports),
-        memory_left(reports, config),
+        _waiting_for_data(reports),
+        _memory_left(reports, config),
     ]
     return [item for item in advice if item][:MOST]
 
 
 def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice | None:
     """Judge a loss; ``best`` is the lowest of the run so far. All in nats per character."""
-    if loss > max(_ABOVE_BEST * best, best + 1):
+    if loss > max(3 * best, best + 1):
         return Advice(
             f"the loss is {loss:,.2f} nats per character and was {best:.2f}",
             "the run diverges; unless it recovers in the next reports, start one with a lower "
             "optimizer.config.lr or trainer.max_grad_norm, or with a longer warm-up",
         )
-    if loss > _ABOVE_CHANCE * chance:
+    if loss > 1.5 * chance:  # that of a new head may be a little above chance
         return Advice(
             f"the loss is {loss:,.2f} nats per character; chance is {chance:.2f}",
             "that is a fault, not bad luck: check dataset.asr_task_config.normalize_audio (true "
@@ -98,7 +83,7 @@ def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice |
     return None
 
 
-def unstable(reports: Rows) -> Advice | None:
+def _unstable(reports: Rows) -> Advice | None:
     """Return the last warning of `loss_warning`, with its step; a run may have recovered."""
     warning, best, last = None, math.inf, math.inf
     for row in reports:
@@ -137,15 +122,15 @@ def overfitting(
     )
 
 
-def still_improving(validations: Rows, score: str) -> Advice | None:
+def _still_improving(validations: Rows, score: str) -> Advice | None:
     """Whether a complete run has its best score at its end, clearly below that shortly before."""
     rows = [row for row in validations if score in row]
-    before = rows[: math.ceil((1 - _LATE) * len(rows))]
     if len(rows) < 4 or best_validation(rows, score)[0] != len(rows) - 1:
         return None
-    _, earlier = best_validation(before, score)
+    # In the last quarter a run that has converged gains less than a twentieth.
+    _, earlier = best_validation(rows[: math.ceil(0.75 * len(rows))], score)
     last = rows[-1]
-    if last[score] > (1 - _GAIN) * earlier[score]:
+    if last[score] > 0.95 * earlier[score]:
         return None
     return Advice(
         f"the best {score} fell from {earlier[score]:.2f} (step {earlier['Step']:,}) to "
@@ -154,11 +139,10 @@ def still_improving(validations: Rows, score: str) -> Advice | None:
     )
 
 
-def waiting_for_data(reports: Rows) -> Advice | None:
+def _waiting_for_data(reports: Rows) -> Advice | None:
     """Whether the reader of data is too slow; the first report, with its start, does not count."""
-    data, compute = (
-        sum(row.get(f"{n} Time", 0) for row in reports[1:]) for n in ("Data", "Compute")
-    )
+    data = sum(row.get("Data Time", 0) for row in reports[1:])
+    compute = sum(row.get("Compute Time", 0) for row in reports[1:])
     if not data or data < DATA_BOUND * (data + compute):
         return None
     return Advice(
@@ -168,43 +152,48 @@ def waiting_for_data(reports: Rows) -> Advice | None:
     )
 
 
-def memory_left(reports: Rows, config: Mapping[str, Any]) -> Advice | None:
+def _memory_left(reports: Rows, config: Mapping[str, Any]) -> Advice | None:
     """Whether a larger batch would fit; the part of it that is not activations does not grow."""
     peak = max((row.get("Peak Reserved Device Memory (%)", 0) for row in reports), default=0)
     key = "dataset.asr_task_config.max_num_elements"
-    if not 0 < peak < _MEMORY_USED or not config.get(key):
+    if not 0 < peak < 0.6 or not config.get(key):
         return None
-    size = int(config[key] * _MEMORY_WANTED / peak) // 10_000 * 10_000
+    growth = 0.85 / peak
+    size = int(config[key] * growth) // 10_000 * 10_000
     return Advice(
         f"the run used {peak:.0%} of the GPU's memory at its peak",
-        f"a new run may take {key}={size}, {_MEMORY_WANTED / peak:.1f} times as much, with fewer "
+        f"a new run may take {key}={size}, {growth:.1f} times as much, with fewer "
         "batches in trainer.grad_accumulation.num_batches for the same step",
     )
 
 
 def best_validation(rows: Rows, score: str) -> tuple[int, Mapping[str, Any]]:
     """Return the place and the row of the lowest score; of equals the last, as in the card."""
-    return max(enumerate(rows), key=lambda each: (-each[1][score], each[0]))
-
-
-def standing(row: Mapping[str, Any], score: str) -> tuple[float, float]:
-    """Return the score and the loss by which validations of several runs are compared.
-
-    Lower is better; error rates above 80 % are equal.
-    """
-    return row[score] if score == LOSS else min(row[score], SATURATED), row.get(LOSS, math.inf)
+    place = max(range(len(rows)), key=lambda place: (-rows[place][score], place))
+    return place, rows[place]
 
 
 def best_until(
     validations: Rows, score: str, step: float = math.inf
 ) -> tuple[tuple[float, float], Mapping[str, Any]] | None:
-    """Return the best standing up to a step, and its row; None: not validated yet."""
-    known = [row for row in validations if score in row and row["Step"] <= step]
-    best = min(known, key=lambda row: standing(row, score), default=None)
-    return (standing(best, score), best) if best is not None else None
+    """Return the best standing up to a step, and its row; None: not validated yet.
+
+    A standing is the score and the loss, by which validations of several runs are compared: lower
+    is better, and error rates above 80 % are equal.
+    """
+
+    def standing(row: Mapping[str, Any]) -> tuple[float, float]:
+        value = row[score] if score == LOSS else min(row[score], SATURATED)
+        return value, row.get(LOSS, math.inf)
+
+    rows = [row for row in validations if score in row and row["Step"] <= step]
+    if not rows:
+        return None
+    best = min(rows, key=standing)
+    return standing(best), best
 
 
 def train_loss(reports: Rows, step: int) -> float:
     """Return the training loss of the last report up to a step; infinite if there is none."""
-    known = (row[LOSS] for row in reversed(reports) if row["Step"] <= step and LOSS in row)
-    return float(next(known, math.inf))
+    losses = [row[LOSS] for row in reports if row["Step"] <= step and LOSS in row]
+    return float(losses[-1]) if losses else math.inf

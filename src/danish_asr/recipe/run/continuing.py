@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +19,12 @@ from danish_asr.base.lease import take
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
-    ENVIRONMENT,
     FAILED,
     METRICS,
     TENSORBOARD,
     recorded,
     resumable_steps,
 )
-
-_DATA: Final = {".flac", ".mp3", ".ogg", ".opus", ".parquet", ".wav"}
 
 _BATCHES: Final = "trainer.grad_accumulation.num_batches"
 
@@ -37,7 +33,7 @@ _ADVICE: Final = (
     "then continues the run. Or name another OUTDIR."
 )
 
-MAY_CHANGE: Final = (
+_MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
     *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
     *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
@@ -51,8 +47,8 @@ MAY_CHANGE: Final = (
 """Keys and sections that a run may change when it continues. All others shape the weights, the
 data or the saved state."""
 
-MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile")
-"""Exceptions to :data:`MAY_CHANGE`."""
+_MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile")
+"""Exceptions to :data:`_MAY_CHANGE`."""
 
 
 @contextmanager
@@ -62,7 +58,7 @@ def locked(directory: Path, rank: int = 0) -> Iterator[None]:
     The first rank takes the lock (`base.lease.take`); the other ranks continue when it has it.
 
     Raises:
-        RunError: Another process is writing in the directory; nothing is changed.
+        RunError: Another process is writing in the directory, or it cannot be written.
     """
     if rank == 0:
         lease = take(directory, error=RunError, advice=_ADVICE, work="run")
@@ -86,50 +82,31 @@ def noted(output_dir: Path) -> Iterator[None]:
         raise
 
 
-def check_output_dir(output_dir: Path, *, dataset: str | None = None) -> None:
-    """Refuse, with RunError, a file, a place within another run, and what cannot be written.
-
-    A new run may not begin among audio or tables of data, which a job or an earlier start does not
-    leave there. It may not have the name of its dataset either: two cards would have one name.
-    """
+def check_name(output_dir: Path, dataset: str | None) -> None:
+    """Refuse, with RunError, a new run with the name of its dataset: two cards would have it."""
     path = output_dir.resolve()
     if path.name == dataset and not (path / CONFIG_FILE).is_file():
         raise RunError(
             f"OUTDIR {output_dir}: the dataset is '{dataset}', and the model would get the same "
             "name; name another directory"
         )
-    files = [] if (path / CONFIG_FILE).is_file() else chain(path.glob("*"), path.glob("*/*"))
-    if data := next((file for file in files if file.suffix.lower() in _DATA), None):
-        held = data.relative_to(path)
-        raise RunError(f"OUTDIR {output_dir}: it is no run and holds data ({held}); name another")
-    there = next(path for path in [path, *path.parents] if path.exists())
-    if not there.is_dir():
-        raise RunError(f"OUTDIR {output_dir}: {there} is a file; name a directory, new or of a run")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise RunError(f"OUTDIR {output_dir}: no permission to write in {there}; name another")
-    for above in path.parents:
-        if (above / ENVIRONMENT).is_file() and (above / CONFIG_FILE).is_file():
-            raise RunError(f"OUTDIR {output_dir}: {above} is a run; name a directory outside it")
 
 
-def check_owner(output_dir: Path, user: int | None = None) -> None:
-    """Refuse, with RunError, to continue a run that another user saved.
-
-    ``user`` is a number; None: the user of this process. Without numbered users nothing is refused.
-    """
+def check_owner(output_dir: Path) -> None:
+    """Refuse, with RunError, to continue a run that another user saved: pickles can run code."""
     steps = resumable_steps(output_dir)
-    if not steps or not hasattr(os, "geteuid"):
+    if not steps:
         return
-    user = os.geteuid() if user is None else user
     newest = output_dir / CHECKPOINTS / f"step_{steps[-1]}"
     for path in (newest.parent, newest, *sorted(newest.rglob("*"))):
-        if (owner := path.stat().st_uid) != user:
+        owner = path.stat().st_uid
+        if owner != os.geteuid():
             raise RunError(
-                f"{path} belongs to user {owner}, but this is user {user}. To continue a run, the "
-                "states of its trainer, optimizer and data reader are unpickled, and a pickle can "
-                "run any code. If you trust whoever can write there, add --trust. Otherwise start "
-                f"a new run in another OUTDIR with model.path={newest}: of a model, only tensors "
-                "are read."
+                f"{path} belongs to user {owner}, but this is user {os.geteuid()}. To continue a "
+                "run, the states of its trainer, optimizer and data reader are unpickled, and a "
+                "pickle can run any code. If you trust whoever can write there, add --trust. "
+                f"Otherwise start a new run in another OUTDIR with model.path={newest}: of a "
+                "model, only tensors are read."
             )
 
 
@@ -151,7 +128,8 @@ def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
     changed = [
         f"  - {key} was {before.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and (key in MUST_STAY or not key.startswith(MAY_CHANGE))
+        if before.get(key) != now.get(key)
+        and (key in _MUST_STAY or not key.startswith(_MAY_CHANGE))
     ]
     if changed:
         raise RunError(

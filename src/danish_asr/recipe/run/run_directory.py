@@ -37,8 +37,9 @@ SCORE_TITLES: Final = {
 
 def checkpoint_steps(output_dir: Path) -> list[int]:
     """Return the steps whose checkpoints are complete, ascending."""
-    names = (path.name for path in (output_dir / CHECKPOINTS).glob("step_*") if path.is_dir())
-    return sorted(int(name[5:]) for name in names if name[5:].isdigit())
+    folders = [path for path in (output_dir / CHECKPOINTS).glob("step_*") if path.is_dir()]
+    numbers = [folder.name.removeprefix("step_") for folder in folders]
+    return sorted(int(number) for number in numbers if number.isdigit())
 
 
 def resumable_steps(output_dir: Path) -> list[int]:
@@ -98,8 +99,9 @@ def evaluated_model(about: Mapping[str, Any]) -> str:
 def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
     """Return the run and the step that a directory means: a checkpoint, or the best of a run."""
     checkpoint = (path.parent if path.name == "model" else path).resolve()
-    if checkpoint.parent.name == CHECKPOINTS and checkpoint.name[5:].isdigit():
-        return checkpoint.parents[1], int(checkpoint.name[5:])
+    number = checkpoint.name.removeprefix("step_")
+    if checkpoint.parent.name == CHECKPOINTS and number.isdigit():
+        return checkpoint.parents[1], int(number)
     return best_model(path)
 
 

@@ -78,7 +78,7 @@ def run(request: cli.Request, tree: Tree) -> None:
 
 def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bool) -> None:
     """Refuse, with RunError, a directory in which this run cannot begin or continue."""
-    continuing.check_output_dir(output_dir, dataset=config.dataset.name)
+    continuing.check_name(output_dir, config.dataset.name)
     if not trust:
         continuing.check_owner(output_dir)
     continuing.check_continuation(output_dir, unstructure(config))
@@ -89,8 +89,6 @@ def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bo
 
 def _probe(output_dir: Path, config: AsrConfig, rank: int, processes: int) -> None:
     """Take some steps in a directory of their own, which is deleted, and write a report."""
-    if rank == 0:
-        continuing.check_output_dir(output_dir)
     folder, probe = output_dir / f".{run_directory.PROBE}", Probe(config, processes)
     try:
         with continuing.locked(folder, rank), explained():
