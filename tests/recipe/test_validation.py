@@ -9,11 +9,10 @@ from fairseq2.metrics.recorders import MetricDescriptorRegistry
 from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.runtime.dependency import DependencyContainer
 
-from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.metrics import compute_wer
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
-from danish_asr.recipe.train.validation import ALL, ErrorRates, publish, table
+from danish_asr.recipe.train.validation import ALL, ErrorRates, publish
 from tests.recipe.running import metrics, train
 
 
@@ -57,32 +56,6 @@ def test_an_empty_hypothesis_is_a_hypothesis() -> None:
     rates = ErrorRates([], "raw")
     rates.update(["to ord"], [""], [()])
     assert published(rates)["wer"] == 100.0
-
-
-def test_the_table_begins_with_all_rows_and_then_the_worst_group() -> None:
-    rates = ErrorRates(["dialect/Fynsk", "dialect/Vestjysk", "dialect/none"], "raw")
-    rates.update(["en to", "tre"], ["en", ""], [["dialect/Fynsk"], ["dialect/Vestjysk"]])
-    lines = [line.split() for line in table(rates.compute(), rates.groups)]
-    assert lines == [
-        ["group", "WER", "%", "CER", "%", "rows", "words"],
-        ["all", "66.67", "75.00", "2", "3"],
-        ["dialect/Vestjysk", "100.00", "100.00", "1", "1"],
-        ["dialect/Fynsk", "50.00", "60.00", "1", "2"],
-    ]
-
-
-class Letters:
-    """The half of a tokenizer that decoding needs."""
-
-    def create_decoder(self, *, skip_special_tokens: bool) -> object:
-        assert skip_special_tokens
-        return lambda symbols: "".join(chr(96 + int(symbol)) for symbol in symbols)
-
-
-def test_greedy_decoding_merges_repeats_drops_blanks_and_may_be_empty() -> None:
-    best = torch.tensor([[1, 1, 0, 1, 2, 9], [0, 0, 0, 0, 0, 0]])
-    logits = torch.nn.functional.one_hot(best, 10).float()
-    assert GreedyDecoder(Letters())(logits, [5, 6]) == ["aab", ""]  # type: ignore[arg-type]
 
 
 def test_counts_of_two_processes_add_up_to_those_of_one() -> None:

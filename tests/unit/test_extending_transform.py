@@ -11,7 +11,6 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.utils.structured import StandardValueConverter
 
-from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.sections import AsrDatasetSection
 from tests.shards import reader, utterance, write_shard
@@ -65,22 +64,3 @@ def test_the_transform_of_the_page_acts_in_training_only_and_repeats_itself(
         assert 0.94 < correlation < 0.99999
     for name, wave in waves(tmp_path, tokenizer, training=False).items():
         assert torch.equal(evaluated[name], wave)
-
-
-def test_parameters_of_the_transform_are_checked_when_the_reader_is_made(
-    tmp_path: Path, tokenizer: Tokenizer, entries: list[dict[str, Any]]
-) -> None:
-    write_shard(tmp_path, [utterance(0)])
-    name = entries[1]["name"]
-    wrong = [{"name": name, "least_db": "loud"}, {"name": name, "least_db": 50}, {"name": name}]
-
-    with pytest.raises(ConfigError) as error:
-        reader(tmp_path, tokenizer, transforms=wrong)
-
-    expected = [
-        r"\[0\].*least_db.*float",
-        r"\[1\].*at most 40\.0, found 50",
-        r"\[2\].*needs least_db",
-    ]
-    for fault, pattern in zip(error.value.faults, expected, strict=True):
-        assert re.search(pattern, fault)

@@ -1,7 +1,5 @@
 """Upstream's own reader and fairseq2's own asset store, on a dataset that we built."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -118,11 +118,9 @@ def test_all_follow_from_the_generator_and_leave_silence_alone(name: str, record
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ({"name": "noise"}, "needs folder"),
         ({"name": "noise", "folder": "/missing"}, "files in /missing"),
         ({"name": "telephone", "probability": 2.0}, "expected 0 to 1, .*found 2.0"),
         ({"name": "coloured_noise", "least_db": 50}, "-100 to 100, ascending, found 50.0, 40.0"),
-        ({"name": "band_pass", "low": [300, 50]}, "ascending, found 300.0, 50.0, 3000.0, 7500.0"),
         ({"name": "band_pass", "high": [9000, 9500]}, "low, high: expected 1 to 8000"),
     ],
 )

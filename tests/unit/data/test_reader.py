@@ -101,22 +101,6 @@ def test_the_batches_of_three_epochs_are_fixed(
     assert fingerprint["content"] == "f6a82c49f84687eb01b9fe74e7f0a35d"
 
 
-@pytest.mark.parametrize(("world", "accumulate"), [(1, 4), (2, 3), (5, 1)])
-def test_an_epoch_gives_every_row_to_one_process(
-    root: Path, tokenizer: Tokenizer, world: int, accumulate: int
-) -> None:
-    readers = [
-        reader(root, tokenizer, rank=rank, world=world, accumulate=accumulate)
-        for rank in range(world)
-    ]
-
-    steps = [list(each) for each in readers]
-
-    assert sorted(name for mine in steps for name in ids_of(mine)) == names("train")
-    assert len({tuple(len(step) for step in mine) for mine in steps}) == 1
-    assert len(steps[0]) == readers[0].epoch_size().steps
-
-
 @pytest.mark.parametrize("world", [1, 7])
 def test_evaluation_gives_every_row_once_whatever_the_filters_say(
     root: Path, tokenizer: Tokenizer, world: int
@@ -139,18 +123,6 @@ def test_evaluation_gives_every_row_once_whatever_the_filters_say(
         found += ids_of(mine)
 
     assert sorted(found) == names("test")
-
-
-def test_processes_without_a_batch_have_an_empty_step_and_end_together(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    readers = [
-        reader(root, tokenizer, "test_b", rank=rank, world=8, training=False) for rank in range(8)
-    ]
-
-    sizes = [[len(step) for step in each] for each in readers]
-
-    assert sizes == [[1]] * 6 + [[0]] * 2
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["spec_augment", "all_transforms"])
@@ -251,17 +223,6 @@ def test_a_state_of_other_settings_is_refused_with_their_names(
 
     with pytest.raises(RunError, match=message):
         reader(root, tokenizer, **change).load_state_dict(state)
-
-
-def test_a_state_of_other_data_is_refused(root: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    state = reader(root, tokenizer).state_dict()
-    write_dataset(tmp_path, COUNTS)
-    reader(tmp_path, tokenizer).load_state_dict(state)
-    rows = [utterance(n, corpus="b") | {"text": "andre ord"} for n in range(20)]
-    write_shard(tmp_path, rows, corpus="b")
-
-    with pytest.raises(RunError, match=r"other data or settings \(content: .* then, .* now\)"):
-        reader(tmp_path, tokenizer).load_state_dict(state)
 
 
 def test_undecodable_audio_stops_at_its_place_with_the_name_of_the_row(

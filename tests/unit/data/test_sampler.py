@@ -211,18 +211,3 @@ def test_two_processes_read_in_a_step_what_one_reads_with_twice_the_accumulation
     one = rows_per_step(batches, 1, 2 * accumulate, keep_all=True, position=position)
 
     assert [flat([step]) for step in two] == [flat([step]) for step in one]
-
-
-@given(LENGTHS, st.integers(1, 4), st.integers(1, 4), st.data())
-def test_another_number_of_processes_continues_with_the_rest(
-    lengths: Lengths, before: int, after: int, data: st.DataObject
-) -> None:
-    batches = batches_of(lengths, by_samples(400_000))
-    steps = Sharding(0, before, 1).steps(batches, 0, keep_all=True)
-    done = data.draw(st.integers(0, len(steps)))
-    position = sum(step.consumed for step in steps[:done])
-
-    seen = rows_per_step(batches, before, 1, keep_all=True)[:done]
-    rest = rows_per_step(batches, after, 1, keep_all=True, position=position)
-
-    assert sorted(flat([*seen, *rest])) == list(range(len(lengths)))

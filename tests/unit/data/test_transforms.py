@@ -105,23 +105,6 @@ def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: 
     assert min(played.values()) > 10
 
 
-def test_seed_and_epoch_fix_the_speeds_and_nothing_else(root: Path, tokenizer: Tokenizer) -> None:
-    def epochs(**options: Any) -> list[dict[str, int]]:
-        source = reader(root, tokenizer, speed_factors=FACTORS, **options)
-        first = sizes(batches(source))
-        source.reset()
-        return [first, sizes(batches(source))]
-
-    one, again, other = epochs(seed=1), epochs(seed=1), epochs(seed=2)
-    config = task(max_num_elements=40_000, example_shuffle_window=7)
-    pair = [epochs(rank=rank, world=2, task_config=config)[0] for rank in range(2)]
-
-    assert one == again
-    assert one[0] != one[1]
-    assert one[0] != other[0]
-    assert pair[0] | pair[1] == one[0]
-
-
 # 16,000 samples are 49 frames, 14,545 (at a speed of 1.1) are 45, 17,778 (at 0.9) are 55.
 @pytest.mark.parametrize(
     ("limits", "text", "factor", "played"),
@@ -227,11 +210,8 @@ def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenize
     ("entry", "fault"),
     [
         ({"name": "sped"}, r"transforms\[1\]: .*did you mean speed"),
-        ({}, r"transforms\[1\]: .*one of .*spec_augment, speed"),
-        ({"name": "speed"}, r"needs factors"),
         ({"name": "speed", "factor": [1]}, r"needs factors; unknown key factor"),
         ({"name": "speed", "factors": []}, r"expected 1 to 255 factors"),
-        ({"name": "speed", "factors": [0.9, 1.0, 0.9]}, r"each once, found \[0\.9, 1\.0, 0\.9\]"),
         ({"name": "speed", "factors": [math.nan]}, r"factors from 0\.5 to 2, found \[nan\]"),
         ({"name": "speed", "factors": [1, 2.1]}, r"factors from 0\.5 to 2, found \[1\.0, 2\.1\]"),
         (
@@ -239,16 +219,8 @@ def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenize
             r"factors: expected Sequence\[float\], found \['fast'\]",
         ),
         ({"name": "spec_augment", "probability": 2}, r"probability: expected 0 to 1, .*found 2"),
-        (
-            {"name": "spec_augment", "probability": 1, "p": 1},
-            r"unknown key p; known: probability, max_frequency",
-        ),
         ({"name": "no_such_module:Noise"}, r"PYTHONPATH.*No module named 'no_such_module'"),
-        ({"name": "danish_asr.recipe.data.reader:Noise"}, r"has no attribute 'Noise'"),
-        (
-            {"name": "danish_asr.recipe.data.reader:BatchReader"},
-            r"expected a dataclass",
-        ),
+        ({"name": "danish_asr.recipe.data.reader:BatchReader"}, "expected a dataclass"),
     ],
 )
 def test_an_impossible_transform_is_refused_with_its_place(
@@ -277,14 +249,3 @@ def test_spec_augment_masks_a_band_and_at_most_a_quarter_of_the_time() -> None:
     in_time = SpecAugment(probability=1.0, max_frequency=0)
     masked = [in_time(wave, np.random.default_rng(seed)) for seed in range(30)]
     assert 0.1 < max(float((np.abs(each) < 1e-4).mean()) for each in masked) <= 0.25
-
-
-def test_spec_augment_is_fixed_by_its_generator_and_its_probability() -> None:
-    wave = waveform(16_000, 5)
-
-    assert (EVERY(wave, rng()) == EVERY(wave, rng())).all()
-    assert SpecAugment(probability=0.0)(wave, rng()) is wave
-    changed = [SpecAugment(0.5)(wave, np.random.default_rng(s)) is not wave for s in range(40)]
-    assert 8 < sum(changed) < 32
-    short = np.ones(400, np.float32)
-    assert EVERY(short, rng()) is short, "shorter than a window"
