@@ -9,6 +9,7 @@ from fairseq2.metrics.recorders import MetricDescriptorRegistry
 from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.runtime.dependency import DependencyContainer
 
+from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.metrics import compute_wer
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
@@ -56,6 +57,20 @@ def test_an_empty_hypothesis_is_a_hypothesis() -> None:
     rates = ErrorRates([], "raw")
     rates.update(["to ord"], [""], [()])
     assert published(rates)["wer"] == 100.0
+
+
+class Letters:
+    """The half of a tokenizer that decoding needs."""
+
+    def create_decoder(self, *, skip_special_tokens: bool) -> object:
+        assert skip_special_tokens
+        return lambda symbols: "".join(chr(96 + int(symbol)) for symbol in symbols)
+
+
+def test_greedy_decoding_merges_repeats_drops_blanks_and_may_be_empty() -> None:
+    best = torch.tensor([[1, 1, 0, 1, 2, 9], [0, 0, 0, 0, 0, 0]])
+    logits = torch.nn.functional.one_hot(best, 10).float()
+    assert GreedyDecoder(Letters())(logits, [5, 6]) == ["aab", ""]  # type: ignore[arg-type]
 
 
 def test_counts_of_two_processes_add_up_to_those_of_one() -> None:

@@ -3,5 +3,5 @@
 In: a run's directory and its training configuration, or a model's name. Out, in
 ``OUTDIR/eval/<checkpoint>/<split>``: ``predictions.jsonl``, ``evaluation.json`` (what was scored)
 and, if asked for, ``log_probs.arrow``. Read `recipe.py` first, then `selection.py` (what is scored
-and where the results go), `evaluator.py` (with the model) and `kept.py` (without it).
+and where the results go) and `kept.py` (decoding without the model).
 """

@@ -19,7 +19,7 @@ from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info
-from danish_asr.base.config_tree import Tree, flatten, read_yaml
+from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.decoding import GREEDY, Decoder, make_decoder
@@ -41,7 +41,7 @@ from danish_asr.recipe.evaluate.selection import (
 )
 from danish_asr.recipe.models.assets import configured_dataset, validation_indices
 from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import AVERAGES, CONFIG_FILE, checkpoint_steps
+from danish_asr.recipe.run.run_directory import AVERAGES, checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
@@ -78,24 +78,18 @@ def run(request: cli.Request, tree: Tree) -> None:
         )
         selection = selection._replace(config=config)
         if selection.step is not None and rank_info(config.common.cluster).rank == 0:
-            _note_unfinished(cast(Path, request.output_dir))
-            _note_models(selection)
+            _note_models(cast(Path, request.output_dir), selection)
         if config.decoder.name == GREEDY or not _decode_kept(selection):
             _run_model(selection)
 
 
-def _note_unfinished(run: Path) -> None:
-    step, file = max(checkpoint_steps(run), default=0), run / CONFIG_FILE
-    end = dict(flatten(read_yaml(file))).get("regime.num_steps") if file.is_file() else None
-    # A run that ended early, as it was asked to, has a card.
-    if step < (end or 0) and not any(run.glob(f"{CARDS_DIR}/*.yaml")):
+def _note_models(run: Path, selection: Selection) -> None:
+    # A run that is complete, or ended early as it was asked to, has a card.
+    if not any(run.glob(f"{CARDS_DIR}/*.yaml")):
+        step = max(checkpoint_steps(run), default=0)
         cli.note(
-            f"the run is not complete: saved at step {step:,} of {end:,}; "
-            f"`danish-asr train {run}` continues it"
+            f"the run is not complete: saved at step {step:,}; `danish-asr train` continues it"
         )
-
-
-def _note_models(selection: Selection) -> None:
     if AVERAGES in selection.model:
         cli.note(f"scoring {selection.model}, an average of weights")
     for folder, model in selection.results_of_other_models().items():
