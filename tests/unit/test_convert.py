@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import DanishAsrError, DatasetError
-from danish_asr.base.lease import take
+from danish_asr.base.files import take
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module

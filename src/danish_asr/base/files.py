@@ -1,4 +1,4 @@
-"""Publish files atomically: a file exists as a whole, or not at all.
+"""Write files: atomically, and by one process in a directory at a time.
 
 Content is written under a temporary name, flushed to the disk and renamed. A process that is killed
 leaves temporary files, never half a file under the final name.
@@ -7,17 +7,26 @@ leaves temporary files, never half a file under the final name.
 import hashlib
 import io
 import os
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
+from filelock import LeaseCompromise, SoftFileLease, Timeout
 from ruamel.yaml import YAML
 
-from danish_asr.base.errors import DanishAsrError
+from danish_asr.base.errors import EXIT_FAILED, DanishAsrError
 
 _LONG: Final = 100
 """Bytes; a longer name is replaced in that of its temporary file, as 255 are possible."""
+
+LOCK_FILE: Final = ".lock"
+
+LOCK_SECONDS: Final = 60.0
+"""A process on another host that has not refreshed its lock for this long has ended. It must be the
+same for all processes."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -124,3 +133,51 @@ def to_yaml(tree: dict[str, Any]) -> str:
     text = io.StringIO()
     yaml.dump(tree, text)
     return text.getvalue()
+
+
+def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str) -> SoftFileLease:
+    """Take the lock of ``directory``, which is created if it is missing; the caller releases it.
+
+    The lock is a file that names its holder's host and process, who refreshes it. No lock of the
+    operating system is used, because a parallel file system may keep it on one host. The lock of a
+    killed process is taken over: at once on the same host, after :data:`LOCK_SECONDS` on another.
+    This process ends if another has taken over its ``work``, as after a long suspension.
+
+    Raises:
+        error: Another process is writing in the directory, with the ``advice``; or nothing can be
+            written there.
+    """
+
+    def end_if_taken_over(lost: LeaseCompromise) -> None:
+        if lost.reason == "owner-changed":
+            message = f"another process continues this {work}: it has taken over {lost.lock_file}"
+            print(f"error: {message}", file=sys.stderr)  # noqa: T201
+            os._exit(EXIT_FAILED)
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lease = SoftFileLease(
+            directory / LOCK_FILE, lease_duration=LOCK_SECONDS, on_compromise=end_if_taken_over
+        )
+        try:
+            lease.acquire(timeout=1)
+        except Timeout:
+            host, process = _holder(lease)
+            if host == socket.gethostname():
+                raise
+            note = f"process {process} on {host} may be writing in {directory}"
+            wait = f"waiting {LOCK_SECONDS:.0f} s for a sign that it runs"
+            print(f"note: {note}; {wait}", file=sys.stderr)  # noqa: T201
+            lease.acquire(timeout=1.2 * LOCK_SECONDS)
+    except Timeout:
+        host, process = _holder(lease)
+        raise error(f"process {process} on {host} is writing in {directory}. {advice}") from None
+    except OSError as reason:
+        raise error(f"{directory} cannot be written: {reason}") from reason
+    return lease
+
+
+def _holder(lease: SoftFileLease) -> tuple[str, int]:
+    """Host and process; a question mark separates the host from its container."""
+    owner = lease.owner
+    return (owner.hostname.partition("?")[0], owner.pid) if owner else ("an unknown host", 0)

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError, SourceError, user_code
-from danish_asr.base.files import publish, publish_text, sha256_of, sweep
-from danish_asr.base.lease import take
+from danish_asr.base.files import publish, publish_text, sha256_of, sweep, take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
     INVENTORY_FILE,

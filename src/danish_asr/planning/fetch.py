@@ -13,7 +13,7 @@ from rich.console import Console
 from danish_asr.base.download import download
 from danish_asr.base.errors import ConfigError, DownloadError, UnreachableError
 from danish_asr.base.fairseq2_private import download_folder
-from danish_asr.base.lease import take
+from danish_asr.base.files import take
 from danish_asr.base.progress import Progress
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import inspect

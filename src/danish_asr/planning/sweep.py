@@ -24,8 +24,7 @@ from ruamel.yaml.error import YAMLError
 from danish_asr.base.cluster import stop_with_parent
 from danish_asr.base.config_tree import flatten, merge, parse_override, read_yaml, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunError
-from danish_asr.base.files import from_yaml, publish_text, to_yaml
-from danish_asr.base.lease import take
+from danish_asr.base.files import from_yaml, publish_text, take, to_yaml
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.keys import key_faults
 from danish_asr.recipe.run.run_directory import FAILED, SWEEP

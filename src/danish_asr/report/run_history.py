@@ -13,7 +13,7 @@ import pandas as pd
 
 from danish_asr.base.config_tree import flatten, merge, parse_override, read_yaml
 from danish_asr.base.errors import ConfigError, RunError
-from danish_asr.base.lease import LOCK_FILE, SECONDS
+from danish_asr.base.files import LOCK_FILE, LOCK_SECONDS
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.config.keys import defaults
 from danish_asr.recipe.run.advice import CHANCE, LOSS, Rows, best_validation
@@ -154,7 +154,7 @@ class History:
         A process that trains refreshes its lock; a complete run has a card for its best model.
         """
         lock = self.run / LOCK_FILE
-        if lock.exists() and time.time() - lock.stat().st_mtime < SECONDS:
+        if lock.exists() and time.time() - lock.stat().st_mtime < LOCK_SECONDS:
             return TRAINING
         early = ("regime.early_stopping_patience", "regime.num_data_epochs")
         ended = self.step >= (self.steps or 0) or any(self.config.get(key) for key in early)

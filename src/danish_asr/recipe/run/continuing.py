@@ -14,8 +14,7 @@ from typing import Any, Final
 from danish_asr.base.cluster import wait_for_first_rank
 from danish_asr.base.config_tree import flatten, read_yaml
 from danish_asr.base.errors import DanishAsrError, RunError
-from danish_asr.base.files import publish_text
-from danish_asr.base.lease import take
+from danish_asr.base.files import publish_text, take
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -55,7 +54,7 @@ _MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile
 def locked(directory: Path, rank: int = 0) -> Iterator[None]:
     """Be the only run that writes in ``directory``, on any host; create it if it does not exist.
 
-    The first rank takes the lock (`base.lease.take`); the other ranks continue when it has it.
+    The first rank takes the lock (`base.files.take`); the other ranks continue when it has it.
 
     Raises:
         RunError: Another process is writing in the directory, or it cannot be written.
