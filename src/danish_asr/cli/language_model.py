@@ -45,13 +45,12 @@ def build(
     from danish_asr.decoding.ngram_build import build_language_model
 
     if (model is None) == (profile is None):
-        both = ", not both" if model else ""
-        raise ConfigError([f"give --model or --profile{both}: its words must equal the model's"])
+        raise ConfigError(["give either --model or --profile: its words must equal the model's"])
     if model is not None:
         from danish_asr.inference.model_config import select_model
 
         profile = select_model(model).dataset.text_profile
-    if not all(count.isdecimal() for count in prune.split()):
+    if not prune.replace(" ", "").isdecimal():
         raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
     build_language_model(
         texts or [],

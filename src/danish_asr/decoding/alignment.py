@@ -132,8 +132,8 @@ def token_times(log_probs: Tensor, tokens: Tensor) -> TokenTimes:
     if len(log_probs) < len(tokens) + repeats:
         raise AlignmentError(
             f"a text of {len(tokens)} characters needs at least "
-            f"{(len(tokens) + repeats) * FRAME_SECONDS:.2f} s of audio, but there are "
-            f"{len(log_probs) * FRAME_SECONDS:.2f} s; check that the text belongs to the audio"
+            f"{(len(tokens) + repeats) * FRAME_SECONDS:.2f} s of audio; there are "
+            f"{len(log_probs) * FRAME_SECONDS:.2f} s"
         )
     if len(log_probs) * (2 * len(tokens) + 1) <= _EXACT:
         owners = _exact_path(log_probs, tokens)

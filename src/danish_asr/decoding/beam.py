@@ -195,8 +195,8 @@ def check_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     values = {**saved, **{name: value for name, value in config.items() if value is not None}}
     faults = []
     for name, (low, high) in _LIMITS.items():
-        value = values.get(name, low)
-        if isinstance(value, int if name in _WHOLE else int | float) and low <= value <= high:
+        value, kinds = values.get(name, low), (int,) if name in _WHOLE else (int, float)
+        if isinstance(value, kinds) and low <= value <= high:
             continue
         kind = "whole number" if name in _WHOLE else "number"
         limits = f"from {low:g} to {high:g}"

@@ -62,8 +62,7 @@ class NgramScorer(AbstractLanguageModel):
 
     A word that the language model does not know costs ``unknown`` (log10) more than its ``<unk>``
     and stays possible, as Danish makes new compounds; hotwords do not cost more. The beginning
-    of a word that begins no known word costs as much, so that beams with unknown words are compared
-    fairly before the word ends.
+    of a word that begins no known word costs as much, so that beams are compared fairly.
     """
 
     def __init__(self, settings: SearchSettings) -> None:

@@ -144,8 +144,7 @@ class LogProbsFile:
 
     def rows(self, number: int) -> list[str]:
         """Return the rows of one record batch, without their frames."""
-        rows: list[str] = self.batch(number).column("row").to_pylist()
-        return rows
+        return list(self.batch(number).column("row").to_pylist())
 
     def utterances(self, number: int) -> Iterator[tuple[str, KeptFrames]]:
         """Yield the rows of one record batch with their frames."""

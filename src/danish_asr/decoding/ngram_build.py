@@ -24,7 +24,13 @@ from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, 
 from danish_asr.corpus.shards import find_shards
 from danish_asr.corpus.sources.base import USUAL_NAMES
 from danish_asr.decoding.beam import ALPHA, BEAM, BETA
-from danish_asr.decoding.ngram import HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE, find_language_model
+from danish_asr.decoding.ngram import (
+    HELD_OUT,
+    NOTHING_HELD_OUT,
+    SETTINGS_FILE,
+    UNIGRAMS_FILE,
+    find_language_model,
+)
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
 from danish_asr.scoring.references import read_references
 from danish_asr.text.profiles import normalize, normalizer
@@ -77,21 +83,17 @@ def build_language_model(
         raise LanguageModelError("no text: give files with text, --dataset, or both")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise LanguageModelError(f"{out}: exists; delete it or choose another --out")
-    sentences = Sentences(profile)
-    train, dev = [], []
+    transcripts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     if dataset:
-        splits = {shard.keys["split"] for shard in find_shards(dataset)}
-        train, dev, test = (
-            [str(row["reference"]) for row in read_references(dataset, split).values()]
-            if split in splits
-            else []
-            for split in ("train", "dev", "test")
-        )
-        sentences.held_out = HeldOut([*dev, *test])
+        for split in {shard.keys["split"] for shard in find_shards(dataset)}:
+            references = read_references(dataset, split).values()
+            transcripts[split] = [str(row["reference"]) for row in references]
+    held_out = HeldOut([*transcripts["dev"], *transcripts["test"]])
+    sentences = Sentences(profile, held_out)
     number_of: dict[str, int] = {word: number for number, word in enumerate(SPECIAL)}
     tokens = array("q")
     with Progress("reading", console=console) as progress:
-        for words in _read_all(sentences, train, texts, column, progress):
+        for words in _read_all(sentences, transcripts["train"], texts, column, progress):
             tokens.append(BEGIN)
             tokens.extend(number_of.setdefault(word, len(number_of)) for word in words)
             tokens.append(END)
@@ -109,7 +111,7 @@ def build_language_model(
         settings |= {"alpha": ALPHA, "beta": BETA, "beam": BEAM, "prune": list(prune)}
         settings |= {"sentences": dict(sentences.counts), "words": len(own_words)}
         settings["ngrams"] = [int(ngrams.kept.sum()) for ngrams in orders]
-        settings[HELD_OUT] = len(sentences.held_out.sentences)
+        settings[HELD_OUT] = len(held_out.sentences)
         settings["sources"] = [str(path) for path in (dataset, *texts) if path]
         partial = out.with_name(f".{out.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
@@ -120,7 +122,7 @@ def build_language_model(
             partial / SETTINGS_FILE, json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
         )
         partial.replace(out)
-    _report(console, out, settings, dev)
+    _report(console, out, settings, transcripts["dev"])
     return settings
 
 
@@ -149,10 +151,7 @@ def _report(console: Console, out: Path, settings: dict[str, Any], dev: Sequence
         f"{counts['held_out']:,} held out (in dev or test), {counts['empty']:,} empty"
     )
     if not settings[HELD_OUT]:
-        console.print(
-            "warning: no --dataset with dev and test, so their sentences may be in the text and "
-            "error rates with this language model too low"
-        )
+        console.print(f"warning: {NOTHING_HELD_OUT}")
     ngrams = ", ".join(f"{count:,} {n}-grams" for n, count in enumerate(settings["ngrams"], 1))
     console.print(f"{ngrams} in {out}")
     if not dev:
@@ -196,7 +195,7 @@ def read_texts(file: Path, column: str) -> Iterator[str]:
 class HeldOut:
     """Sentences that must not be in a language model, whatever their case and punctuation."""
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
+    def __init__(self, texts: Iterable[str]) -> None:
         self.sentences = {tuple(_words(text)) for text in texts}
         self._longest = max(map(len, self.sentences), default=0)
         self._by_beginning: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
@@ -265,9 +264,8 @@ def _words(text: str) -> list[str]:
 class Sentences:
     """Normalises, deduplicates and filters lines of text; ``counts`` says what became of them."""
 
-    def __init__(self, profile: str) -> None:
-        self._to_profile = normalizer(profile)
-        self.held_out = HeldOut()
+    def __init__(self, profile: str, held_out: HeldOut) -> None:
+        self._to_profile, self._held_out = normalizer(profile), held_out
         self.counts = Counter(sentences=0, kept=0, duplicates=0, held_out=0, empty=0, words=0)
         # Python's hash of a text has 64 bits; the texts would take ten times the memory.
         self._seen: set[int] = set()
@@ -277,7 +275,7 @@ class Sentences:
 
         A held-out sentence is also found where it is broken over lines.
         """
-        for sentence in self.held_out.without(_split(lines, advance)):
+        for sentence in self._held_out.without(_split(lines, advance)):
             self.counts["sentences"] += 1
             if sentence is None:
                 self.counts["held_out"] += 1

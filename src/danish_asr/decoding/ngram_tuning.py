@@ -186,9 +186,8 @@ def tune_language_model(
     frames = sum(len(columns.values) for chunk in chunks for columns in chunk.utterances)
     tuning = Tuning(about, greedy, trials.all, chosen, frames / _FRAMES_PER_SECOND)
     _save(json_path, about, trials.all, chosen=_to_row(chosen), greedy_wer=greedy.wer())
-    tuned = {"run": str(dev.run)} | {
-        name: about[name] for name in ("model", "split", "rows", "profile")
-    }
+    tuned: dict[str, Any] = {"run": str(dev.run)}
+    tuned |= {name: about[name] for name in ("model", "split", "rows", "profile")}
     tuned |= {"wer": chosen.errors.wer(), "cer": chosen.errors.cer()}
     _write_json(settings_path, {**files.settings, **chosen.point._asdict(), "tuned": tuned})
     _print(tuning, console)
@@ -224,7 +223,12 @@ def _read(
         chunks[-1].references.append(reference)
         greedy += count_errors(reference, normalize(row["hypothesis"], profile))
         frames_in_chunk += len(log_probs)
-    about = {"run": dev.run.name, "model": dev.model, "split": dev.split, "rows": taken}
+    about: dict[str, Any] = {
+        "run": dev.run.name,
+        "model": dev.model,
+        "split": dev.split,
+        "rows": taken,
+    }
     about |= {"rows_in_split": rows_in_split, "profile": profile, "log_probs": dict(dev.file.about)}
     return chunks, greedy, about
 

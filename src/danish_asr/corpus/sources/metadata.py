@@ -64,10 +64,7 @@ def utterance(
     *,
     country_codes: bool = False,
 ) -> Utterance:
-    """Make an utterance of a row; a refused one if the row or one of its values is malformed.
-
-    ``country_codes`` is that of `country_of`.
-    """
+    """Make an utterance of a row; a refused one if the row or one of its values is malformed."""
     id_, name = f"{file.name}:{row}", "id"
     if values is None:
         return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
@@ -126,11 +123,8 @@ def speaker(
 ) -> Speaker:
     """Normalise the raw values of a corpus; an empty value becomes None.
 
-    ``country_codes`` is that of `country_of`.
-
-    Raises:
-        TypeError: A value is nested: a list or a mapping.
-        UnicodeDecodeError: A value is bytes that are not UTF-8.
+    ``country_codes`` is that of `country_of`. Raises TypeError for a list or a mapping, and
+    ValueError for text that is not UTF-8.
     """
     sub_dialect, birth, years = clean(dialect), clean(country_birth), parse_age(age)
     country = country_of(birth, country_codes=country_codes)

@@ -24,7 +24,7 @@ def open_pairs(location: str, options: SourceOptions) -> ListedSource:
     if options.by_speaker and not any(pair.startswith("speaker_id=") for pair in options.columns):
         options = replace(options, columns=(*options.columns, "speaker_id=folder"))
     source = open_lists(location, options, _folders, _recordings, _values, what=_WHAT)
-    alone = []
+    alone: list[str] = []
     for file in source.files:
         folder = source.root / file.name
         stems = {Path(name).stem for name in _recordings(folder, 0)}
