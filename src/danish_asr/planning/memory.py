@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -66,7 +65,7 @@ def largest_batch(
     quadratic = section.quadratic_seconds and section.quadratic_seconds * SAMPLE_RATE
     limits = BatchLimits.of(task, quadratic)
     if utterances:
-        limits = replace(limits, max_rows=min(limits.max_rows or utterances, utterances))
+        limits = limits._replace(max_rows=min(limits.max_rows or utterances, utterances))
     most = limits.max_samples
     longest = longest or min(task.max_audio_len, most or task.max_audio_len)
     rows = limits.rows(longest)
