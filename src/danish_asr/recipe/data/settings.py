@@ -10,7 +10,7 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.base.errors import ConfigError, find_named
-from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, Speed
+from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, LengthTransform, Speed
 from danish_asr.recipe.data.transforms import (
     BandPass,
     ColouredNoise,
@@ -18,6 +18,7 @@ from danish_asr.recipe.data.transforms import (
     Reverb,
     SpecAugment,
     Telephone,
+    Transform,
 )
 
 TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {
@@ -109,7 +110,9 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
         name = values.pop("name", None)
         try:
             kind: Any = find_named(str(name), TRANSFORMS, "name")
-            is_transform = isinstance(kind, type) and issubclass(kind, AnyTransform)
+            is_transform = isinstance(kind, type) and issubclass(
+                kind, Transform | LengthTransform | Join
+            )
             if not (is_transform and hasattr(kind, "__dataclass_fields__")):
                 raise ValueError(  # noqa: TRY301
                     "expected a dataclass that derives from Transform or LengthTransform"

@@ -66,8 +66,9 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
 def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
     """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
     reader = open_reader(setup, config, index, training=True)
-    for title, part in (("Training data", reader.filtered), ("Effective mix", reader.mix)):
-        log.info("{}\n{}", title, "\n".join(part.lines() if part else ()))
+    if reader.filtered and reader.mix:
+        log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
+        log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
     epoch, num_steps = reader.epoch_size(), config.regime.num_steps
     line = (
         f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
