@@ -65,9 +65,8 @@ def files(tmp_path_factory: pytest.TempPathFactory, finished_run: Path, dataset:
         for name, target in links.items():
             Path(name).parent.mkdir(exist_ok=True)
             Path(name).symlink_to(Path(*[".."] * name.count("/"), target))
-        shares = ("--split", "train", "--split-by-speaker", "60/20/20")
-        source = ("recordings.csv", "--corpus", "demo", *shares)
-        run(["danish-asr", "convert", *source, "--name", "demo", "--out", "demo/dataset"])
+        convert = "danish-asr convert recordings.csv --corpus demo --name demo --out demo/dataset"
+        run([*convert.split(), "--split", "train", "--split-by-speaker", "60/20/20"])
         run(
             [
                 "danish-asr",

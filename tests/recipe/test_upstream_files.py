@@ -10,12 +10,11 @@ import pytest
 
 from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.base.files import from_yaml, to_yaml
-from danish_asr.base.schema import STATISTICS_FILE
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import inspect, unstructure
 from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.scoring.predictions import read_predictions
-from tests.recipe.running import evaluate, metrics, train
+from tests.recipe.running import evaluate
 
 Tree = dict[str, Any]
 
@@ -79,15 +78,6 @@ FROM_ENCODER: Tree = {
     "model": {"family": "wav2vec2_asr", "arch": "300m"},
     "pretrained_encoder": {"name": "omniASR_W2V_300M"},
 }
-LLM = merge(
-    PLAIN,
-    from_yaml("""
-model: {name: omniASR_LLM_1B}
-trainer:
-  data_parallelism: fsdp
-  fsdp: {granularity: stack, version: v1, fp32_reduce: False}
-"""),
-)
 SLOW_START: Tree = {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
 
 TRAINING = {
@@ -147,24 +137,6 @@ def test_the_keys_mean_what_upstream_documents() -> None:
     assert recommended.min_audio_len == 1
 
 
-def test_validation_and_saving_can_start_after_a_step(
-    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The recommendation, with 1 for 500: what comes ``after`` a step does not come at it."""
-    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
-    file = write(tmp_path, TRAINING["ctc-finetune-recommendation"])
-    run = tmp_path / "run"
-    after = [f"regime.{what}_after_n_steps=1" for what in ("validate", "checkpoint")]
-    every = [f"regime.{what}_every_n_steps=1" for what in ("validate", "checkpoint")]
-    own = [
-        *("model.config_overrides=null", "model.name=finished", "tokenizer.name=tiny_char"),
-        f"dataset.mixture_parquet_storage_config.dataset_summary_path={dataset}/{STATISTICS_FILE}",
-        *("dataset.text_profile=coral", "regime.num_steps=3"),
-    ]
-    assert train(run, dataset, *own, *after, *every, config=file) == 0
-    assert [row["Step"] for row in metrics(run, "valid")] == [2, 3]
-
-
 def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,15 +155,3 @@ def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
     predictions = list(read_predictions(run / "eval" / "finished" / "dev" / "predictions.jsonl"))
     assert {p.corpus for p in predictions} == {corpus}
     assert len(predictions) == 6
-
-
-def test_an_llm_configuration_is_refused_with_one_sentence(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert not inspect(AsrConfig, LLM)[1], "no key of the file is unknown"
-    file = write(tmp_path, LLM)
-    own = ["tokenizer.name=tiny_char", "model.config_overrides=null"]
-    assert train(tmp_path / "run", dataset, *own, config=file) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "LLM" in line]
-    assert "CTC model" in line
-    assert "not LLM models" in line

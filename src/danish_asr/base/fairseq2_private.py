@@ -3,8 +3,6 @@
 Each entry gives the version it was written for, the symptom without it, and what to try when the
 version moves. What says 0.6 alone holds for 0.8 too. The extension imports this file into every
 program that uses fairseq2, so what is slow to import is imported inside the functions.
-``adamw_8bit`` reaches behind bitsandbytes' public names in the same way, in a file of its own
-because that library is optional.
 """
 
 from __future__ import annotations
@@ -47,12 +45,12 @@ def supported(function: Callable[..., T], *args: Any, **options: Any) -> T:
     has a container, which ``init_fairseq2`` or a recipe sets: "`init_fairseq2()` must be called".
     When it moves: once 0.6 is dropped, call the functions themselves, inside a container.
     """
-    accepted = inspect.signature(function).parameters
-    given = {name: each for name, each in options.items() if name in accepted}
+    names = inspect.signature(function).parameters
+    accepted = {name: value for name, value in options.items() if name in names}
     former = dependency._resolver  # noqa: SLF001
     dependency._resolver = former or library_container()  # noqa: SLF001
     try:
-        return function(*args, **given)
+        return function(*args, **accepted)
     finally:
         dependency._resolver = former  # noqa: SLF001
 
@@ -68,11 +66,9 @@ def new_model(
 def run_recipe(recipe: Recipe, config: object, output_dir: Path) -> None:
     """Run a recipe of training or evaluation.
 
-    Version: 0.6 has ``train`` and ``evaluate``, 0.8 has ``run`` for both. It prints a warning for
-    each name of 0.6 that is used here, and that it keeps until 0.14.
-    When it moves: once 0.6 is dropped, call ``fairseq2.recipe.run.run``, let it warn, and follow
-    the warnings (``TrainRecipe``, ``resolve_optional``, and of ``RecipeContext`` ``model``,
-    ``config`` and ``default_...``).
+    Version: 0.6 has ``train`` and ``evaluate``, 0.8 has ``run`` for both, and prints a warning for
+    each name of 0.6 that is used here; it keeps them until 0.14.
+    When it moves: once 0.6 is dropped, call ``fairseq2.recipe.run.run`` and follow the warnings.
     """
     from fairseq2.recipe.base import TrainRecipe  # noqa: PLC0415 - slow
 
@@ -111,8 +107,7 @@ def library_container() -> DependencyContainer:
 
     Version: 0.6. Symptom: the public ``init_fairseq2`` works once per process, but the assets
     depend on the configuration and are looked up before the recipe starts.
-    When it moves: look for a public function that builds a container, or for the steps of
-    ``fairseq2.init_fairseq2``.
+    When it moves: see the steps of ``fairseq2.init_fairseq2``.
     """
     container = DependencyContainer()
     _register_library(container)
@@ -122,11 +117,9 @@ def library_container() -> DependencyContainer:
 def support_any_local_path() -> None:
     """Let fairseq2 open checkpoints and tokenizers below any directory, such as ``/home/søren``.
 
-    Version: 0.6. Symptom: "cannot be opened: No such file or directory" for a path with a space or
-    a letter beyond ASCII: fairseq2 turns a card's path into a URI, ``file:///home/s%C3%B8ren``, and
-    uses its text as a path again. A second provider for ``file`` is refused, and cards that name
-    their files relatively (datasets that were built before) leave no public way.
-    0.8 does so in ``Uri.to_path``.
+    Version: 0.6; 0.8 does so in ``Uri.to_path``. Symptom: "cannot be opened: No such file or
+    directory" for a path with a space or a letter beyond ASCII: fairseq2 turns a card's path into a
+    URI, ``file:///home/s%C3%B8ren``, and uses its text as a path again.
     When it moves: remove this, and run tests/unit/test_local_paths.py.
     """
     if hasattr(Uri, "to_path"):
@@ -168,8 +161,7 @@ def trainer_state(trainer: Trainer) -> Stateful:
     """Return what fairseq2's checkpoints keep of a trainer, to save one between two steps.
 
     Version: 0.6. Symptom: the public ``request_stop`` has no effect on a run with ``num_steps``,
-    and validates before it saves. Without ``num_steps`` it is obeyed, but a validation that is
-    interrupted in the middle still needs a checkpoint of that step, which nothing public writes.
+    and validates before it saves.
     When it moves: see whether ``Trainer`` saves at a stop request without validating; else look
     for what its ``_save_checkpoint`` gives the checkpoint manager. tests/recipe/test_stops.py.
     """

@@ -16,7 +16,6 @@ from typing import (
     Any,
     Final,
     Literal,
-    NamedTuple,
     TypeVar,
     Union,
     cast,
@@ -62,13 +61,6 @@ _RULE: Final = re.compile(r"`[\w.]+` must ")
 _converter = StandardValueConverter()
 
 
-class _BrokenRule(NamedTuple):
-    keys: Sequence[str]
-    """The key that breaks the rule, and those that it is compared with."""
-
-    fault: str
-
-
 def unstructure(config: object) -> Tree:
     """Return a typed configuration as a mapping, as it is written to ``config.yaml``."""
     return cast(Tree, _converter.unstructure(config))
@@ -92,12 +84,11 @@ def overlay(config: ConfigT, tree: object, path: str = "") -> tuple[ConfigT, lis
     try:
         StandardObjectValidator().validate(config)
     except ValidationError as error:
-        # What is compared with a faulty key is compared with its default only.
-        faults += [
-            rule.fault
-            for rule in list(_broken_rules(error.result, config, path))
-            if not any(is_faulty(key, faults) for key in rule.keys)
-        ]
+        wrong_values = list(faults)
+        for keys, fault in _broken_rules(error.result, config, path):
+            # What is compared with a faulty key is compared with its default only.
+            if not any(is_faulty(key, wrong_values) for key in keys):
+                faults.append(fault)
     return config, faults
 
 
@@ -188,17 +179,20 @@ def _describe(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
 
 
-def _broken_rules(result: ValidationResult, section: Any, path: str) -> Iterator[_BrokenRule]:
+def _broken_rules(
+    result: ValidationResult, section: Any, path: str
+) -> Iterator[tuple[list[str], str]]:
+    """Yield the keys that a broken rule compares, and its fault."""
     for error in result.errors:
         message = error.rstrip(".")
         names = _NAMED.findall(message)
         if _RULE.match(message):
             value = "" if "but is" in message else f", but is {attrgetter(names[0])(section)!r}"
             rule = message.replace(f"`{names[0]}`", join(path, names[0]), 1)
-            yield _BrokenRule([join(path, name) for name in names], f"{rule}{value}")
+            yield [join(path, name) for name in names], f"{rule}{value}"
         elif message.startswith(path):  # it begins with the whole key
-            yield _BrokenRule([message.split(maxsplit=1)[0].rstrip(":")], message)
+            yield [message.split(maxsplit=1)[0].rstrip(":")], message
         else:
-            yield _BrokenRule([join(path, name) for name in names] or [path], f"{path}: {message}")
+            yield [join(path, name) for name in names] or [path], f"{path}: {message}"
     for key, below in result.sub_results.items():
         yield from _broken_rules(below, getattr(section, key, None), join(path, key))

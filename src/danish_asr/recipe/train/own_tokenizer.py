@@ -79,7 +79,11 @@ def slice_head(head: Linear, run: Path, config: AsrConfig) -> None:
     """Reduce a model's head to the run's own tokenizer; before DDP or FSDP wraps it."""
     before, own = head.output_dim, own_tokenizer(run)
     assert own is not None
-    _keep_rows(head, Assets(config).tokenizer_file(config.tokenizer), own)
+    full = _pieces(Assets(config).tokenizer_file(config.tokenizer))
+    kept = [full.index(piece) for piece in _pieces(own)]
+    for name, parameter in list(head.named_parameters()):
+        setattr(head, name, Parameter(parameter.detach()[kept]))
+    head.output_dim = len(kept)
     log.info("The head keeps {:,} of {:,} symbols; its tokenizer: {}", head.output_dim, before, own)
 
 
@@ -108,15 +112,6 @@ def sliced_tokenizer(tokenizer: bytes, words: Iterable[str]) -> bytes:
     model.trainer_spec.vocab_size = len(kept)
     model.DiscardUnknownFields()  # self-tests, which may use other pieces
     return bytes(model.SerializeToString())
-
-
-def _keep_rows(head: Linear, tokenizer: Path, sliced: Path) -> None:
-    """Reduce the head of a model with ``tokenizer``, in place, to the symbols of ``sliced``."""
-    rows = {piece: row for row, piece in enumerate(_pieces(tokenizer))}
-    kept = [rows[piece] for piece in _pieces(sliced)]
-    for name, old in list(head.named_parameters()):
-        setattr(head, name, Parameter(old.detach()[kept]))
-    head.output_dim = len(kept)
 
 
 def _pieces(file: Path) -> list[str]:
