@@ -67,19 +67,8 @@ def files(tmp_path_factory: pytest.TempPathFactory, finished_run: Path, dataset:
             Path(name).symlink_to(Path(*[".."] * name.count("/"), target))
         convert = "danish-asr convert recordings.csv --corpus demo --name demo --out demo/dataset"
         run([*convert.split(), "--split", "train", "--split-by-speaker", "60/20/20"])
-        run(
-            [
-                "danish-asr",
-                "lm",
-                "build",
-                "--dataset",
-                "demo/dataset",
-                "--profile",
-                "coral",
-                "--out",
-                "lm",
-            ]
-        )
+        build = "danish-asr lm build --dataset demo/dataset --profile coral --out lm"
+        run(build.split())
     return root
 
 
