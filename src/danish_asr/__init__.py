@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from danish_asr.inference.model import load_model
     from danish_asr.metrics import compute_cer, compute_wer
     from danish_asr.report.api import compare, score
-    from danish_asr.report.figures import plot_groups
+    from danish_asr.report.page import plot_groups
     from danish_asr.scoring.predictions import read_predictions
     from danish_asr.text.profiles import normalize
 
@@ -39,7 +39,7 @@ _MODULES: Final = {
     "convert": "corpus.command",
     "load_model": "inference.model",
     "normalize": "text.profiles",
-    "plot_groups": "report.figures",
+    "plot_groups": "report.page",
     "read_predictions": "scoring.predictions",
     "score": "report.api",
 }

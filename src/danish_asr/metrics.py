@@ -193,6 +193,14 @@ def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Ali
     return aligned
 
 
+def error_places(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[int, ...]:
+    """Return the places of the errors: 2 i + 1 for word i, 2 i for an insertion before it."""
+    if reference == hypothesis:
+        return ()
+    steps = Levenshtein.editops(reference, hypothesis).as_list()
+    return tuple(2 * int(place) + (tag != "insert") for tag, place, _ in steps)
+
+
 _SPACES: Final = re.compile(r"\s\s+")
 
 

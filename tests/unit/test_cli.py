@@ -148,7 +148,7 @@ def test_help_loads_nothing_heavy() -> None:
         ("score a.jsonl --by dialekt", "unknown column 'dialekt'"),
         ("score a.jsonl --filter official", "expected one of all, coral"),
         ("score a.jsonl --denominator both", "expected one of standard, coral"),
-        ("compare a.jsonl c.jsonl", "a.jsonl:1: id 'a' is not in c.jsonl"),
+        ("compare a.jsonl c.jsonl", "id 'a' of a.jsonl is not in c.jsonl"),
         ("compare a.jsonl", "the list of runs has one fault:"),
         ("verify none", "none: no such directory; `danish-asr convert`"),
         ("explore none", "none: no such directory; `danish-asr convert`"),

@@ -13,9 +13,9 @@ from danish_asr.base.errors import DatasetError, PredictionsError
 from danish_asr.scoring.predictions import (
     Prediction,
     read_predictions,
+    read_references,
     write_predictions,
 )
-from danish_asr.scoring.references import read_references
 from tests.builders import build_dataset
 
 ROW: dict[str, Any] = {

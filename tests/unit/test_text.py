@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from num2words import num2words
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.text.numerals import spell_integer
-from danish_asr.text.profiles import PROFILES, normalize, profile_version
+from danish_asr.text.profiles import PROFILES, normalize, profile_version, spell_integer
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
 from os.path import realpath
 from pathlib import Path
 from typing import Final
@@ -13,82 +13,69 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.report import wording
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, RunScore
-from danish_asr.scoring.mapsswe import MatchedPairs
+from danish_asr.scoring.intervals import ALPHA
+from danish_asr.scoring.paired import MIN_SEGMENTS
 from danish_asr.scoring.scores import p_value
 
-HEADINGS: Final = (
-    *("group", "run", "WER %", "diff.", "95 % interval", "p (Holm)"),
-    *("CER %", "diff.", "p (Holm)", "MAPSSWE p (Holm) these speakers", "rows", "speakers"),
-)
+HEADINGS: Final = {
+    "group": "group",
+    "run": "run",
+    "wer": "WER %",
+    "wer_difference": "diff.",
+    "wer_interval": "95 % interval",
+    "wer_p": "p (Holm)",
+    "cer": "CER %",
+    "cer_difference": "diff.",
+    "cer_p": "p (Holm)",
+    "mapsswe": "MAPSSWE p (Holm) these speakers",
+    "rows": "rows",
+    "speakers": "speakers",
+}
 _NARROW: Final = 7  # columns of a terminal that has no place for all
 _WIDE_ENOUGH: Final = 144
 
-_PAIR: Final = (
-    *("\ngroup", "WER %\nA", "WER %\nB", "\nB - A", "95 %\ninterval", "p\n(Holm)"),
-    *("\nrows", "\nspeakers", "CER %\nA", "CER %\nB", "\nB - A", "p\n(Holm)"),
-    "MAPSSWE\np (Holm)",
-)
-"""In two lines, so that the first columns fit into 80 columns of a terminal."""
+# In two lines, so that the first columns fit into 80 columns of a terminal.
+_PAIR_HEADINGS: Final = {
+    "group": "\ngroup",
+    "wer_a": "WER %\nA",
+    "wer": "WER %\nB",
+    "wer_difference": "\nB - A",
+    "wer_interval": "95 %\ninterval",
+    "wer_p": "p\n(Holm)",
+    "rows": "\nrows",
+    "speakers": "\nspeakers",
+    "cer_a": "CER %\nA",
+    "cer": "CER %\nB",
+    "cer_difference": "\nB - A",
+    "cer_p": "p\n(Holm)",
+    "mapsswe": "MAPSSWE\np (Holm)",
+}
 _PAIR_NARROW: Final = 8
 _PAIR_WIDE_ENOUGH: Final = 128
 
 
 def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
     """Parse ``FILE`` or ``NAME=FILE,FILE``; a run without a name gets a letter, A for the first."""
-    runs: list[tuple[str, list[Path]]] = []
+    runs: dict[str, list[Path]] = {}
+    faults: list[str] = []
+    if len(arguments) < 2:
+        faults.append("expected two or more runs; the first is the baseline")
     for number, argument in enumerate(arguments):
         name, equals, files = argument.partition("=")
+        name = name.strip()
+        paths = [Path(file.strip()) for file in files.split(",") if file.strip()]
         if not equals or Path(argument).exists():
-            letter = chr(ord("A") + number) if number < 26 else str(number)
-            runs.append((letter, [Path(argument)]))
-        else:
-            paths = [Path(file.strip()) for file in files.split(",") if file.strip()]
-            runs.append((name.strip(), paths))
-    faults = [
-        f"run '{name}': expected NAME=FILE[,FILE...]"
-        for name, files in runs
-        if not (name and files)
-    ]
-    if len(runs) < 2:
-        faults.append("expected two or more runs; the first is the baseline")
-    names = Counter(name for name, _ in runs)
-    files_of = Counter(realpath(file) for _, files in runs for file in files)
-    faults += [f"two runs have the name '{name}'" for name, count in names.items() if count > 1]
-    faults += [f"{file} is given twice" for file, count in files_of.items() if count > 1]
+            name, paths = chr(ord("A") + number), [Path(argument)]
+        if not (name and paths):
+            faults.append(f"run '{name}': expected NAME=FILE[,FILE...]")
+        if name in runs:
+            faults.append(f"two runs have the name '{name}'")
+        runs[name] = [*runs.get(name, []), *paths]
+    uses = Counter(realpath(file) for files in runs.values() for file in files)
+    faults += [f"{file} is given twice" for file, count in uses.items() if count > 1]
     if faults:
         raise ConfigError(faults, where="the list of runs")
-    return dict(runs)
-
-
-def run_cells(group: ComparedGroup, run: RunScore) -> list[str]:
-    """Return the cells of `HEADINGS`; the baseline has no differences."""
-    wer, cer = run.paired.get("wer"), run.paired.get("cer")
-    return [
-        group.label,
-        run.run,
-        _with_deviation(run, "wer"),
-        wording.percent(wer.difference.value, "+") if wer else "",
-        wording.bounds(wer.difference.interval, "+") if wer else "",
-        p_value(wer.p_adjusted) if wer else "",
-        _with_deviation(run, "cer"),
-        wording.percent(cer.difference.value, "+") if cer else "",
-        p_value(cer.p_adjusted) if cer else "",
-        _mapsswe(run.mapsswe) if run.mapsswe else "",
-        wording.count(group.rows),
-        wording.count(group.speakers),
-    ]
-
-
-def _mapsswe(test: MatchedPairs) -> str:
-    """The p-value, or the segments that are too few or all alike."""
-    return p_value(test.p_adjusted) or f"{test.segments} segment{'' if test.segments == 1 else 's'}"
-
-
-def _with_deviation(run: RunScore, metric: str) -> str:
-    deviation = run.deviations[metric]
-    return wording.percent(run.rates[metric]) + (
-        "" if deviation is None else f" ±{100 * deviation:.2f}"
-    )
+    return runs
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -96,95 +83,194 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for name, rows in comparison.rows.items():
         if rows.partial:
             warn(rows.partial_warning(f"{name} is"), console)
-    for line in wording.split_warnings(comparison.rows):
-        warn(line, console)
-    say(wording.comparison_summary(comparison), console)
+    (first, base), *others = comparison.rows.items()
+    for name, rows in others:
+        if base.splits and rows.splits and base.splits != rows.splits:
+            splits = f"{' and '.join(base.splits)}, {name} of split {' and '.join(rows.splits)}"
+            warn(f"{first} is of split {splits}; compare runs over one split", console)
+    say(_summary(comparison), console)
     if {run: len(files) for run, files in comparison.runs.items()} == {"A": 1, "B": 1}:
-        _print_pair(comparison, console)
-        return
-    narrow = console.is_terminal and console.width < _WIDE_ENOUGH
-    headings, tables = _tables(comparison, _NARROW if narrow else len(HEADINGS))
-    for rows_of in tables.values():
-        for at, cells in enumerate(rows_of):
-            cells[0] = "" if at % len(comparison.runs) else cells[0]
-    table = light_table(heading.replace(" (", "\n(").replace(") ", ")\n") for heading in headings)
-    print_table(table, tables, ["", *wording.runs_verdicts(comparison)], console)
+        narrow = console.is_terminal and console.width < _PAIR_WIDE_ENOUGH
+        columns = list(_PAIR_HEADINGS)[: _PAIR_NARROW if narrow else None]
+        tables = _tables(comparison, columns, baseline=False)
+        headings = [_PAIR_HEADINGS[column] for column in columns]
+        verdicts = _pair_verdicts(comparison)
+    else:
+        narrow = console.is_terminal and console.width < _WIDE_ENOUGH
+        columns = _used(comparison)[: _NARROW if narrow else None]
+        tables = _tables(comparison, columns)
+        for lines in tables.values():
+            for number, cells in enumerate(lines):
+                if number % len(comparison.runs):
+                    cells[0] = ""
+        headings = [
+            HEADINGS[column].replace(" (", "\n(").replace(") ", ")\n") for column in columns
+        ]
+        verdicts = _verdicts(comparison)
+    print_table(light_table(headings), tables, ["", *verdicts], console)
 
 
-def _print_pair(comparison: Comparison, console: Console) -> None:
-    """Print a line per group with the rates of both runs."""
-    narrow = console.is_terminal and console.width < _PAIR_WIDE_ENOUGH
-    columns = _PAIR_NARROW if narrow else len(_PAIR)
-    tables = {
-        name: [_pair_cells(group)[:columns] for group in groups]
-        for name, groups in {"": [comparison.overall], **comparison.groupings}.items()
-    }
-    notes = ["", *wording.pair_verdicts(comparison)]
-    print_table(light_table(_PAIR[:columns]), tables, notes, console)
+def comparison_markdown(comparison: Comparison) -> str:
+    """Return a section with one table per grouping."""
+    parts = ["## Comparison", f"Scored with danish-asr: {_summary(comparison)}."]
+    runs = [f"- {plain(name)}: {plain(', '.join(own))}" for name, own in comparison.runs.items()]
+    parts.append("\n".join(runs))
+    columns = _used(comparison)
+    tables = _tables(comparison, columns)
+    for name, rows in tables.items():
+        if name:
+            parts.append(f"### {plain(wording.sentence(wording.grouping_title(name)))}")
+        parts.append(markdown_table([HEADINGS[column] for column in columns], rows))
+    parts += [f"{plain(line)}." for line in _verdicts(comparison)]
+    return "\n\n".join(filter(None, [*parts, _note(tables)])) + "\n"
 
 
-def _pair_cells(group: ComparedGroup) -> list[str]:
-    a, b = group.runs
-    label, _, wer, *difference, cer, cer_difference, cer_p, test, rows, speakers = run_cells(
-        group, b
+def comparison_page(comparison: Comparison) -> str:
+    """Return the comparison as one HTML file."""
+    from danish_asr.report.components import render_template  # noqa: PLC0415 - slow: matplotlib
+
+    columns = _used(comparison)
+    tables = _tables(comparison, columns)
+    titled: dict[str, list[list[str]]] = {}
+    for name, rows in tables.items():
+        titled[wording.sentence(wording.grouping_title(name)) if name else "All rows"] = rows
+    return render_template(
+        "comparison_page.html",
+        summary=wording.sentence(_summary(comparison)),
+        runs=comparison.runs,
+        verdicts=_verdicts(comparison),
+        headings=[wording.sentence(HEADINGS[column]) for column in columns],
+        tables=titled,
+        note=_note(tables),
     )
-    wer_a, cer_a = wording.percent(a.rates["wer"]), wording.percent(a.rates["cer"])
-    return [
-        *(label, wer_a, wer, *difference, rows, speakers),
-        *(cer_a, cer, cer_difference, cer_p, test),
-    ]
+
+
+def _cells(group: ComparedGroup, run: RunScore) -> dict[str, str]:
+    """Return the cells of `HEADINGS` and `_PAIR_HEADINGS`; the baseline has no differences."""
+    cells = {"group": group.label, "run": run.run, "mapsswe": ""}
+    for name in ("wer", "cer"):
+        deviation, paired = run.deviations[name], run.paired.get(name)
+        spread = "" if deviation is None else f" ±{100 * deviation:.2f}"
+        cells[name] = wording.percent(run.rates[name]) + spread
+        cells[f"{name}_a"] = wording.percent(group.runs[0].rates[name])
+        cells |= {f"{name}_difference": "", f"{name}_interval": "", f"{name}_p": ""}
+        if paired:
+            cells[f"{name}_difference"] = wording.percent(paired.difference.value, "+")
+            cells[f"{name}_interval"] = wording.bounds(paired.difference.interval, "+")
+            cells[f"{name}_p"] = p_value(paired.p_adjusted)
+    if run.mapsswe:
+        segments = run.mapsswe.segments
+        too_few = f"{segments} segment{'' if segments == 1 else 's'}"
+        cells["mapsswe"] = p_value(run.mapsswe.p_adjusted) or too_few
+    cells["rows"] = wording.count(group.rows)
+    cells["speakers"] = wording.count(group.speakers)
+    return cells
 
 
 def _tables(
-    comparison: Comparison, columns: int = len(HEADINGS)
-) -> tuple[list[str], dict[str, list[list[str]]]]:
-    """Return headings and the rows of each grouping, without the columns that are empty."""
-    tables = {
-        name: [run_cells(group, run)[:columns] for group in groups for run in group.runs]
-        for name, groups in {"": [comparison.overall], **comparison.groupings}.items()
-    }
-    used = [any(cells) for cells in zip(*chain(*tables.values()), strict=True)]
-    kept = {name: [[*compress(row, used)] for row in rows] for name, rows in tables.items()}
-    return [*compress(HEADINGS, used)], kept
+    comparison: Comparison, columns: Sequence[str], *, baseline: bool = True
+) -> dict[str, list[list[str]]]:
+    """Return the rows of each grouping; those of all rows have an empty name."""
+    tables: dict[str, list[list[str]]] = {}
+    for name, groups in {"": [comparison.overall], **comparison.groupings}.items():
+        tables[name] = []
+        for group in groups:
+            for run in group.runs if baseline else group.runs[1:]:
+                cells = _cells(group, run)
+                tables[name].append([cells[column] for column in columns])
+    return tables
+
+
+def _used(comparison: Comparison) -> list[str]:
+    """Return the columns of `HEADINGS` that are not empty."""
+    used: set[str] = set()
+    for group in [comparison.overall, *chain(*comparison.groupings.values())]:
+        for run in group.runs:
+            used |= {column for column, text in _cells(group, run).items() if text}
+    return [column for column in HEADINGS if column in used]
 
 
 def _note(tables: Mapping[str, Sequence[Sequence[str]]]) -> str:
     """Return what "not resolvable" means if a table says it."""
-    cells = chain.from_iterable(chain(*tables.values()))
-    return wording.sentence(wording.INTERVAL_NOTE) + "." if wording.NOT_RESOLVABLE in cells else ""
+    if any(wording.NOT_RESOLVABLE in row for row in chain(*tables.values())):
+        return wording.sentence(wording.INTERVAL_NOTE) + "."
+    return ""
 
 
-def runs_markdown(comparison: Comparison) -> str:
-    """Return a section with one table per grouping."""
-    parts = ["## Comparison", f"Scored with danish-asr: {wording.comparison_summary(comparison)}."]
-    parts.append(
-        "\n".join(
-            f"- {plain(name)}: {plain(', '.join(files))}" for name, files in comparison.runs.items()
+def _summary(comparison: Comparison) -> str:
+    rows = next(iter(comparison.rows.values()))
+    paired = f"{wording.count(rows.scored)} rows paired by id{rows.of_split()}"
+    return f"{wording.settings_in_words(comparison.settings)}, {paired}"
+
+
+def _pair_verdicts(comparison: Comparison) -> list[str]:
+    """What the overall difference of B from A means, also for the utterances of these speakers."""
+    b = comparison.overall.runs[1]
+    wer = b.paired["wer"].difference
+    if wer.interval is None:
+        lines = [f"the difference is {wording.NOT_RESOLVABLE}: {wer.not_resolvable}"]
+    elif wer.interval.low <= 0 <= wer.interval.high:
+        lines = ["no significant difference (the 95 % interval includes 0)"]
+    else:
+        lines = [f"{'B' if wer.value < 0 else 'A'} is better (the 95 % interval excludes 0)"]
+    for metric in comparison.settings.all_metrics:
+        paired = b.paired[metric.name]
+        difference = paired.difference
+        lines.append(
+            f"{metric.title}: A {wording.percent(paired.a)}, B {wording.percent(paired.b)}, "
+            f"B - A {wording.percent(difference.value, '+')}; over speakers "
+            f"{wording.bounds(difference.interval, '+')}{_with_p(paired.p)}; "
+            f"for these speakers only {wording.bounds(difference.utterances, '+')}"
+            f"{'' if metric.lower_is_better else '; higher is better'}"
         )
+    lines[1] += _with_mapsswe(b)
+    return [*lines, _these_speakers(comparison)]
+
+
+def _verdicts(comparison: Comparison) -> list[str]:
+    """What the overall difference of each run from the baseline means, and what "±" is."""
+    baseline, *others = comparison.overall.runs
+    lines: list[str] = []
+    for run in others:
+        paired = run.paired["wer"]
+        difference = paired.difference
+        if paired.p_adjusted is None:
+            reason = difference.not_resolvable
+            line = f"the difference from {baseline.run} is {wording.NOT_RESOLVABLE}: {reason}"
+        elif paired.p_adjusted >= ALPHA:
+            line = f"no significant difference from {baseline.run}"
+        else:
+            better = "better" if difference.value < 0 else "worse"
+            line = f"{better} than {baseline.run}{_with_p(paired.p_adjusted)}"
+        own = wording.bounds(difference.utterances, "+")
+        test = _with_mapsswe(run)
+        lines.append(f"{run.run}: {line}; for these speakers only {own}{test}")
+    lines.append(_these_speakers(comparison))
+    if len(others) > 1 or comparison.groupings:
+        lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
+    if max(map(len, comparison.runs.values())) > 1:
+        lines.append(
+            "±: standard deviation over the seeds of a run; intervals and p-values hold for these "
+            "models, not for other seeds"
+        )
+    return lines
+
+
+def _these_speakers(comparison: Comparison) -> str:
+    tested = any(run.mapsswe for run in comparison.overall.runs)
+    test = f" and MAPSSWE ({MIN_SEGMENTS} segments needed)" if tested else ""
+    return (
+        f'"for these speakers only"{test}: what to expect of other utterances of the same '
+        "speakers, not of other people"
     )
-    headings, tables = _tables(comparison)
-    for name, rows in tables.items():
-        if name:
-            parts.append(f"### {plain(wording.sentence(wording.grouping_title(name)))}")
-        parts.append(markdown_table(headings, rows))
-    parts += [f"{plain(line)}." for line in wording.runs_verdicts(comparison)]
-    return "\n\n".join(filter(None, [*parts, _note(tables)])) + "\n"
 
 
-def runs_page(comparison: Comparison) -> str:
-    """Return the comparison as one HTML file."""
-    from danish_asr.report.components import render_template  # noqa: PLC0415 - slow: matplotlib
+def _with_mapsswe(run: RunScore) -> str:
+    if run.mapsswe is None:  # of several seeds
+        return ""
+    p = p_value(run.mapsswe.p_adjusted) or wording.NOT_RESOLVABLE
+    return f" (MAPSSWE: p {p}, {run.mapsswe.segments} segments)"
 
-    headings, tables = _tables(comparison)
-    return render_template(
-        "comparison_page.html",
-        summary=wording.sentence(wording.comparison_summary(comparison)),
-        runs=comparison.runs,
-        verdicts=wording.runs_verdicts(comparison),
-        headings=[name.capitalize() if name in HEADINGS[:2] else name for name in headings],
-        tables={
-            wording.sentence(wording.grouping_title(name)) if name else "All rows": rows
-            for name, rows in tables.items()
-        },
-        note=_note(tables),
-    )
+
+def _with_p(p: float | None) -> str:
+    return "" if p is None else f" (p {p_value(p)})"

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os.path import realpath
@@ -34,13 +33,15 @@ class ReportOptions:
     model_name: str | None = None  # for Hugging Face; None: the model of the evaluation
 
 
-def outputs_by_end(paths: Iterable[AnyPath], ends: Iterable[str]) -> dict[str, Path]:
+def outputs_by_end(
+    paths: Iterable[AnyPath], ends: Iterable[str], inputs: Iterable[AnyPath]
+) -> dict[str, Path]:
     """Return each output by the end of its name.
 
     Raises:
-        ConfigError: A name has another end, two names have the same, or it is a directory.
+        ConfigError: A name has another end, two names have the same, or it is an input.
     """
-    known = list(ends)
+    known, read = list(ends), {realpath(path) for path in inputs}
     outputs: dict[str, Path] = {}
     faults: list[str] = []
     for path in map(Path, paths):
@@ -49,31 +50,13 @@ def outputs_by_end(paths: Iterable[AnyPath], ends: Iterable[str]) -> dict[str, P
             faults.append(f"{path}: expected a name that ends in {', '.join(known)}")
         elif end in outputs:
             faults.append(f"{path}: one file can end in {end}, and {outputs[end]} does")
-        elif path.is_dir():
-            faults.append(f"{path} is a directory; name a file")
+        elif path.is_dir() or realpath(path) in read:
+            faults.append(f"{path} is an input or a directory; choose another file")
         else:
             outputs[end] = path
     if faults:
         raise ConfigError(faults, where="the list of outputs")
     return outputs
-
-
-def check_not_inputs(outputs: Iterable[Path], inputs: Iterable[AnyPath]) -> None:
-    """Refuse outputs that would replace an input or each other."""
-    # Unlike `Path.resolve`, realpath does not fail at a loop of links.
-    uses = Counter([*set(map(realpath, inputs)), *map(realpath, outputs)])
-    faults = [
-        f"{path} is an input or another output; choose another file"
-        for path, count in uses.items()
-        if count > 1
-    ]
-    if faults:
-        raise ConfigError(faults, where="the list of outputs")
-
-
-def trn_files(path: Path) -> tuple[Path, Path]:
-    """Return the names of references and hypotheses for sclite."""
-    return path.with_suffix(".ref.trn"), path.with_suffix(".hyp.trn")
 
 
 def write_rows(
@@ -99,7 +82,7 @@ def write_rows(
             _write_table(path, error_rows(analysis))
             files.append(path)
         elif end == ".trn":
-            reference, hypothesis = trn_files(path)
+            reference, hypothesis = path.with_suffix(".ref.trn"), path.with_suffix(".hyp.trn")
             with publish(reference) as of_reference, publish(hypothesis) as of_hypothesis:
                 for line, other in trn_lines(predictions, settings=settings):
                     of_reference.write(f"{line}\n".encode())
@@ -122,12 +105,10 @@ def _write_table(path: Path, rows: Iterable[Mapping[str, Any]], extra: Sequence[
                 columns = dict.fromkeys([*row, *extra])
                 writer = csv.DictWriter(text, columns, lineterminator="\n")
                 writer.writeheader()
-            writer.writerow(
-                {
-                    name: guarded(cell) if isinstance(cell, str) else cell
-                    for name, cell in row.items()
-                }
-            )
+            guarded_row: dict[str, Any] = {}
+            for name, cell in row.items():
+                guarded_row[name] = guarded(cell) if isinstance(cell, str) else cell
+            writer.writerow(guarded_row)
         text.detach()
 
 
@@ -152,10 +133,8 @@ def utterance_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield a flat dict per scored row: its metadata, texts, counts, rates and alignment.
 
-    Over an empty reference there is no rate, only insertions.
-
-    The alignment is in the notation of GNU wdiff: ``det [-er-]{+var+} [-meget-] koldt {+nu+}`` has
-    a substitution, a deletion and an insertion.
+    Over an empty reference there is no rate. The alignment is in the notation of GNU wdiff:
+    ``det [-er-]{+var+} [-meget-] koldt {+nu+}``.
     """
     settings = settings or Settings()
     for row, reference, hypothesis in settings.scored(predictions):
@@ -220,16 +199,15 @@ def trn_lines(
     A line is ``text (speaker-utterance)``. Both parts of the id are percent-encoded, so that ids
     stay unique and `urllib.parse.unquote` gives them back.
     """
-    for row, *texts in (settings or Settings()).scored(predictions):
+    for row, reference, hypothesis in (settings or Settings()).scored(predictions):
         name = f"({_encoded(row.speaker_id or 'unknown')}-{_encoded(row.id)})"
-        reference, hypothesis = (
-            f"{' '.join(map(_trn_word, split_words(text)))} {name}" for text in texts
-        )
-        yield reference, hypothesis
+        yield f"{_trn_text(reference)} {name}", f"{_trn_text(hypothesis)} {name}"
 
 
-def _trn_word(word: str) -> str:
-    return re.sub(r"\s", "_", word).translate(_TRN_MARKUP)  # a tab does not separate words here
+def _trn_text(text: str) -> str:
+    # A tab or newline does not separate words here.
+    words = [re.sub(r"\s", "_", word) for word in split_words(text)]
+    return " ".join(words).translate(_TRN_MARKUP)
 
 
 def _encoded(name: str) -> str:

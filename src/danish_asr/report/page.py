@@ -1,4 +1,4 @@
-"""The page of scores."""
+"""The page of scores, and a chart of the groups for notebooks and papers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
@@ -6,23 +6,21 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
 from rich.console import Console
 
-from danish_asr.base.errors import DatasetError
+from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import wording
 from danish_asr.report.components import RateAxis, audio_url, curves_chart, render_template
 from danish_asr.report.run_history import Panel
 from danish_asr.report.tables import warn
-from danish_asr.scoring.error_analysis import WORST_WORDS, ErrorAnalysis
+from danish_asr.scoring.error_analysis import WORST_WORDS, CategoryShare, ErrorAnalysis
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.scores import GroupScore, Scores
 
-FREQUENT: Final = 30
-"""The most frequent errors of each kind are listed."""
-
-MAX_CLIP_BYTES: Final = 1_000_000
-"""About a minute of speech; longer clips are left out to keep the page small."""
+FREQUENT: Final = 30  # errors of each kind that are listed
+MAX_CLIP_BYTES: Final = 1_000_000  # about a minute; longer clips would make the page large
 
 
 def render_page(
@@ -41,22 +39,23 @@ def render_page(
     metrics = scores.settings.all_metrics
     listed = {utterance.row.id for utterance in analysis.worst}
     by_wer = {utterance.row.id for utterance in analysis.worst_by_wer}
-    # No row has a value of these columns.
-    absent = [
-        name
-        for name, part in scores.groupings.items()
-        if [group.label for group in part.groups] == ["unknown"]
-    ]
+    absent: list[str] = []  # no row has a value of these columns
+    groupings: dict[str, Sequence[GroupScore]] = {}
+    for name, part in scores.groupings.items():
+        if [group.label for group in part.groups] == ["unknown"]:
+            absent.append(name)
+        elif part.groups:
+            ordered = name in MEASURES
+            groupings[name] = part.groups if ordered else sorted(part.groups, key=_worst_first)
+    categories: dict[str, list[CategoryShare]] = {}
+    for share in analysis.categories:
+        categories.setdefault(share.category, []).append(share)
     return render_template(
         "page.html",
         about=about,
         name=_name(about),
         scores=scores,
-        groupings={
-            name: part.groups if name in MEASURES else sorted(part.groups, key=_worst_first)
-            for name, part in scores.groupings.items()
-            if part.groups and name not in absent
-        },
+        groupings=groupings,
         absent=absent,
         bands=MEASURES,
         axis=RateAxis(scores),
@@ -69,10 +68,7 @@ def render_page(
             "deletions": analysis.deletions[:FREQUENT],
             "characters": analysis.character_confusions[:FREQUENT],
         },
-        categories={
-            line.category: [other for other in analysis.categories if other[0] == line.category]
-            for line in analysis.categories
-        },
+        categories=categories,
         worst=[
             *analysis.worst,
             *(utterance for utterance in analysis.worst_by_wer if utterance.row.id not in listed),
@@ -133,3 +129,36 @@ def _clips(shard: Path, ids: set[str]) -> Iterator[tuple[str, str]]:
                     flac = clip.as_py()
                     if name in ids and flac and len(flac) <= MAX_CLIP_BYTES:
                         yield name, audio_url(flac)
+
+
+def plot_groups(scores: Scores, grouping: str) -> Figure:
+    """Return WER per group with 95 % intervals; a hollow dot has none, the line is all rows.
+
+    Save it with ``figure.savefig("groups.pdf")``; a notebook shows it as it is.
+
+    Raises:
+        ConfigError: The scores do not have the grouping.
+    """
+    if grouping not in scores.groupings:
+        known = ", ".join(scores.groupings)
+        raise ConfigError([f"unknown grouping '{grouping}'; scored: {known or 'none'}"])
+    groups = scores.groupings[grouping].groups
+    figure = Figure(figsize=(6, 1 + 0.4 * len(groups)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, group in enumerate(reversed(groups)):
+        interval = group.wer.interval
+        if interval:
+            axes.plot([100 * bound for bound in interval], [place] * 2, color="C0", lw=2)
+        fill = "C0" if interval else "white"
+        axes.plot(100 * group.wer.value, place, "o", color="C0", mfc=fill, ms=7, clip_on=False)
+    axes.axvline(100 * scores.overall.wer.value, color="0.5", lw=1, ls="--")
+    labels = [
+        f"{wording.short(group.label, 30)} ({wording.count(group.speakers)})"
+        for group in reversed(groups)
+    ]
+    axes.set_yticks(range(len(groups)), labels, parse_math=False)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("WER %")
+    axes.set_title(f"{wording.sentence(wording.grouping_title(grouping))} (speakers)", fontsize=10)
+    axes.grid(visible=True, axis="x", alpha=0.4)
+    return figure

@@ -1,22 +1,11 @@
 """Numbers and settings in words: the same in the terminal, on the page and in Markdown."""
 
-from collections.abc import Mapping
 from math import isnan
 from typing import Final
 
-from danish_asr.scoring.comparison import Comparison, RunScore
 from danish_asr.scoring.groupings import MEASURES, columns_of, name_of
-from danish_asr.scoring.intervals import (
-    ALPHA,
-    MAX_SHARE,
-    MIN_SPEAKERS,
-    MIN_WORDS,
-    Estimate,
-    Interval,
-)
-from danish_asr.scoring.mapsswe import MIN_SEGMENTS
-from danish_asr.scoring.scored_rows import RowsUsed
-from danish_asr.scoring.scores import Grouping, Scores, p_value
+from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, MIN_WORDS, Interval
+from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import profile_version
 
@@ -65,18 +54,9 @@ def grouping_title(name: str) -> str:
 def summary(scores: Scores) -> str:
     """What the scores are based on."""
     rows = scores.rows
-    return f"{_settings(scores.settings)}, {count(rows.scored)} rows scored{rows.of_split()}"
-
-
-def split_warnings(rows: Mapping[str, RowsUsed]) -> list[str]:
-    """Warnings that runs are of splits of other names than the first, by the names of the runs."""
-    (first, base), *others = rows.items()
-    return [
-        f"{first} is of split {' and '.join(base.splits)}, {name} of split "
-        f"{' and '.join(other.splits)}; compare runs over one split"
-        for name, other in others
-        if base.splits and other.splits and base.splits != other.splits
-    ]
+    return (
+        f"{settings_in_words(scores.settings)}, {count(rows.scored)} rows scored{rows.of_split()}"
+    )
 
 
 def gap_sentence(grouping: Grouping) -> str:
@@ -124,90 +104,8 @@ def gap_verdict(scores: Scores) -> str:
     return sentence("; ".join(parts) + ".")
 
 
-def pair_verdicts(comparison: Comparison) -> list[str]:
-    """What the overall difference of B from A means, also for the utterances of these speakers."""
-    b = comparison.overall.runs[1]
-    lines = [_verdict(b.paired["wer"].difference)]
-    for metric in comparison.settings.all_metrics:
-        rate = b.paired[metric.name]
-        difference = rate.difference
-        lines.append(
-            f"{metric.title}: A {percent(rate.a)}, B {percent(rate.b)}, "
-            f"B - A {percent(difference.value, '+')}; over speakers "
-            f"{bounds(difference.interval, '+')}{_with_p(rate.p)}; for these speakers only "
-            f"{bounds(difference.utterances, '+')}"
-        )
-        if not metric.lower_is_better:
-            lines[-1] += "; higher is better"
-    lines[1] += _with_mapsswe(b)
-    return [*lines, _these_speakers(comparison)]
-
-
-def _with_mapsswe(run: RunScore) -> str:
-    test = run.mapsswe
-    if test is None:  # of several seeds
-        return ""
-    return f" (MAPSSWE: p {p_value(test.p_adjusted) or NOT_RESOLVABLE}, {test.segments} segments)"
-
-
-def _these_speakers(comparison: Comparison) -> str:
-    """What the numbers for these speakers only do not say."""
-    tested = any(run.mapsswe for run in comparison.overall.runs)
-    test = f" and MAPSSWE ({MIN_SEGMENTS} segments needed)" if tested else ""
-    return (
-        f'"for these speakers only"{test}: what to expect of other utterances of the same '
-        "speakers, not of other people"
-    )
-
-
-def _verdict(difference: Estimate) -> str:
-    if difference.interval is None:
-        return f"the difference is {NOT_RESOLVABLE}: {difference.not_resolvable}"
-    if difference.interval.low <= 0 <= difference.interval.high:
-        return "no significant difference (the 95 % interval includes 0)"
-    return f"{'B' if difference.value < 0 else 'A'} is better (the 95 % interval excludes 0)"
-
-
-def comparison_summary(comparison: Comparison) -> str:
-    """What the differences between runs are based on."""
-    rows = next(iter(comparison.rows.values()))
-    paired = f"{count(rows.scored)} rows paired by id{rows.of_split()}"
-    return f"{_settings(comparison.settings)}, {paired}"
-
-
-def runs_verdicts(comparison: Comparison) -> list[str]:
-    """What the overall difference of each run from the baseline means, and what "±" is."""
-    baseline, *others = comparison.overall.runs
-    lines = []
-    for run in others:
-        paired = run.paired["wer"]
-        difference = paired.difference
-        if paired.p_adjusted is None:
-            reason = difference.not_resolvable
-            line = f"the difference from {baseline.run} is {NOT_RESOLVABLE}: {reason}"
-        elif paired.p_adjusted >= ALPHA:
-            line = f"no significant difference from {baseline.run}"
-        else:
-            better = "better" if difference.value < 0 else "worse"
-            line = f"{better} than {baseline.run}{_with_p(paired.p_adjusted)}"
-        own = f"for these speakers only {bounds(difference.utterances, '+')}{_with_mapsswe(run)}"
-        lines.append(f"{run.run}: {line}; {own}")
-    lines.append(_these_speakers(comparison))
-    if len(others) > 1 or comparison.groupings:
-        lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
-    if max(map(len, comparison.runs.values())) > 1:
-        lines.append(
-            "±: standard deviation over the seeds of a run; intervals and p-values hold for these "
-            "models, not for other seeds"
-        )
-    return lines
-
-
-def _with_p(p: float | None) -> str:
-    return "" if p is None else f" (p {p_value(p)})"
-
-
-def _settings(settings: Settings) -> str:
+def settings_in_words(settings: Settings) -> str:
+    """How rows were scored."""
     version = profile_version(settings.profile)
     numbered = settings.profile if version is None else f"{settings.profile} v{version}"
     fillers = ", fillers removed" if settings.remove_fillers else ""

@@ -22,17 +22,13 @@ import numpy as np
 from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
 from danish_asr.scoring.settings import Settings
 
-ALPHA: Final = 0.05
-"""One minus the level of the intervals."""
+ALPHA: Final = 0.05  # one minus the level of the intervals
 
+# Below these, or with a speaker of a larger share of the words, there is no interval
+# (``benchmarks/intervals.py``).
 MIN_SPEAKERS: Final = 8
-"""Fewer speakers give no interval (``benchmarks/intervals.py``)."""
-
 MIN_WORDS: Final = 100
-"""Fewer words of the reference give no interval."""
-
 MAX_SHARE: Final = 0.5
-"""A speaker with a larger share of a group's words dominates its rate; no interval then."""
 
 
 class Interval(NamedTuple):
@@ -83,12 +79,8 @@ class Spread(NamedTuple):
     """A rate of a group, or a difference of two runs, and how much it varies with the speakers."""
 
     value: float
-    deviation: float
-    """The standard error, by the jackknife."""
-
-    freedom: float
-    """Degrees of freedom of the t distribution."""
-
+    deviation: float  # the standard error, by the jackknife
+    freedom: float  # of the t distribution
     not_resolvable: str | None
 
     def limits(self, alpha: float = ALPHA) -> Interval:
@@ -116,7 +108,8 @@ def spreads(
     values, without_one = _jackknife(group, settings)
     if baseline is not None:
         baseline_values, baseline_without_one = _jackknife(baseline, settings)
-        values, without_one = values - baseline_values, without_one - baseline_without_one
+        values = values - baseline_values
+        without_one = without_one - baseline_without_one
     speakers = len(group.speakers)
     words = group.sums[:, 1:4].sum(axis=1).astype(float)
     freedom = words.sum() ** 2 / max((words**2).sum(), 1) - 1
@@ -124,7 +117,7 @@ def spreads(
     for number, metric in enumerate(settings.all_metrics):
         deviation = sqrt(speakers - 1) * float(without_one[number].std())
         units = float(group.sums[:, 1 + 4 * number : 4 + 4 * number].sum())
-        reason = why_not_resolvable(group, deviation, units, metric.unit)
+        reason = _why_not_resolvable(group, deviation, units, metric.unit)
         result.append(Spread(values[number].item(), deviation, freedom, reason))
     return result
 
@@ -136,10 +129,9 @@ def _jackknife(group: GroupSums, settings: Settings) -> tuple[FloatArray, FloatA
     return rates(total, settings), without_one
 
 
-def why_not_resolvable(  # noqa: PLR0911 - a reason each
+def _why_not_resolvable(  # noqa: PLR0911 - a reason each
     group: GroupSums, deviation: float, units: float, unit: str
 ) -> str | None:
-    """Return why a group's speakers cannot give an interval, or None if they can."""
     if not group.known_speakers:
         return "the speakers are unknown"
     speakers = len(group.speakers)

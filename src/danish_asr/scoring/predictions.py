@@ -1,5 +1,7 @@
 """Read and write ``predictions.jsonl``: one JSON object per utterance of a split.
 
+References and metadata that a file lacks come from a built dataset.
+
 Its texts are not normalised, so that a file can be scored under any profile.
 """
 
@@ -11,8 +13,9 @@ from pathlib import Path
 from sys import intern
 from typing import Any, Final
 
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 from danish_asr.base.tables import Row, read_valid_rows
 
 
@@ -201,3 +204,51 @@ def _label(value: Any, key: str, location: str) -> str | None:
     if isinstance(value, bool | int | float):
         return intern(json.dumps(value))  # ages and flags
     raise PredictionsError(f"{location}: {key} must be a string, found {value!r:.40}")
+
+
+_OF_DATASET: Final = ("id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age")
+
+
+def read_references(dataset: AnyPath, split: str = "test") -> dict[str, Row]:
+    """Return the rows of ``<split>`` or ``<split>_<corpus>`` by id, without hypotheses.
+
+    Raises:
+        DatasetError: There is no such dataset or split, or a file cannot be read.
+    """
+    root = Path(dataset) / VERSION_DIR
+    rows: dict[str, Row] = {}
+    splits = set()
+    for shard in sorted(root.rglob("*.parquet")):
+        keys = dict(part.split("=", 1) for part in shard.relative_to(root).parts if "=" in part)
+        of_shard = {key: keys.get(key, "") for key in ("corpus", "split")}
+        splits.add(of_shard["split"])
+        if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
+            rows |= _read_shard(shard, of_shard)
+    if not splits:
+        raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
+    if not rows:
+        names = ", ".join(sorted(splits))
+        raise DatasetError(f"{dataset}: no row of split '{split}'; the dataset has: {names}")
+    return rows
+
+
+def _read_shard(shard: Path, keys: dict[str, str]) -> dict[str, Row]:
+    import pyarrow as pa  # noqa: PLC0415 - slow, and most files need no dataset
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    references: dict[str, Row] = {}
+    try:
+        with pq.ParquetFile(shard) as file:
+            columns = [name for name in _OF_DATASET if name in file.schema_arrow.names]
+            table = file.read(columns).to_pylist()
+        for row in table:
+            seconds = row.pop("audio_size") / SAMPLE_RATE
+            reference = {"reference": row.pop("text"), "duration": seconds}
+            references[row.pop("id")] = reference | keys | row
+    except KeyError as error:
+        raise DatasetError(f"{shard}: has no column {error}") from None
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(
+            f"{shard}: cannot be read ({error}); `danish-asr verify` finds all such files"
+        ) from None
+    return references

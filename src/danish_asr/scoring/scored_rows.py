@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.metrics import Metric, split_words
+from danish_asr.metrics import error_places, split_words
 from danish_asr.scoring.groupings import (
     COLUMNS,
     MEASURES,
@@ -18,7 +19,6 @@ from danish_asr.scoring.groupings import (
     group_column,
     name_of,
 )
-from danish_asr.scoring.mapsswe import error_places
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
 
@@ -111,7 +111,6 @@ class ScoredRows:
     groupings: Mapping[str, Sequence[str]]  # the columns of each grouping
     columns: Mapping[str, Column]
     ids: Sequence[str]
-    lines: Sequence[int]
     references: Sequence[int]  # hashes of the raw texts
     counts: IntArray  # (rows, counts), see `GroupSums`
     errors_at: Sequence[Sequence[int]]  # see `error_places`; empty unless requested
@@ -148,37 +147,13 @@ class ScoredRows:
         for start, stop in zip(group_starts, [*group_starts[1:], len(order)], strict=True):
             inside = (start <= speaker_starts) & (speaker_starts < stop)
             starts = speaker_starts[inside]
-            speakers = [self._label("speaker_id", codes[-1, at]) for at in starts]
-            group = {
-                name_of(name): self._label(name, code)
-                for name, code in zip(columns, codes[:, start], strict=False)
-            }
+            speaker_labels = self.columns["speaker_id"].labels
+            speakers = [speaker_labels[code] for code in codes[-1, starts]]
+            group: dict[str, str | None] = {}
+            for name, code in zip(names[:-1], codes[:-1, start], strict=True):
+                group[name_of(name)] = self.columns[name].labels[code]
             groups.append(Group(group, speakers, order[start:stop], starts - start, missing))
         return groups
-
-    def sums(self) -> dict[str, list[GroupSums]]:
-        """Return the sums of the groups of each grouping."""
-        sums: dict[str, list[GroupSums]] = {}
-        for grouping, columns in self.groupings.items():
-            sums[grouping] = [group.sums(self.counts) for group in self.groups(columns)]
-        return sums
-
-    def overall(self) -> GroupSums:
-        """Return the sums of all rows."""
-        (group,) = self.groups()
-        return group.sums(self.counts)
-
-    def _label(self, column: str, code: int) -> str | None:
-        return self.columns[column].labels[code]
-
-
-@dataclass(slots=True)
-class _Collected:
-    ids: list[str] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    references: list[int] = field(default_factory=list)
-    counts: list[list[int]] = field(default_factory=list)
-    errors_at: list[Sequence[int]] = field(default_factory=list)
 
 
 def score_rows(
@@ -194,16 +169,20 @@ def score_rows(
         ConfigError: A column is unknown, or has bands and is no column of numbers.
         PredictionsError: No reference has a word.
     """
-    normalize, metrics = settings.normalizer(), settings.all_metrics
+    normalize = settings.normalizer()
     reason_to_skip = ROW_FILTERS[settings.row_filter]
     groupings = {grouping: columns_of(grouping) for grouping in by}
-    bands = {column: fixed_bands(column) for column in _columns(groupings.values())}
+    columns = dict.fromkeys(["speaker_id", *chain(*groupings.values())])
+    bands = {column: fixed_bands(column) for column in columns}
     values: dict[str, list[str | None]] = {column: [] for column in bands}
     names: set[str] = set()
     splits: set[str] = set()
     left_out: Counter[str] = Counter()
-    rows = _Collected()
-    for line, row in enumerate(predictions, start=1):
+    ids: list[str] = []
+    references: list[int] = []
+    lines: list[list[int]] = []
+    errors_at: list[Sequence[int]] = []
+    for row in predictions:
         names.update(row.extra)
         if row.split:
             splits.add(row.split)
@@ -213,59 +192,37 @@ def score_rows(
             left_out[reason] += 1
             continue
         hypothesis = normalize(row.hypothesis)
-        counts = count_row(metrics, reference, hypothesis)
-        rows.ids.append(row.id)
-        rows.lines.append(line)
-        rows.references.append(hash(row.reference))
-        rows.counts.append(counts)
+        counts = [1]
+        for metric in settings.all_metrics:
+            counts += metric.count(reference, hypothesis).to_tuple()
+        ids.append(row.id)
+        references.append(hash(row.reference))
+        lines.append(counts)
         if places:
-            rows.errors_at.append(error_places(split_words(reference), split_words(hypothesis)))
+            errors_at.append(error_places(split_words(reference), split_words(hypothesis)))
         for column, of_column in values.items():
             of_column.append(_value(row, name_of(column), sum(counts[1:4])))
-    _check_columns(bands, names)
-    width = 1 + 4 * len(metrics)
-    counts_of_rows = np.array(rows.counts, np.int64).reshape(len(rows.ids), width)
-    if rows.ids and not counts_of_rows[:, 1:4].any():
+    available = [*COLUMNS, *MEASURES, *sorted(names)]
+    unknown = sorted({name_of(column) for column in columns} - set(available))
+    if unknown:
+        known = ", ".join(available)
+        raise ConfigError([f"by: unknown column '{name}'; available: {known}" for name in unknown])
+    width = 1 + 4 * len(settings.all_metrics)
+    counts_of_rows = np.array(lines, np.int64).reshape(len(ids), width)
+    if ids and not counts_of_rows[:, 1:4].any():
         raise PredictionsError(
-            f"no word to recognise in the references of {len(rows.ids)} rows under profile "
-            f"{settings.profile}; without one there is no error rate"
+            f"no word in the references of {len(ids)} rows under profile {settings.profile}"
         )
     return ScoredRows(
         groupings=groupings,
         columns={name: group_column(name, bands[name], values[name]) for name in bands},
-        ids=rows.ids,
-        lines=rows.lines,
-        references=rows.references,
+        ids=ids,
+        references=references,
         counts=counts_of_rows,
-        errors_at=rows.errors_at,
+        errors_at=errors_at,
         left_out=dict(left_out),
         splits=sorted(splits),
     )
-
-
-def count_row(metrics: Sequence[Metric], reference: str, hypothesis: str) -> list[int]:
-    """Return a line of counts, see `GroupSums`, of normalised texts."""
-    counts = [1]
-    for metric in metrics:
-        counts += metric.count(reference, hypothesis).to_tuple()
-    return counts
-
-
-def _columns(groupings: Iterable[Sequence[str]]) -> list[str]:
-    columns = {"speaker_id": None}
-    for grouping in groupings:
-        columns |= dict.fromkeys(grouping)
-    return list(columns)
-
-
-def _check_columns(columns: Iterable[str], extra: Iterable[str]) -> None:
-    available = [*COLUMNS, *MEASURES, *sorted(extra)]
-    unknown = sorted({name_of(column) for column in columns} - set(available))
-    faults = [
-        f"by: unknown column '{column}'; available: {', '.join(available)}" for column in unknown
-    ]
-    if faults:
-        raise ConfigError(faults)
 
 
 def _value(row: Prediction, name: str, words: int) -> str | None:

@@ -157,9 +157,11 @@ def score_predictions(
     if not used.scored:
         what = "; choose another row filter" if used.in_file else ": there are no rows"
         raise PredictionsError(f"no row to score{used.why_left_out()}{what}")
-    overall = _score_group(rows.overall(), settings)
+    (everything,) = rows.groups()
+    overall = _score_group(everything.sums(rows.counts), settings)
     groupings: dict[str, Grouping] = {}
-    for name, groups in rows.sums().items():
+    for name, columns in rows.groupings.items():
+        groups = [group.sums(rows.counts) for group in rows.groups(columns)]
         named = [group for group in groups if None not in group.group.values()]
         scores = tuple(_score_group(group, settings) for group in groups)
         groupings[name] = Grouping(scores, estimate_gap(named, settings))

@@ -2,5 +2,5 @@
 
 In: a raw transcript. Out: the same text under a profile, such as CoRal's official rules.
 Profiles are pure functions in one table; your own is named ``package.module:function``.
-Read `profiles` first; `numerals` spells Danish numbers for it.
+All of it is in `profiles`.
 """

@@ -3,7 +3,7 @@
 import pytest
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.report.figures import plot_groups
+from danish_asr.report.page import plot_groups
 from danish_asr.scoring.comparison import compare_runs
 from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import prediction, random_rows

@@ -13,8 +13,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.report import ReportOptions, score_file
-from danish_asr.scoring.predictions import write_predictions
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import read_references, write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.builders import build_dataset
 from tests.score_rows import four_rows, prediction, random_rows

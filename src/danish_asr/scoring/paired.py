@@ -1,0 +1,144 @@
+"""Differences of two runs over the same rows, and the tests of whether they are by chance.
+
+MAPSSWE, the matched-pairs test of NIST's evaluations (Gillick and Cox, ICASSP 1989), cuts an
+utterance where two words in a row are correct in both runs. With Z the errors of run B minus those
+of run A in a segment and n segments, ``W = mean(Z) / sqrt(var(Z) / n)`` is standard normal if the
+runs are equally good. It says nothing about other speakers.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import erfc, isnan, sqrt
+from typing import Any, Final
+
+import numpy as np
+
+from danish_asr.scoring.intervals import Estimate, rates, spreads
+from danish_asr.scoring.scored_rows import Group, GroupSums, IntArray
+from danish_asr.scoring.settings import Settings
+
+MIN_CORRECT: Final = 2  # words between two segments, as in NIST's sc_stats
+MIN_SEGMENTS: Final = 30  # with fewer the normal approximation gives too small p-values
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedRun:
+    """A run whose rows are in the order of the first file's."""
+
+    name: str
+    seeds: Sequence[IntArray]  # the counts of each file, (rows, counts)
+    segments: IntArray | None  # (rows, 3), see `segment_sums`; None for the baseline
+
+
+@dataclass(slots=True)
+class PairedRate:
+    """One rate of both runs over the same rows."""
+
+    a: float
+    b: float
+    difference: Estimate  # B minus A, negative if B has the lower rate
+    p: float | None  # None if the difference is not resolvable
+    p_adjusted: float | None = None  # by Holm, over the groups of a grouping
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        data = {
+            "a": number_or_none(self.a),
+            "b": number_or_none(self.b),
+            "difference": self.difference.to_dict(),
+        }
+        return data | {"p": self.p, "p_adjusted": self.p_adjusted}
+
+
+def number_or_none(rate: float) -> float | None:
+    """Return a rate as JSON can hold it, None for NaN."""
+    return None if isnan(rate) else rate
+
+
+@dataclass(slots=True)
+class MatchedPairs:
+    """The test of two runs; ``p`` is None if segments are few or all equal."""
+
+    segments: int
+    mean_difference: float  # errors of B minus A per segment
+    p: float | None
+    p_adjusted: float | None = None  # by Holm, over the groups of a grouping
+
+
+def segment_sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int]:
+    """Return n, sum of Z and sum of Z squared over the segments of an utterance; they add up."""
+    if not a and not b:
+        return 0, 0, 0
+    difference = Counter(b)
+    difference.subtract(a)
+    segments: list[int] = []
+    before = -1
+    for place in sorted(difference):
+        if not segments or place // 2 - (before + 1) // 2 >= MIN_CORRECT:
+            segments.append(0)
+        segments[-1] += difference[place]
+        before = place
+    return len(segments), sum(segments), sum(z * z for z in segments)
+
+
+def matched_pairs(segments: int, total: int, squares: int) -> MatchedPairs:
+    """Return the test from the sums over all utterances."""
+    mean = total / max(segments, 1)
+    variance = (squares - segments * mean**2) / max(segments - 1, 1)
+    if segments < MIN_SEGMENTS or variance <= 1e-12:
+        return MatchedPairs(segments, mean, None)
+    return MatchedPairs(segments, mean, erfc(abs(mean) / sqrt(2 * variance / segments)))
+
+
+def _mean_sums(group: Group, run: AlignedRun) -> GroupSums:
+    """Return the counts of a run, each the mean over its seeds."""
+    of_seeds = [group.sums(counts) for counts in run.seeds]
+    sums = np.mean([seed.sums for seed in of_seeds], axis=0)
+    return replace(of_seeds[0], sums=sums, rows=np.mean([seed.rows for seed in of_seeds], axis=0))
+
+
+def paired_rates(
+    group: Group, baseline: AlignedRun, run: AlignedRun, settings: Settings
+) -> dict[str, PairedRate]:
+    """Return each metric of the baseline, A, and of a run, B."""
+    a, b = _mean_sums(group, baseline), _mean_sums(group, run)
+    rates_a = rates(a.sums.sum(axis=0), settings).tolist()
+    rates_b = rates(b.sums.sum(axis=0), settings).tolist()
+    over_speakers = spreads(b, settings, a)
+    over_rows = spreads(_by_utterance(b), settings, _by_utterance(a))
+    paired: dict[str, PairedRate] = {}
+    for number, metric in enumerate(settings.all_metrics):
+        spread, of_rows = over_speakers[number], over_rows[number]
+        resolvable = not spread.not_resolvable
+        difference = Estimate(
+            spread.value,
+            spread.around() if resolvable else None,
+            spread.not_resolvable,
+            None if of_rows.not_resolvable else of_rows.around(),
+        )
+        p = spread.p_value() if resolvable else None
+        paired[metric.name] = PairedRate(rates_a[number], rates_b[number], difference, p)
+    return paired
+
+
+def _by_utterance(sums: GroupSums) -> GroupSums:
+    """Return the same with each utterance as an observation."""
+    return replace(sums, speakers=[str(row) for row in range(len(sums.rows))], sums=sums.rows)
+
+
+def adjust(tests: Sequence[PairedRate] | Sequence[MatchedPairs]) -> None:
+    """Set the p-values adjusted over all of the tests."""
+    resolvable = [test for test in tests if test.p is not None]
+    adjusted = holm([test.p for test in resolvable if test.p is not None])
+    for test, p in zip(resolvable, adjusted, strict=True):
+        test.p_adjusted = p
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for multiple tests, in the given order."""
+    order = np.argsort(p_values)
+    products = np.sort(p_values) * np.arange(len(p_values), 0, -1)
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(products), 1)
+    return adjusted.tolist()
