@@ -80,12 +80,6 @@ def test_a_flipped_bit_in_flac_is_detected() -> None:
                 assert np.array_equal(found[0], samples)
 
 
-def test_two_channels_are_averaged() -> None:
-    opposite = np.stack([np.full(1600, 0.5), np.full(1600, -0.3)], axis=1)
-    wave = read(to_flac(encode(opposite, 16_000, subtype="FLOAT"))[0])
-    assert wave == pytest.approx(0.1, abs=1e-4)
-
-
 def test_a_start_and_a_length_cut_the_utterance_out(tmp_path: Path) -> None:
     ramp = encode(np.linspace(0, 0.9, 32_000)[:, None], 16_000)
     flac, samples = to_flac(ramp, start=0.5, seconds=1.0)

@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from danish_asr.cli import INTERRUPTED, main
+from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.corpus import ConvertOptions, command
 from danish_asr.recipe import entry as cli
@@ -44,12 +44,6 @@ def test_score_prints_a_table_and_writes_json_and_page_beside_the_predictions(fo
     assert "Fynsk · unknown" in output
     assert (folder / "report.html").is_file()
     settings = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["settings"]
-    assert settings == Settings().to_dict()
-
-
-def test_compare_prints_a_table(folder: Path) -> None:
-    assert "4 rows paired by id" in _run("compare", "a.jsonl", "b.jsonl", "--out", "out.json")
-    settings = json.loads((folder / "out.json").read_text(encoding="utf-8"))["settings"]
     assert settings == Settings().to_dict()
 
 
@@ -86,18 +80,6 @@ def test_convert_has_the_defaults_of_its_options(monkeypatch: pytest.MonkeyPatch
     _run("convert", "in", "--part", "3/16")
     assert found["options"] == ConvertOptions()
     assert found["part"] == "3/16"
-
-
-@pytest.mark.parametrize(
-    ("name", "default"),
-    [
-        ("score", "coral"),
-        ("compare", "standard"),
-        ("convert", "600.0"),
-    ],
-)
-def test_help_shows_the_defaults_of_typed_code(name: str, default: str) -> None:
-    assert f"[default: {default}]" in _run(name, "--help")
 
 
 def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -167,15 +149,3 @@ def test_an_error_is_a_message_and_a_status(
     assert stop.value.code == 1
     assert message in capsys.readouterr().err
     assert not (folder / "scores.json").exists()
-
-
-def test_an_interrupted_command_says_what_is_kept(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(SystemExit) as stop:
-        main(interrupted)
-    assert stop.value.code == INTERRUPTED == 130
-    assert "finished files are kept" in capsys.readouterr().err

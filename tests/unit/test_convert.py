@@ -1,6 +1,5 @@
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from danish_asr.corpus.shards import find_shards, read_inventory
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.verify import verify
 from tests.builders import (
-    CONVERSATION_SCHEMA,
     build_dataset,
     build_source,
     conversation_row,
@@ -181,21 +179,6 @@ def test_a_row_group_ends_with_its_rows_or_its_bytes(
     assert found == sizes
 
 
-def test_a_duplicate_is_found_across_files_splits_and_subsets(tmp_path: Path) -> None:
-    write_parquet(
-        tmp_path / "in" / "conversation" / "train.parquet",
-        [conversation_row(number) for number in range(4)],
-        CONVERSATION_SCHEMA,
-    )
-    write_parquet(
-        tmp_path / "in" / "read_aloud" / "test.parquet",
-        [coral_row(0, id_recording="con_train_0_2"), coral_row(1)],
-    )
-    run(tmp_path / "in", tmp_path / "ds", options=replace(SMALL, max_drop=0.5))
-    (entry,) = ledger(tmp_path / "ds")
-    assert (entry["source"], entry["reason"]) == ("read_aloud/test.parquet", "duplicate id")
-
-
 def test_parts_in_any_order_and_any_number_of_workers_make_the_same_dataset(tmp_path: Path) -> None:
     source = build_source(tmp_path / "in", train=40)
     run(source, tmp_path / "whole", workers=3)
@@ -230,14 +213,6 @@ def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     assert manifest == finish(source, tmp_path / "ds", name="tiny")
     convert_part(source, tmp_path / "ds", (1, 2))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
-
-
-def test_a_finished_dataset_of_other_options_is_not_overwritten(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", options=SMALL)
-    message = r"holds the finished dataset 'tiny', made from .*rm -r"
-    for change in ({"name": "other"}, {"options": ConvertOptions(max_seconds=1)}):
-        with pytest.raises(DatasetError, match=message):
-            run(tmp_path / "ds.source", tmp_path / "ds", **change)
 
 
 def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path) -> None:
@@ -315,11 +290,6 @@ def test_a_dataset_can_have_another_language(tmp_path: Path) -> None:
     assert [line.split("\t")[1] for line in lines] == ["nob_Latn", "nob_Latn"]
     assert "\n- nob\n" in (root / "README.md").read_text()
     assert verify(root, sample=2).damage == []
-
-
-def test_a_dataset_without_training_rows_has_no_tokenizer(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", train=0)
-    assert [path.name for path in (tmp_path / "ds" / "cards").iterdir()] == ["tiny.yaml"]
 
 
 def test_files_of_the_datasets_library_are_converted_whatever_their_audio(tmp_path: Path) -> None:

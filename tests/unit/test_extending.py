@@ -13,7 +13,6 @@ from danish_asr.base.errors import (
     DanishAsrError,
     ExtensionError,
     SourceError,
-    user_code,
 )
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
@@ -118,8 +117,3 @@ def test_a_decoders_parameters_are_checked_before_it_is_made() -> None:
         find_decoder("greedy", {"lm": "lm"})
     with pytest.raises(ConfigError, match=r"decoder.config does not fit .*not a callable"):
         find_decoder("math:pi", {})
-
-
-def test_errors_of_this_package_keep_their_traceback() -> None:
-    with pytest.raises(KeyError), user_code(DanishAsrError, "testing"):
-        raise KeyError

@@ -8,7 +8,6 @@ import pytest
 import soundfile
 
 from danish_asr.base.audio import AudioError, decode
-from danish_asr.base.audio_formats import is_mp3
 from tests.builders import tone
 
 SECONDS = 6.0
@@ -52,15 +51,6 @@ def test_joined_tagged_files_are_refused() -> None:
     """Decoders stop at the end of the first one, and the text would not match the audio."""
     with pytest.raises(AudioError, match=r"^several MP3 files in one$"):
         decode(mp3(48_000) * 2)
-
-
-def test_files_are_recognised_by_their_first_bytes() -> None:
-    id3 = b"ID3\x04\0\0" + bytes([0, 0, 2, 0]) + bytes(256)
-    assert len(decode(id3 + mp3(16_000))[0]) / 16_000 == pytest.approx(SECONDS, abs=0.01)
-    assert not any(is_mp3(tone(0.2, format=name)[:3]) for name in ("WAV", "FLAC", "OGG"))
-    assert not is_mp3(b"\xff\xf1\x50")  # AAC
-    with pytest.raises(AudioError, match="undecodable audio"):
-        decode(b"ID3" + b"\xff" * 40)
 
 
 def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(

@@ -34,7 +34,3 @@ def run(program: str, prefix: str) -> str:
 def test_libsndfile_comes_from_the_wheel_also_inside_conda(prefix: str) -> None:
     """TRAPS, install: fairseq2n looks for a system library, in Conda below its prefix only."""
     assert run(PROBE, prefix) == prefix
-
-
-def test_the_pure_half_loads_neither_torch_nor_fairseq2() -> None:
-    assert run(PURE, "") == "set()"

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -31,11 +30,6 @@ def die(number: int) -> int:
     if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
-
-
-def sleep(seconds: float) -> float:
-    time.sleep(seconds)
-    return seconds
 
 
 @pytest.mark.parametrize(
@@ -92,11 +86,3 @@ def test_a_signal_is_not_lost_in_a_decoder_or_an_encoder() -> None:
             timer.join()
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_stopping_early_does_not_wait_for_running_tasks() -> None:
-    begin = time.monotonic()
-    results = run_in_processes(sleep, [0.0, 60.0, 60.0], 2)
-    assert next(results) == 0.0
-    del results
-    assert time.monotonic() - begin < 30

@@ -1,11 +1,6 @@
 from pathlib import Path
 from typing import Any
 
-from danish_asr.base.schema import STATISTICS_FILE
-from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.epochs import hours_of
 from tests.builders import build_dataset
 from tests.forks import in_processes
 
@@ -27,16 +22,3 @@ def test_fairseq2_finds_the_dataset_and_its_tokenizer_by_name(tmp_path: Path) ->
     text, cards = "Åse drikker 3 kopper te", str(tmp_path / "ds" / "cards")
     printed = in_processes(1, load, ["tiny", text], DANISH_ASR_ASSETS=cards)
     assert printed.splitlines() == [str((tmp_path / "ds" / "version=0").resolve()), text]
-
-
-def test_a_corpus_without_training_audio_is_no_hindrance_for_training(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds")
-    for split in ("train", "val"):
-        (tmp_path / "ds.source" / "conversation" / f"{split}-00000-of-00001.parquet").unlink()
-    convert(open_source(str(tmp_path / "ds.source")), tmp_path / "less", name="less")
-    assert (tmp_path / "less" / STATISTICS_FILE).read_text() == (
-        "corpus\tlanguage\thours\ncoral_read_aloud\tdan_Latn\t0.002250\n"
-    )
-    index = DanishAsrDataset(tmp_path / "less").read_index("train")
-    hours = hours_of(tmp_path / "less" / STATISTICS_FILE, needed=index.partitions)
-    assert [partition.corpus for partition in hours] == ["coral_read_aloud"]

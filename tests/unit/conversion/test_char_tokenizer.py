@@ -46,10 +46,6 @@ def test_no_text_gives_the_blank_or_another_special_symbol_but_unk(
     assert not torch.isin(indices, torch.tensor([0, 1, 2], dtype=indices.dtype)).any()
 
 
-def test_an_unknown_character_is_unk(tokenizer: Tokenizer) -> None:
-    assert tokenizer.create_encoder()("ж").tolist() == [3]
-
-
 @pytest.mark.parametrize("characters", [ALPHABET + "▁▅", ALPHABET + "\n\t\x00", ALPHABET[::-1] * 3])
 def test_order_and_characters_that_cannot_be_symbols_do_not_change_the_bytes(
     characters: str,

@@ -45,11 +45,3 @@ def test_of_conversions_that_begin_at_the_same_moment_those_with_one_key_go_on(
         racer.join()
     assert found.count("claimed") == claimed
     assert sum("unfinished conversion" in result for result in found) == 6 - claimed
-
-
-@pytest.mark.parametrize("content", ["", "{", "\xff\x00"])
-def test_a_damaged_plan_is_refused(tmp_path: Path, content: str) -> None:
-    claim(tmp_path / "ds", "key")
-    (tmp_path / "ds" / ".convert" / "plan.json").write_bytes(content.encode("latin-1"))
-    with pytest.raises(DatasetError, match=r"plan\.json differs.*rm -r '.*ds'"):
-        claim(tmp_path / "ds", "key")

@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.corpus.shards import read_inventory
 from tests.builders import coral_row, tone, write_parquet
@@ -47,14 +46,6 @@ def test_a_conversion_prints_ignored_columns_and_ages_that_are_no_numbers(tmp_pa
     assert pq.read_table(tmp_path / "ds/version=0")["age"].to_pylist() == [None, 29]
 
 
-def test_a_conversion_without_any_row_is_not_called_complete(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "in" / "train.parquet", [coral_row(0, text=None)])
-    output = invoke(
-        *("convert", tmp_path / "in", "--out", tmp_path / "ds", "--name", "x", "--max-drop", 1)
-    )
-    assert output.endswith("/ds: no row was written")
-
-
 def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> None:
     births = ["DK", "Danmark", "Danmark", "se", "?"]
     rows = [coral_row(number, country_birth=birth) for number, birth in enumerate(births)]
@@ -93,14 +84,3 @@ def test_all_faults_of_a_command_line_are_listed(options: str, faults: list[str]
     assert len(error.value.faults) == len(faults)
     for fault in faults:
         assert re.search(fault, str(error.value))
-
-
-def test_a_wrong_source_is_an_error_without_a_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(lambda: invoke("convert", tmp_path / "no", "--name", "x"))
-    assert stop.value.code == 1
-    output = capsys.readouterr().err
-    assert "no such file or folder" in output
-    assert "Traceback" not in output

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.base.errors import DatasetError, SourceError
+from danish_asr.base.errors import SourceError
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.division import assign_speakers
@@ -69,37 +69,6 @@ def test_speakers_are_divided_between_splits(tmp_path: Path) -> None:
     assert again == rows
     note = "split by speaker (seed 0), speakers: train 8 with 48 rows, dev 1 with 6 rows"
     assert note in (tmp_path / "ds" / "README.md").read_text()
-
-
-def test_parquet_is_divided_like_a_manifest(tmp_path: Path) -> None:
-    rows = [
-        {
-            "audio": {"bytes": tone(1, hertz=200 + row), "path": None},
-            "text": f"nummer {row}",
-            "speaker_id": f"spe{row % 10}",
-        }
-        for row in range(40)
-    ]
-    (tmp_path / "in").mkdir()
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "train.parquet", row_group_size=9)
-    source = open_source(f"hf-parquet:{tmp_path / 'in'}", SourceOptions(corpus="radio"))
-    inventory = convert(source, tmp_path / "ds", name="x", options=OPTIONS)
-    counts = Counter[str]()
-    for shard in inventory.shards:
-        counts[shard.partition("split")] += shard.rows
-    assert counts == {"train": 32, "dev": 4, "test": 4}
-
-
-def test_another_division_is_refused_in_the_same_directory(tmp_path: Path) -> None:
-    manifest = write_manifest(tmp_path / "in")
-    build(manifest, tmp_path / "ds")
-    for options in (
-        ConvertOptions(),
-        ConvertOptions(split_by_speaker="80/10/10:1", shard_rows=7),
-        ConvertOptions(split_by_speaker="80/10/10", drop_shared_sentences=True, shard_rows=7),
-    ):
-        with pytest.raises(DatasetError, match="its options"):
-            build(manifest, tmp_path / "ds", options)
 
 
 def test_shared_sentences_are_reported_or_go_to_the_ledger(tmp_path: Path) -> None:

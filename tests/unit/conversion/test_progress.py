@@ -18,12 +18,3 @@ def test_a_log_gets_plain_lines_whose_rates_leave_out_earlier_runs(
     assert "converted 95/100 rows" in last
     assert list(watch("converted", [], measure, 100, done=100)) == []
     assert capsys.readouterr().err.strip() == "converted 100/100 rows"
-
-
-def test_a_terminal_gets_a_display(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "150")
-    list(watch("converted", [100], measure, 100))
-    assert "100/100 rows" in capsys.readouterr().err

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import soundfile
 
-from danish_asr.corpus.cards import duration
 from tests.builders import build_dataset
 
 READ_ALOUD = {"train": 12, "dev": 4, "test": 6}
@@ -54,10 +53,3 @@ def test_the_readme_counts_rows_and_audio_per_split_and_dialect(built: Path) -> 
     text = (built / "README.md").read_text(encoding="utf-8")
     assert re.search(r"^\| Bornholmsk \| 4 \(3\.2 seconds\) \| 2 \(", text, re.MULTILINE)
     assert re.search(r"^\| all \| 24 \(.*\| 8 \(.*\| 12 \(", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3.24, "3.2 seconds"), (192, "3.2 minutes"), (7200_000, "2,000.0 hours")]
-)
-def test_a_duration_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
