@@ -9,7 +9,7 @@ from fairseq2.recipe.config import AdamWConfig
 
 from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.base.errors import ConfigError
-from danish_asr.decoding import DECODERS
+from danish_asr.decoding.decoders import DECODERS
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.keys import key_faults
 from danish_asr.recipe.config.loading import SCHEDULES, inspect, unstructure

@@ -16,7 +16,7 @@ from danish_asr.base.errors import (
 )
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
-from danish_asr.decoding import decode, find_decoder, make_decoder
+from danish_asr.decoding.decoders import decode, find_decoder, make_decoder
 
 SOURCE = """
 from danish_asr.corpus.sources import Source, SourceFile, Utterance

@@ -19,8 +19,8 @@ from torch.nn.functional import layer_norm, log_softmax
 from danish_asr.base.errors import RunError, TranscriptionError
 from danish_asr.base.fairseq2_private import supported
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.decoding import GREEDY, Decoder, make_decoder
 from danish_asr.decoding.alignment import separator_of
+from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.model_config import select_model
 from danish_asr.inference.sound import Audio, Channels, Sound, is_array, open_sound
@@ -97,7 +97,7 @@ class Options(TypedDict, total=False):
     """``mix``, the default, transcribes the mean of the channels, ``split`` each of them."""
 
     decoder: str
-    """A name in ``danish_asr.decoding.DECODERS``, or ``package.module:name``."""
+    """A name in ``danish_asr.decoding.decoders.DECODERS``, or ``package.module:name``."""
 
     decoder_config: Mapping[str, Any] | None
     """What the decoder is created with."""

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.decoding import Decoder, decode
 from danish_asr.decoding.alignment import align_words
+from danish_asr.decoding.decoders import Decoder, decode
 from danish_asr.decoding.transcript import Segment
 from danish_asr.inference.sound import Sound
 from danish_asr.inference.voice_activity import VoiceActivity

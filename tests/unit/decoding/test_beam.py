@@ -12,8 +12,8 @@ from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.errors import ConfigError, LanguageModelError
-from danish_asr.decoding import find_decoder
 from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.decoders import find_decoder
 from tests.builders import arpa_text
 
 ARPA = arpa_text("en", "ko")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
 from danish_asr.corpus.sources.voices import Espeak, draw_speaker
-from danish_asr.decoding import make_decoder
+from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.sound import Sound

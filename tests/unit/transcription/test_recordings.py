@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,34 @@ def test_links_to_a_recording_are_that_recording() -> None:
     tree(Path("in"), "real.wav", "elsewhere.wav")
     Path("in", "z.wav").symlink_to("real.wav")
     assert targets([Path("in")]) == ["in/elsewhere", "in/real"]
+
+
+_RUN = """
+import sys
+from danish_asr.cli import main
+try:
+    main()
+finally:
+    assert not {"torch", "fairseq2"} & sys.modules.keys()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "message"),
+    [
+        ("transcribe gone/model a.wav", 1, "gone/model"),
+        ("transcribe . gone.wav", 1, "gone.wav"),
+        ("transcribe . a.wav --format txt", 0, "skipped, transcripts exist: a.wav"),
+        ("align gone.wav hej --model .", 1, "gone.wav"),
+    ],
+)
+def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(
+    command: str, status: int, message: str
+) -> None:
+    tree(Path(), "a.wav", "a.txt")
+    result = subprocess.run(
+        [sys.executable, "-c", _RUN, *command.split()], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == status, result.stderr
+    assert message in result.stderr
+    assert "AssertionError" not in result.stderr

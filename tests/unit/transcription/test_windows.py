@@ -12,8 +12,8 @@ from fairseq2.data.tokenizers import Tokenizer
 from numpy.typing import NDArray
 from torch import Tensor
 
-from danish_asr.decoding import make_decoder
 from danish_asr.decoding.alignment import align_words, separator_of
+from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.inference.voice_activity import CHUNK, VoiceActivity
 from danish_asr.inference.windows import FRAME, Cutter, Cutting, Window, join, separate

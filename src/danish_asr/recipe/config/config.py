@@ -14,7 +14,7 @@ from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 
 from danish_asr.base.errors import ConfigError, LanguageModelError
-from danish_asr.decoding import GREEDY, find_decoder
+from danish_asr.decoding.decoders import GREEDY, find_decoder
 from danish_asr.recipe.config.sections import (
     AsrDatasetSection,
     AsrModelSection,

@@ -29,7 +29,7 @@ from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.base.workers import SECONDS_ALONE, run_in_processes
-from danish_asr.decoding import Decoder, decode, make_decoder
+from danish_asr.decoding.decoders import Decoder, decode, make_decoder
 from danish_asr.decoding.log_probs import LogProbsFile, keep, keep_command, to_batch, write_batches
 from danish_asr.decoding.ngram_tuning import DevLogProbs
 from danish_asr.recipe.config.loading import unstructure

@@ -22,7 +22,7 @@ from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
-from danish_asr.decoding import GREEDY, Decoder, make_decoder
+from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrEvalConfig, DecoderSection
 from danish_asr.recipe.evaluate.kept import (

@@ -12,7 +12,7 @@ from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import RunError, RunFailedError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import VERSION_DIR
-from danish_asr.decoding import GREEDY, Decoder
+from danish_asr.decoding.decoders import GREEDY, Decoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import inspect, unstructure

@@ -15,7 +15,7 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import override
 
-from danish_asr.decoding import Decoder, decode, make_decoder
+from danish_asr.decoding.decoders import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import AsrRegimeSection
