@@ -226,5 +226,5 @@ class _Search:
         best[self._rest[low : low + size] > len(self._log_probs) - 1 - frame] = -np.inf
         highest = best.max()
         kept = np.flatnonzero(best > highest - _BEAM)
-        first, end = int(kept[0]), int(kept[-1]) + 1
-        return _Beam(low + first, best[first:end] - highest), taken
+        begin, end = int(kept[0]), int(kept[-1]) + 1
+        return _Beam(low + begin, best[begin:end] - highest), taken

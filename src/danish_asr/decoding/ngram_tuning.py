@@ -293,7 +293,9 @@ def _print(tuning: Tuning, console: Console) -> None:
     )
     if about["rows"] < _FEW:
         console.print(f"warning: {about['rows']} utterances are few; the choice is uncertain")
-    table = Table("decoder", "WER %", "CER %", "CPU ms per s", box=SIMPLE_HEAD)
+    table = Table("decoder", box=SIMPLE_HEAD)
+    for heading in ("WER %", "CER %", "CPU ms per s"):
+        table.add_column(heading, justify="right")
     table.add_row("greedy", f"{100 * tuning.greedy.wer():.2f}", f"{100 * tuning.greedy.cer():.2f}")
     for trial in _of_beams(tuning):
         mark = " (chosen)" if trial.point == chosen else ""

@@ -197,14 +197,14 @@ def usual_columns(
 
     Capitals do not matter. A column without a default, such as a time in `COLUMNS`, stays unknown.
     """
-    usual, by_lower_case = dict(columns), {name.lower(): name for name in names}
+    renamed, by_lower_case = dict(columns), {name.lower(): name for name in names}
     for ours, theirs in columns.items():
         if theirs and theirs == default[ours] and theirs not in names:
             for other in (theirs, ours, *USUAL_NAMES.get(ours, ())):
                 if other in by_lower_case:
-                    usual[ours] = by_lower_case[other]
+                    renamed[ours] = by_lower_case[other]
                     break
-    return usual
+    return renamed
 
 
 @dataclass
