@@ -36,9 +36,16 @@ class Group(NamedTuple):
 def groups(table: pa.Table, *keys: str) -> list[Group]:
     """Sums per combination of values that occurs, in the order of tables."""
     sums = [("seconds", "sum"), ("id", "count"), ("speaker_id", "count_distinct")]
-    found = table.select([*keys, *(name for name, _ in sums)]).group_by(keys).aggregate(sums)
-    lines = zip(*(found[name].to_pylist() for name in [*keys, *map("_".join, sums)]), strict=True)
-    made = [Group(line[:-3], line[-3] / 3600, *line[-2:]) for line in lines]
+    summed = table.select([*keys, *(name for name, _ in sums)]).group_by(keys).aggregate(sums)
+    made = [
+        Group(
+            names=tuple(line[key] for key in keys),
+            hours=line["seconds_sum"] / 3600,
+            rows=line["id_count"],
+            speakers=line["speaker_id_count_distinct"],
+        )
+        for line in summed.to_pylist()
+    ]
     return sorted(made, key=lambda group: [_place(name) for name in group.names])
 
 
@@ -74,7 +81,7 @@ def gaps(table: pa.Table, *keys: str) -> list[Gap]:
     names = {name for part in parts.values() for name in part if UNKNOWN not in name}
     if keys == ("dialect",) and names & {(name,) for name in DIALECTS}:
         names |= {(name,) for name in DIALECTS}
-    found = []
+    lacking = []
     for name in sorted(names):
         train, test = (parts.get(split, {}).get(name, Group(name)) for split in ("train", "test"))
         faults = {
@@ -86,8 +93,8 @@ def gaps(table: pa.Table, *keys: str) -> list[Gap]:
         }
         if any(faults.values()):
             text = ", ".join(fault for fault, is_so in faults.items() if is_so)
-            found.append(Gap(" · ".join(name) or "all rows", text, train, test))
-    return found
+            lacking.append(Gap(" · ".join(name) or "all rows", text, train, test))
+    return lacking
 
 
 class Leak(NamedTuple):
@@ -104,7 +111,7 @@ class Leak(NamedTuple):
 
 def leaks(rows: Rows) -> list[Leak]:
     """Speakers and sentences of three words or more that splits share."""
-    table, found = rows.table, []
+    table, leaks = rows.table, []
     long = pc.greater_equal(pc.count_substring(table["plain"], " "), 2)
     sentences = pc.if_else(long, table["plain"], pa.scalar(None, pa.string()))
     for what, column in (("speakers", table["speaker_id"]), ("sentences", sentences)):
@@ -116,8 +123,8 @@ def leaks(rows: Rows) -> list[Leak]:
                 affected = pc.sum(pc.is_in(parts[other], common)).as_py()
                 share = affected / len(parts[other])
                 examples = common[:3].to_pylist()
-                found.append(Leak(what, one, other, len(common), affected, share, examples))
-    return found
+                leaks.append(Leak(what, one, other, len(common), affected, share, examples))
+    return leaks
 
 
 def identical_audio(rows: Rows) -> tuple[list[list[int]], int]:
@@ -128,9 +135,9 @@ def identical_audio(rows: Rows) -> tuple[list[list[int]], int]:
     numbered = rows.table.append_column("row", pa.array(np.arange(len(rows.table))))
     candidates: set[int] = set()
     for column in ("speaker_id", "plain"):
-        known = numbered.filter(pc.is_valid(numbered[column]))
-        found = known.group_by(["seconds", column]).aggregate([("row", "list")])["row_list"]
-        for same in found.filter(pc.greater(pc.list_value_length(found), 1)).to_pylist():
+        valid = numbered.filter(pc.is_valid(numbered[column]))
+        lists = valid.group_by(["seconds", column]).aggregate([("row", "list")])["row_list"]
+        for same in lists.filter(pc.greater(pc.list_value_length(lists), 1)).to_pylist():
             candidates.update(same)
     by_content = defaultdict[bytes, list[int]](list)
     for row in sorted(candidates)[:_MAX_COMPARED]:
@@ -171,27 +178,27 @@ def reasons(path: Path) -> list[tuple[str, str, int]]:
     """Reason, dialect and rows of the ledger or of the suspects, the most frequent first."""
     columns = ["reason", "dialect"]
     counted = _read(path, columns).group_by(columns).aggregate([([], "count_all")])
-    lines = zip(*(counted[name].to_pylist() for name in [*columns, "count_all"]), strict=True)
-    found = [(reason, dialect or UNKNOWN, rows) for reason, dialect, rows in lines]
-    return sorted(found, key=lambda line: (-line[2], line))
+    lines = [
+        (line["reason"], line["dialect"] or UNKNOWN, line["count_all"])
+        for line in counted.to_pylist()
+    ]
+    return sorted(lines, key=lambda line: (-line[2], line))
 
 
 def suspects(path: Path, rows: Rows, most: int) -> dict[str, list[tuple[int, str]]]:
     """Rows that are suspect, up to ``most`` per reason, and what was measured."""
-    found = defaultdict[str, list[tuple[int, str]]](list)
-    for reason, name, value in zip(*_read(path, ["reason", "id", "value"]), strict=True):
-        if len(found[reason.as_py()]) < most:
-            row = pc.index(rows.table["id"], name).as_py()
+    suspects = defaultdict[str, list[tuple[int, str]]](list)
+    for line in _read(path, ["reason", "id", "value"]).to_pylist():
+        of_reason = suspects[line["reason"]]
+        if len(of_reason) < most:
+            row = pc.index(rows.table["id"], line["id"]).as_py()
             if row >= 0:
-                found[reason.as_py()].append((row, f"{value.as_py():.3g}"))
-    return found
+                of_reason.append((row, f"{line['value']:.3g}"))
+    return suspects
 
 
 def _read(path: Path, columns: list[str]) -> pa.Table:
     try:
         return pq.read_table(path, columns=columns).select(columns)
     except (OSError, KeyError, pa.ArrowException) as error:
-        raise DatasetError(
-            f"{path}: cannot be read ({error}); expected Parquet with the columns "
-            f"{', '.join(columns)}; restore it from a copy, or convert the dataset again"
-        ) from error
+        raise DatasetError(f"{path}: {error}; convert the dataset again") from error

@@ -45,6 +45,9 @@ _OUTLIERS: Final = 5
 _PER_DIALECT: Final = 3
 _RARE: Final = 100
 
+Entry = dict[str, Any]
+"""What the page shows of a row."""
+
 
 def explore(
     root: Path,
@@ -69,14 +72,14 @@ def explore(
     with console.status("reading columns, measuring audio, drawing"):
         rows = read_rows(root)
         chosen, weights = stratified(rows.table["dialect"], sample, generator)
-        measured = Sample(chosen, weights, list(measure_rows(rows, chosen)))
+        measured = Sample(chosen, weights, measure_rows(rows, chosen))
         unknown = {index.split: count_unknown(index, opened) for index in rows.indexes if opened}
-        text = render(root, rows, measured, generator, tokenizer=tokenizer, unknown=unknown)
+        text = _render(root, rows, measured, generator, tokenizer=tokenizer, unknown=unknown)
     publish_text(out, text)
     say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)
 
 
-def render(
+def _render(
     root: Path,
     rows: Rows,
     sample: Sample,
@@ -85,23 +88,20 @@ def render(
     tokenizer: str | None,
     unknown: Mapping[str, UnknownSymbols],
 ) -> str:
-    """Return the page."""
     table, clips = rows.table, Clips(rows)
     total = numbers.groups(table)[0]
     speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.numbers("seconds"), 1e-3)
     vocabulary, words = numbers.vocabulary(rows)
     once = [word for word, count in words.items() if count == 1]
     rare = generator.choice(len(once), min(_RARE, len(once)), replace=False)
-    files = {
-        "Ledger: rows left out": root / LEDGER_FILE,
-        "Suspects: rows to check": root / SUSPECTS_FILE,
-    }
-    outliers = _outliers(rows, speed, sample)
-    if (root / SUSPECTS_FILE).is_file():
-        suspects = numbers.suspects(root / SUSPECTS_FILE, rows, _OUTLIERS)
-        outliers |= {f"Suspect: {reason}": found for reason, found in suspects.items()}
-    pairs = [("dialect", "split"), ("dialect", "age_group"), ("dialect", "gender")]
+    groups_lacking = numbers.gaps(table)
+    pairs_lacking = []
+    for key in _SPEAKER:
+        groups_lacking += numbers.gaps(table, key)
+        if key != "dialect":
+            pairs_lacking += numbers.gaps(table, "dialect", key)
     same, not_compared = numbers.identical_audio(rows)
+    pairs = [("dialect", "split"), ("dialect", "age_group"), ("dialect", "gender")]
     return render_template(
         "dataset_page.html",
         name=root.resolve().name,
@@ -113,26 +113,17 @@ def render(
         groupings={key: numbers.groups(table, key) for key in _TITLES},
         crosses={pair: numbers.cross(table, *pair) for pair in pairs},
         gaps={
-            "Groups that lack data": [
-                gap
-                for keys in ((), *((key,) for key in _SPEAKER))
-                for gap in numbers.gaps(table, *keys)
-            ],
-            "Combinations that lack data": [
-                gap for key in _SPEAKER[1:] for gap in numbers.gaps(table, "dialect", key)
-            ],
+            "Groups that lack data": groups_lacking,
+            "Combinations that lack data": pairs_lacking,
         },
         leaks=numbers.leaks(rows),
-        same=[[_entry(rows, row) for row in each[:10]] for each in same],
+        same=[[rows.entry(row) for row in numbers_of_rows[:10]] for numbers_of_rows in same],
         not_compared=not_compared,
         charts=_charts(rows, speed, sample),
         sample=sample,
         by_dialect=_by_dialect(rows, sample),
-        reasons={title: numbers.reasons(path) for title, path in files.items() if path.is_file()},
-        outliers={
-            title: [_entry(rows, row, value, clips) for row, value in lines]
-            for title, lines in outliers.items()
-        },
+        reasons=_reasons(root),
+        outliers=_outliers(root, rows, speed, sample, clips),
         samples=_samples(rows, clips, generator),
         clips=clips,
         vocabulary=vocabulary,
@@ -145,93 +136,105 @@ def render(
 
 
 def _warnings(root: Path, rows: Rows, sample: Sample) -> list[str]:
-    found = []
+    warnings = []
     absent = [
         name
         for name in ("speaker_id", *_SPEAKER)
         if set(rows.table[name].unique().to_pylist()) <= {None, UNKNOWN}
     ]
     if absent:
-        found.append(
+        option = f"--column {absent[0].removesuffix('_group')}=COLUMN"
+        warnings.append(
             f"No row has a value of {', '.join(absent)}. If the source has such a column under "
-            "another name, `danish-asr convert` reads it with --column "
-            f"{absent[0].removesuffix('_group')}=COLUMN; if it has none, make a table (CSV) that "
-            "has."
+            f"another name, `danish-asr convert` reads it with {option}."
         )
     if "test" not in rows.splits:
-        found.append("There is no test split: no group can be scored.")
+        warnings.append("There is no test split: no group can be scored.")
     if not (root / INVENTORY_FILE).is_file():
-        found.append(
+        warnings.append(
             f"{INVENTORY_FILE} is missing: the conversion is unfinished, or another program wrote "
             "this dataset. The same `danish-asr convert` command completes it."
         )
     if sample.undecodable:
-        found.append(
+        warnings.append(
             f"{sample.undecodable} of the sampled rows cannot be decoded. `danish-asr verify` "
             "lists all such rows."
         )
-    return found
+    return warnings
+
+
+def _reasons(root: Path) -> dict[str, list[tuple[str, str, int]]]:
+    files = {"Ledger: rows left out": LEDGER_FILE, "Suspects: rows to check": SUSPECTS_FILE}
+    return {
+        title: numbers.reasons(root / name)
+        for title, name in files.items()
+        if (root / name).is_file()
+    }
 
 
 def _charts(rows: Rows, speed: FloatArray, sample: Sample) -> dict[str, str]:
-    every, some = np.ones(len(speed)), sample.weights
+    ones, weights = np.ones(len(speed)), sample.weights
     charts = {
-        "Length": (rows.numbers("seconds"), every, "seconds"),
-        "Speed": (speed, every, "characters per second"),
-        "Loudness": (sample.loudness, some, "RMS, dB of full scale"),
-        "Estimated SNR": (sample.snr, some, "dB"),
-        "Silence at the ends": (sample.silence, some, "seconds"),
-        "Clipping": (100 * sample.clipped, some, "% of the samples at full scale"),
+        "Length": (rows.numbers("seconds"), ones, "seconds"),
+        "Speed": (speed, ones, "characters per second"),
+        "Loudness": (sample.loudness, weights, "RMS, dB of full scale"),
+        "Estimated SNR": (sample.snr, weights, "dB"),
+        "Silence at the ends": (sample.silence, weights, "seconds"),
+        "Clipping": (100 * sample.clipped, weights, "% of the samples at full scale"),
     }
-    return {title: histogram_chart(title, *c) for title, c in charts.items() if len(c[0])}
+    return {
+        title: histogram_chart(title, values, weights, unit)
+        for title, (values, weights, unit) in charts.items()
+        if len(values)
+    }
 
 
 def _by_dialect(rows: Rows, sample: Sample) -> list[tuple[Any, ...]]:
+    """Return dialect, rows, medians of loudness, SNR and silence, and the % of rows that clip."""
     names = np.array(rows.table["dialect"].take(pa.array(sample.rows)).to_pylist(), str)
     lines = []
     for name in np.unique(names):
-        here = names == name
-        medians = [np.median(each[here]) for each in (sample.loudness, sample.snr, sample.silence)]
-        lines.append((name, int(here.sum()), *medians, 100 * (sample.clipped[here] > 0).mean()))
+        own = names == name
+        medians = [np.median(m[own]) for m in (sample.loudness, sample.snr, sample.silence)]
+        lines.append((name, int(own.sum()), *medians, 100 * (sample.clipped[own] > 0).mean()))
     return lines
 
 
-def _outliers(rows: Rows, speed: FloatArray, sample: Sample) -> dict[str, list[tuple[int, str]]]:
-    every, seconds = np.arange(len(speed)), rows.numbers("seconds")
+def _outliers(
+    root: Path, rows: Rows, speed: FloatArray, sample: Sample, clips: Clips
+) -> dict[str, list[Entry]]:
+    """Return extreme rows by their measure, and suspects by their reason, to listen to."""
+    numbered, seconds = np.arange(len(speed)), rows.numbers("seconds")
     clipped = np.where(sample.clipped, 100 * sample.clipped, np.nan)
-    kinds: dict[str, tuple[Any, FloatArray, int, str]] = {
-        "Longest": (every, seconds, -1, "{:.1f} s"),
-        "Shortest": (every, seconds, 1, "{:.2f} s"),
-        "Fastest": (every, speed, -1, "{:.1f} characters per second"),
-        "Slowest": (every, speed, 1, "{:.1f} characters per second"),
+    measures: dict[str, tuple[Any, FloatArray, int, str]] = {
+        "Longest": (numbered, seconds, -1, "{:.1f} s"),
+        "Shortest": (numbered, seconds, 1, "{:.2f} s"),
+        "Fastest": (numbered, speed, -1, "{:.1f} characters per second"),
+        "Slowest": (numbered, speed, 1, "{:.1f} characters per second"),
         "Quietest": (sample.rows, sample.loudness, 1, "{:.1f} dB of full scale"),
         "Most clipped": (sample.rows, clipped, -1, "{:.2f} % of the samples"),
         "Lowest estimated SNR": (sample.rows, sample.snr, 1, "{:.1f} dB"),
     }
-    return {
-        title: [
-            (int(place[at]), form.format(values[at]))
-            for at in np.argsort(sign * values, kind="stable")[:_OUTLIERS]
-            if np.isfinite(values[at])
+    outliers = {}
+    for title, (row_numbers, values, sign, form) in measures.items():
+        order = np.argsort(sign * values, kind="stable")[:_OUTLIERS]
+        outliers[title] = [
+            clips.entry(int(row_numbers[place]), form.format(values[place]))
+            for place in order
+            if np.isfinite(values[place])
         ]
-        for title, (place, values, sign, form) in kinds.items()
-    }
+    if (root / SUSPECTS_FILE).is_file():
+        suspects = numbers.suspects(root / SUSPECTS_FILE, rows, _OUTLIERS)
+        for reason, lines in suspects.items():
+            outliers[f"Suspect: {reason}"] = [clips.entry(row, value) for row, value in lines]
+    return outliers
 
 
-def _samples(
-    rows: Rows, clips: Clips, generator: np.random.Generator
-) -> dict[str, list[dict[str, Any]]]:
+def _samples(rows: Rows, clips: Clips, generator: np.random.Generator) -> dict[str, list[Entry]]:
     dialects = rows.table["dialect"]
     chosen, _ = stratified(dialects, _PER_DIALECT * len(dialects.unique()), generator)
-    found = defaultdict[str, list[dict[str, Any]]](list)
+    samples = defaultdict[str, list[Entry]](list)
     for row in chosen.tolist():
-        entry = _entry(rows, row, "", clips)
-        found[entry["dialect"]].append(entry)
-    return dict(sorted(found.items()))
-
-
-def _entry(rows: Rows, row: int, value: str = "", clips: Clips | None = None) -> dict[str, Any]:
-    names = ("id", "text", "speaker_id", "dialect", "split", "seconds")
-    entry = {name: rows.table[name][row].as_py() for name in names}
-    url, note = clips.of(row) if clips else ("", "")
-    return entry | {"value": value, "url": url, "note": note}
+        entry = clips.entry(row)
+        samples[entry["dialect"]].append(entry)
+    return dict(sorted(samples.items()))

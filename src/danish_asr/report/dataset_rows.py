@@ -1,6 +1,6 @@
 """All rows of a built dataset as one table, and the audio of a sample of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +61,11 @@ class Rows:
                 break
             row -= len(index)
         return index.audio.read(row)
+
+    def entry(self, row: int) -> dict[str, Any]:
+        """What the page shows of a row, without its audio."""
+        names = ("id", "text", "speaker_id", "dialect", "split", "seconds")
+        return {name: self.table[name][row].as_py() for name in names}
 
 
 def read_rows(root: Path) -> Rows:
@@ -174,8 +179,9 @@ class Sample:
     """The measured rows, how many rows each of them stands for, and their measures as arrays."""
 
     def __init__(
-        self, rows: NDArray[np.int64], weights: FloatArray, measures: Sequence[Measures | None]
+        self, rows: NDArray[np.int64], weights: FloatArray, measures: Iterable[Measures | None]
     ) -> None:
+        measures = list(measures)
         good = np.array([values is not None for values in measures], bool)
         self.rows, self.weights, self.undecodable = rows[good], weights[good], int((~good).sum())
         values = np.array([values for values in measures if values], float).reshape(-1, 4)
@@ -183,23 +189,28 @@ class Sample:
 
 
 class Clips:
-    """Audio as ``data:`` URLs, until the page is full."""
+    """Audio as ``data:`` URLs, each row's once, until the page is full."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._embedded: set[int] = set()
         self.size = self.left_out = 0
 
-    def of(self, row: int) -> tuple[str, str]:
-        """The URL of a row's audio, or an empty text, and a note."""
+    def entry(self, row: int, value: str = "") -> dict[str, Any]:
+        """Return what the page shows of a row, with its audio or, if that is above, a link."""
+        entry = self._rows.entry(row) | {"row": row, "value": value, "url": "", "above": False}
+        if row in self._embedded:
+            return entry | {"note": "", "above": True}
         audio, note = self._rows.audio(row), ""
         try:
-            if self._rows.table["seconds"][row].as_py() > MAX_CLIP_SECONDS:
+            if entry["seconds"] > MAX_CLIP_SECONDS:
                 audio, _ = to_flac(audio, seconds=MAX_CLIP_SECONDS)
                 note = f"its first {MAX_CLIP_SECONDS:g} s"
         except AudioError as error:
-            return "", str(error)
+            return entry | {"note": str(error)}
         if self.size + len(audio) > MAX_PAGE_BYTES:
             self.left_out += 1
-            return "", "left out, the page is full"
+            return entry | {"note": "left out, the page is full"}
         self.size += len(audio)
-        return audio_url(audio), note
+        self._embedded.add(row)
+        return entry | {"url": audio_url(audio), "note": note}

@@ -152,11 +152,12 @@ def test_long_clips_are_cut_and_a_full_page_takes_no_more(
     write_shard(tmp_path, [_row(n, "train", audio_size=s) for n, s in enumerate((400_000, 8_000))])
     monkeypatch.setattr(dataset_rows, "MAX_PAGE_BYTES", 600_000)
     clips = Clips(read_rows(tmp_path))
-    url, note = clips.of(0)
-    assert url.startswith("data:audio/flac;base64,")
-    assert note == "its first 20 s"
+    cut = clips.entry(0)
+    assert cut["url"].startswith("data:audio/flac;base64,")
+    assert cut["note"] == "its first 20 s"
+    assert (clips.entry(0)["url"], clips.entry(0)["above"]) == ("", True)
     monkeypatch.setattr(dataset_rows, "MAX_PAGE_BYTES", clips.size)
-    assert clips.of(1) == ("", "left out, the page is full")
+    assert clips.entry(1)["note"] == "left out, the page is full"
     assert clips.left_out == 1
 
 
@@ -209,32 +210,23 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
     )
     assert found["foreign"] == found["nameless"] == found["ids"] == 0
     assert found["charts"] == 6
-    assert found["players"] > 20
+    assert 8 <= found["players"] <= 11  # of 11 rows
     assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
     assert found["suspects"] == [["seconds of silence", "Fynsk", "6"]]
     assert "ž (1)" in found["unknown"][0][2]
     assert HOSTILE in found["dialects"]
-
-
-@needs_browser
-def test_nothing_scrolls_sideways_on_a_phone(page: Path) -> None:
     assert in_browser(page, WIDTH, width=380) <= 380
 
 
 def test_a_dataset_without_dialects_and_speakers_has_a_page_that_says_so(tmp_path: Path) -> None:
     nothing = dict.fromkeys(("speaker_id", "dialect", "age_group", "gender"))
-    write_shard(tmp_path, [_row(0, "train", **nothing)])
-    text = _explore(tmp_path, tmp_path / "page.html", sample=0)
+    write_shard(tmp_path, [_row(0, "train", **nothing, audio_bytes=b"no audio")])
+    text = _explore(tmp_path, tmp_path / "page.html")
+    assert "1 of the sampled rows cannot be decoded" in text
     assert "No row has a value of speaker_id, dialect, age_group, gender. If" in text
     assert "--column speaker_id=COLUMN" in text
     assert "all rows</th>" in text
     assert "Combinations that lack data" not in text  # no empty tables
-
-
-def test_undecodable_audio_is_counted(tmp_path: Path) -> None:
-    write_shard(tmp_path, [_row(0, "train", audio_bytes=b"no audio"), _row(1, "train")])
-    text = _explore(tmp_path, tmp_path / "page.html")
-    assert "1 of the sampled rows cannot be decoded" in text
 
 
 def test_wrong_input_is_refused_with_the_fix(tmp_path: Path, dataset: Path) -> None:
@@ -245,14 +237,8 @@ def test_wrong_input_is_refused_with_the_fix(tmp_path: Path, dataset: Path) -> N
         _explore(dataset, tmp_path)
     with pytest.raises(ConfigError, match=r"(?s)--tokenizer.*'nothing'.*available"):
         _explore(dataset, out, tokenizer="nothing")
-    write_shard(tmp_path / "empty", [])
-    with pytest.raises(DatasetError, match=r"no rows.*danish-asr verify"):
-        _explore(tmp_path / "empty", out)
     shard = write_shard(tmp_path / "damaged", [_row(0, "train")])
     shard.write_bytes(shard.read_bytes()[:-100])
     with pytest.raises(DatasetError, match=r"part-00000-of-00001.parquet: .*danish-asr verify"):
         _explore(tmp_path / "damaged", out)
-    (tmp_path / "empty" / "ledger.parquet").touch()
-    with pytest.raises(DatasetError, match=r"ledger.parquet: .*reason, dialect"):
-        numbers.reasons(tmp_path / "empty" / "ledger.parquet")
     assert not out.exists()
