@@ -51,20 +51,20 @@ def key_faults(tree: Tree) -> list[str]:
     return list(_faults(tree, _default_tree(), ""))
 
 
-def _faults(tree: Mapping[str, Any], known: Tree, path: str) -> Iterator[str]:
-    other_component = "name" in tree and tree["name"] != known.get("name")
+def _faults(tree: Mapping[str, Any], section: Tree, path: str) -> Iterator[str]:
+    other_component = "name" in tree and tree["name"] != section.get("name")
     for key, value in tree.items():
-        place = join(path, key)
-        if key not in known:
-            yield unknown_key(place, key, known)
-        elif not isinstance(known[key], dict) or not known[key]:
+        dotted = join(path, key)
+        if key not in section:
+            yield unknown_key(dotted, key, section)
+        elif not isinstance(section[key], dict) or not section[key]:
             continue  # a value, or a mapping of names that the user chooses
         elif key == "config" and other_component:
             continue
         elif isinstance(value, Mapping):
-            yield from _faults(value, known[key], place)
+            yield from _faults(value, section[key], dotted)
         elif value is not None:
-            yield no_section(place, value)
+            yield no_section(dotted, value)
 
 
 def no_section(path: str, value: object) -> str:

@@ -145,11 +145,11 @@ def _built(config: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -
         hints["config"] = type(config.config)
     values: Tree = {}
     for key, value in tree.items():
-        place = join(path, key)
+        dotted = join(path, key)
         if key in hints:
-            values[key] = _converted(hints[key], getattr(config, key), value, place, faults)
+            values[key] = _converted(hints[key], getattr(config, key), value, dotted, faults)
         else:
-            faults.append(unknown_key(place, key, hints))
+            faults.append(unknown_key(dotted, key, hints))
     return replace(config, **values)
 
 

@@ -119,11 +119,11 @@ class Assets:
             if kind == "model" and (fault := _card_fault(key, card)):
                 faults.append(fault)
             return card
-        places = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
+        directories = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
         faults.append(
             f"{key} must be {description}, but none is known here as '{name}'; available: "
             f"{self.available(key, name)}. Besides the installed packages, cards were searched "
-            f"for in {', '.join(places)}; $DANISH_ASR_ASSETS can name more directories."
+            f"for in {', '.join(directories)}; $DANISH_ASR_ASSETS can name more directories."
         )
         return None
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def card_directories() -> list[Path]:
     """Return the directories that are searched for cards."""
     named = os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep)
-    usual = Path("data", "parquet", CARDS_DIR)
-    return without_nested([usual, *(Path(name) for name in named if name)])
+    default = Path("data", "parquet", CARDS_DIR)
+    return without_nested([default, *(Path(name) for name in named if name)])
 
 
 def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
@@ -36,9 +36,13 @@ def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list
 
     fairseq2 searches directories recursively, and refuses an asset that it finds twice.
     """
-    places = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
-    others = {*searched, *places}
-    return [p for p in places if p not in searched and others.isdisjoint(p.parents)]
+    directories = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
+    all_directories = {*searched, *directories}
+    return [
+        directory
+        for directory in directories
+        if directory not in searched and all_directories.isdisjoint(directory.parents)
+    ]
 
 
 def with_named_model(config: AsrConfig) -> AsrConfig:
