@@ -19,9 +19,6 @@ from ruamel.yaml import YAML
 
 from danish_asr.base.errors import EXIT_FAILED, DanishAsrError
 
-_LONG: Final = 100
-"""Bytes; a longer name is replaced in that of its temporary file, as 255 are possible."""
-
 LOCK_FILE: Final = ".lock"
 
 LOCK_SECONDS: Final = 60.0
@@ -101,9 +98,7 @@ def _partial(path: Path) -> Iterator[Path]:
     # The name contains host and process: a worker that outlives its killed parent for a moment must
     # not write into the file of the process that continues the work.
     mark = f"{os.uname().nodename}-{os.getpid()}"
-    name = os.fsencode(path.name)
-    short = path.name if len(name) < _LONG else hashlib.sha256(name).hexdigest()[:32]
-    partial = path.with_name(f".{short}.{mark}.partial")
+    partial = path.with_name(f".{path.name}.{mark}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial

@@ -141,11 +141,8 @@ def run_on_ray(
         _probe(address)
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
     except (OSError, ValueError, RuntimeError) as error:
-        fault = (
-            f"--address: no Ray cluster answers at {address or 'this machine'} "
-            f"({' '.join(str(error).split())}); start one with `ray start --head` and give its "
-            "address, or leave --address out to use this machine"
-        )
+        reason = " ".join(str(error).split())
+        fault = f"--address: no Ray cluster answers at {address or 'this machine'} ({reason})"
         raise ConfigError([fault], where="the command line") from error
     try:
         shared = ray.put(task)
@@ -164,8 +161,7 @@ def run_on_ray(
     except ray.exceptions.RayError as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise DanishAsrError(
-            f"the Ray cluster lost a worker or a machine ({reason}); run the same command again to "
-            "continue, with fewer workers per machine if memory ran out"
+            f"the Ray cluster lost a worker or a machine ({reason}); run the same command again"
         ) from error
     finally:
         ray.shutdown()

@@ -19,11 +19,9 @@ from danish_asr.base.audio import AudioError, encode_flac, peak_of, to_mono
 from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.schema import (
-    LEDGER_SCHEMA,
     ROW_GROUP_BYTES,
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
-    SUSPECTS_SCHEMA,
     UTTERANCE_SCHEMA,
 )
 from danish_asr.base.workers import uninterrupted
@@ -139,8 +137,15 @@ def _rows(
                 record.countries[read_as] = record.countries.get(read_as, 0) + 1
             row = _convert(utterance, part, task.split, max_seconds, record.suspects)
             if isinstance(row, str):
-                values = part.file.name, utterance.row, utterance.id, dialect, row
-                record.dropped.append(dict(zip(LEDGER_SCHEMA.names, values, strict=True)))
+                record.dropped.append(
+                    {
+                        "source": part.file.name,
+                        "row": utterance.row,
+                        "id": utterance.id,
+                        "dialect": dialect,
+                        "reason": row,
+                    }
+                )
             else:
                 yield row
 
@@ -193,11 +198,16 @@ def _convert(
     except AudioError as error:
         return str(error)
     for reason, value in findings:
-        values = (
-            *(part.file.corpus, split, utterance.id, utterance.speaker.dialect),
-            *(reason, round(value, 3)),
+        suspects.append(
+            {
+                "corpus": part.file.corpus,
+                "split": split,
+                "id": utterance.id,
+                "dialect": utterance.speaker.dialect,
+                "reason": reason,
+                "value": round(value, 3),
+            }
         )
-        suspects.append(dict(zip(SUSPECTS_SCHEMA.names, values, strict=True)))
     return {
         "id": utterance.id,
         "text": utterance.text,

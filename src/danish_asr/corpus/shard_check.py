@@ -132,8 +132,10 @@ def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator
                 findings.unusual[name].append(row["id"])
             if findings.split == "train":
                 findings.characters.update(row["text"], spoken)
-            faults = _audio_faults(audio.as_py(), row) if number in chosen else ()
-            for fault in chain(_text_faults(row), faults):
+            faults = [f"empty {name}" for name in ("id", "text") if not row[name].strip()]
+            if number in chosen:
+                faults += _audio_faults(audio.as_py(), row)
+            for fault in faults:
                 faulty[fault].append(row["id"].strip() or f"row {number}")
     findings.compared = pa.Table.from_pylist(compared, COMPARED)
     for fault, ids in faulty.items():
@@ -154,13 +156,6 @@ def _unusual(row: Mapping[str, Any]) -> Iterator[str]:
             yield name
     if row["age"] is not None and not 0 <= row["age"] <= MAX_AGE:
         yield f"an age outside 0 to {MAX_AGE}"
-
-
-def _text_faults(row: Mapping[str, Any]) -> Iterator[str]:
-    if not row["id"].strip():
-        yield "empty id"
-    if not row["text"].strip():
-        yield "empty text"
 
 
 def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:

@@ -69,13 +69,11 @@ def read_inventory(root: Path) -> Inventory:
         return Inventory(**values | {"shards": shards})
     except (FileNotFoundError, NotADirectoryError):
         raise DatasetError(
-            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; `danish-asr convert` "
-            "starts or continues one"
+            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(
-            f"{path}: cannot be read as the inventory of a built dataset ({error}); restore it "
-            "from a copy, or delete the dataset and convert it again"
+            f"{path}: cannot be read as the inventory of a dataset ({error}); convert it again"
         ) from error
 
 

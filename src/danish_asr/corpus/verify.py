@@ -93,9 +93,10 @@ def verify(
         "verified", results, lambda shard: (shard.entry.rows, shard.samples.total()), sum(rows)
     )
     findings = sorted(watched, key=lambda shard: shard.entry.path)
-    damage = [
-        *chain.from_iterable(shard.faults for shard in findings),
-        *_repeated_ids(findings),
+    damage = list(chain.from_iterable(shard.faults for shard in findings))
+    if repeated := _repeated(_table(findings)["id"]).to_pylist():
+        damage.append(f"{VERSION_DIR}: ids that occur more than once: {few(repeated)}")
+    damage += [
         *_table_faults(root, inventory),
         *guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
         *_card_faults(root, inventory.name, findings),
@@ -141,11 +142,6 @@ def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
     for path in sorted(root.iterdir()):
         if path.name not in _AT_ROOT and not path.name.startswith("."):
             yield f"{path.name}: is not part of the dataset; move it elsewhere"
-
-
-def _repeated_ids(findings: Sequence[ShardFindings]) -> Iterator[str]:
-    if repeated := _repeated(_table(findings)["id"]).to_pylist():
-        yield f"{VERSION_DIR}: ids that occur more than once: {few(repeated)}"
 
 
 def _repeated(values: pa.ChunkedArray) -> pa.Array:
