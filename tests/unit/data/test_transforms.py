@@ -219,7 +219,7 @@ def test_transforms_act_in_the_order_of_the_list(root: Path, tokenizer: Tokenize
             r"factors: expected Sequence\[float\], found \['fast'\]",
         ),
         ({"name": "spec_augment", "probability": 2}, r"probability: expected 0 to 1, .*found 2"),
-        ({"name": "no_such_module:Noise"}, r"PYTHONPATH.*No module named 'no_such_module'"),
+        ({"name": "no_such_module:Noise"}, r"No module named 'no_such_module'"),
         ({"name": "danish_asr.recipe.data.reader:BatchReader"}, "expected a dataclass"),
     ],
 )
