@@ -46,21 +46,11 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 def test_numbers_and_flags_become_labels_and_empty_labels_are_unknown(tmp_path: Path) -> None:
     empty = {"dialect": "", "speaker_id": " ", "city": ""}
-    (row,) = _read(tmp_path, {**ROW, **empty, "age": 31, "noisy": True})
-    assert row.extra == {"age": "31", "noisy": "true", "city": None}
+    labels = {"id": 7, "age": 31, "noisy": True, "chunks": [1, {"text": "så"}]}
+    (row,) = _read(tmp_path, {**ROW, **empty, **labels})
+    extra = {"age": "31", "noisy": "true", "city": None, "chunks": '[1,{"text":"så"}]'}
+    assert (row.id, row.extra) == ("7", extra)
     assert (row.dialect, row.speaker_id) == (None, None)
-
-
-def test_ids_may_be_numbers_and_other_keys_lists(tmp_path: Path) -> None:
-    row = {**ROW, "id": 7, "chunks": [1, {"text": "så"}], "day": None}
-    (read,) = _read(tmp_path, row)
-    assert read.id == "7"
-    assert read.extra == {"chunks": '[1,{"text":"så"}]', "day": None}
-    pq.write_table(
-        pa.Table.from_pylist([{**ROW, "id": 7, "audio": {"bytes": b"x"}}]), tmp_path / "p.parquet"
-    )
-    (read,) = read_predictions(tmp_path / "p.parquet")
-    assert (read.id, read.extra["audio"]) == ("7", '{"bytes":null}')
 
 
 @pytest.mark.parametrize(
@@ -99,7 +89,6 @@ def test_an_invalid_line_is_refused_with_file_and_line(
         ),
         (json.dumps(ROW).encode("utf-16"), r"1: not UTF-8 \(byte 0xff .*iconv -f UTF-16"),
         (gzip.compress(json.dumps(ROW).encode(), mtime=0)[:-12], ".*Compressed file ended"),
-        (b"PAR1", "cannot be read as Parquet"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from os import PathLike
-from os.path import realpath
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +16,6 @@ from rich.markup import escape
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import AnyPath, publish_text
-from danish_asr.base.schema import VERSION_DIR
 from danish_asr.base.tables import read_valid_rows
 from danish_asr.recipe.run.run_directory import evaluated_model
 from danish_asr.report.comparison_tables import (
@@ -29,7 +27,7 @@ from danish_asr.report.outputs import ReportOptions, outputs_by_end, write_rows
 from danish_asr.report.tables import print_scores, say, to_csv, to_markdown, warn
 from danish_asr.scoring import hub
 from danish_asr.scoring.comparison import Comparison, compare_runs
-from danish_asr.scoring.error_analysis import ErrorAnalysis, analyse_errors
+from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.predictions import (
     Prediction,
@@ -102,7 +100,10 @@ def score_file(
         if ".md" in outputs:
             texts[outputs[".md"]] = to_markdown(requested)
         if ".html" in outputs and analysis:
-            texts[outputs[".html"]] = _page(opened, scores, analysis, options, console)
+            from danish_asr.report.page import score_page  # noqa: PLC0415 - slow: matplotlib
+
+            page = score_page(path, scores, analysis, about=about, options=options, console=console)
+            texts[outputs[".html"]] = page
     print_scores(requested, console)
     _write(texts, console)
     for file in write_rows(outputs, opened.rows, options.settings, analysis):
@@ -118,32 +119,6 @@ def _hub_texts(outputs: Mapping[str, Path], scores: Scores, model: str) -> dict[
         result = hub.complete_leaderboard(outputs[LEADERBOARD], scores, model)
         texts[outputs[LEADERBOARD]] = _json(result)
     return texts
-
-
-def _page(
-    opened: _Opened,
-    scores: Scores,
-    analysis: ErrorAnalysis,
-    options: ReportOptions,
-    console: Console,
-) -> str:
-    from danish_asr.report import page, run_history  # noqa: PLC0415 - slow: matplotlib
-
-    about, path = opened.about, Path(opened.rows.path)
-    run = options.run_dir or _run_of(path, about)
-    dataset = options.dataset
-    evaluated = about.get("dataset_root")
-    if not dataset and evaluated and (Path(evaluated) / VERSION_DIR).is_dir():
-        dataset = evaluated
-    listed = [*analysis.worst[:_CLIPS], *analysis.worst_by_wer[:_CLIPS]]
-    ids = {utterance.row.id for utterance in listed}
-    return page.render_page(
-        scores,
-        analysis,
-        about={"file": "/".join(Path(realpath(path)).parts[-2:])} | about,
-        panels=run_history.read_panels(Path(run)) if run else [],
-        clips=page.audio_clips(Path(dataset), ids, console) if dataset and options.audio else {},
-    )
 
 
 def compare_files(
@@ -232,16 +207,6 @@ def _warn_of_other_models(opened: Mapping[str, _Opened], console: Console) -> No
                 "the decoder; evaluate the older one again",
                 console,
             )
-
-
-def _run_of(predictions: Path, about: Mapping[str, Any]) -> Path | None:
-    """The run whose model was evaluated, also if it was moved; None: it is no run's, or gone."""
-    if not about.get("run"):
-        return None
-    for parent in [*predictions.resolve().parents, *Path(about["run"]).parents]:
-        if (parent / "metrics" / "train.jsonl").is_file():
-            return parent
-    return None
 
 
 def _rows(about: Mapping[str, Any], key: str) -> int | None:

@@ -13,14 +13,54 @@ from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import wording
 from danish_asr.report.components import RateAxis, audio_url, curves_chart, render_template
-from danish_asr.report.run_history import Panel
+from danish_asr.report.outputs import ReportOptions
+from danish_asr.report.run_history import Panel, read_panels
 from danish_asr.report.tables import warn
 from danish_asr.scoring.error_analysis import WORST_WORDS, CategoryShare, ErrorAnalysis
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.scores import GroupScore, Scores
 
 FREQUENT: Final = 30  # errors of each kind that are listed
+_CLIPS: Final = 10  # utterances of each ranking that have audio
 MAX_CLIP_BYTES: Final = 1_000_000  # about a minute; longer clips would make the page large
+
+
+def score_page(
+    path: Path,
+    scores: Scores,
+    analysis: ErrorAnalysis,
+    *,
+    about: Mapping[str, Any],
+    options: ReportOptions,
+    console: Console,
+) -> str:
+    """Return the page of a predictions file, with curves and audio if they are there."""
+    run = options.run_dir or _run_of(path, about)
+    dataset, evaluated = options.dataset, about.get("dataset_root")
+    if not dataset and evaluated and (Path(evaluated) / VERSION_DIR).is_dir():
+        dataset = evaluated
+    clips: dict[str, str] = {}
+    if dataset and options.audio:
+        listed = [*analysis.worst[:_CLIPS], *analysis.worst_by_wer[:_CLIPS]]
+        ids = {utterance.row.id for utterance in listed}
+        clips = audio_clips(Path(dataset), ids, console)
+    return render_page(
+        scores,
+        analysis,
+        about={"file": "/".join(path.resolve().parts[-2:])} | dict(about),
+        panels=read_panels(Path(run)) if run else [],
+        clips=clips,
+    )
+
+
+def _run_of(predictions: Path, about: Mapping[str, Any]) -> Path | None:
+    """The run whose model was evaluated, also if it was moved; None: it is no run's, or gone."""
+    if not about.get("run"):
+        return None
+    for parent in [*predictions.resolve().parents, *Path(about["run"]).parents]:
+        if (parent / "metrics" / "train.jsonl").is_file():
+            return parent
+    return None
 
 
 def render_page(
@@ -106,8 +146,7 @@ def audio_clips(dataset: Path, ids: set[str], console: Console) -> dict[str, str
             clips |= _clips(shard, ids)
         except (OSError, pa.ArrowException) as error:
             raise DatasetError(
-                f"{shard}: cannot be read ({error}); `danish-asr verify` finds all such files; "
-                "convert them again, or score without --dataset"
+                f"{shard}: cannot be read ({error}); `danish-asr verify` finds all such files"
             ) from None
     if len(clips) < len(ids):
         warn(

@@ -34,7 +34,8 @@ def print_scores(scores: Scores, console: Console) -> None:
     for name, grouping in scores.groupings.items():
         lines[name] = [*map(_cells, grouping.groups)]
     print_table(Table(*_headings(scores)), lines, [], console)
-    if rows := _gap_cells(scores):
+    rows = _gap_cells(scores)
+    if rows:
         say("", console)
         print_table(light_table(_GAPS), {"": rows}, ["", _GAPS_NOTE], console)
 
@@ -110,7 +111,8 @@ def to_markdown(scores: Scores) -> str:
         title = wording.sentence(wording.grouping_title(name))
         cells = [_cells(group)[:-1] for group in grouping.groups]
         parts += [f"### {plain(title)}", markdown_table(headings, cells)]
-    if rows := _gap_cells(scores):
+    rows = _gap_cells(scores)
+    if rows:
         table = markdown_table(_GAPS, rows)
         parts += ["### Gaps between groups", table, f"{wording.sentence(_GAPS_NOTE)}."]
     units = "words (WER) or characters (CER)"
@@ -157,22 +159,19 @@ def _cells(group: GroupScore) -> list[str]:
 
 
 def _gap_cells(scores: Scores) -> list[list[str]]:
-    """How far the worst group is from the best, for groupings in which two have an interval.
+    """The cells of `_GAPS`, in two lines: the name of a group and its number."""
+    rows: list[list[str]] = []
+    for name, part in scores.groupings.items():
+        if part.gap:
+            cells = [f"{wording.grouping_title(name)}\n({part.gap.groups} groups)"]
+            cells.append(f"{wording.short(part.gap.worst, 22)}\n{_interval(part.gap.wer, 100)}")
+            difference = _interval(part.gap.difference, 100)
+            cells.append(f"{wording.short(part.gap.best, 22)}\n{difference}")
+            rows.append([*cells, f"\n{_interval(part.gap.ratio, 1)}"])
+    return rows
 
-    The name of a group and its number are in two lines of a cell.
-    """
 
-    def with_interval(estimate: Estimate, unit: int) -> str:
-        low, high = estimate.interval or (float("nan"), float("nan"))
-        return f"{unit * estimate.value:.2f} ({unit * low:.2f} to {unit * high:.2f})"
-
-    return [
-        [
-            f"{wording.grouping_title(name)}\n({gap.groups} groups)",
-            f"{wording.short(gap.worst, 22)}\n{with_interval(gap.wer, 100)}",
-            f"{wording.short(gap.best, 22)}\n{with_interval(gap.difference, 100)}",
-            f"\n{with_interval(gap.ratio, 1)}",
-        ]
-        for name, part in scores.groupings.items()
-        if (gap := part.gap)
-    ]
+def _interval(estimate: Estimate, unit: int) -> str:
+    assert estimate.interval
+    low, high = estimate.interval
+    return f"{unit * estimate.value:.2f} ({unit * low:.2f} to {unit * high:.2f})"

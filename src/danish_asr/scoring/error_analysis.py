@@ -22,11 +22,8 @@ from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import is_mark
 
 WORST: Final = 50
-WORST_WORDS: Final = 5
-"""Words of a reference below which an utterance is not ranked by its WER."""
-
-LONGEST_WORD: Final = 1_000
-"""Letters. In longer words, confused characters are not counted: aligning takes quadratic time."""
+WORST_WORDS: Final = 5  # of a reference; shorter utterances are not ranked by WER
+LONGEST_WORD: Final = 1_000  # letters; aligning the characters of longer ones takes too long
 
 Pair = tuple[str, str]
 
@@ -60,8 +57,12 @@ class WorstUtterance(NamedTuple):
     alignment: list[AlignedWord]
 
 
-_Ranked = tuple[float, float, str, int, WorstUtterance]
-"""Two measures to sort by, id and row number."""
+def _by_errors(utterance: WorstUtterance) -> tuple[float, float, str]:
+    return utterance.word_errors, utterance.wer, utterance.row.id
+
+
+def _by_wer(utterance: WorstUtterance) -> tuple[float, float, str]:
+    return utterance.wer, utterance.word_errors, utterance.row.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +91,8 @@ def analyse_errors(
     pairs: Counter[Pair] = Counter()
     errors: Counter[str] = Counter()
     errors_without: Counter[tuple[str, str]] = Counter()
-    worst: list[_Ranked] = []
-    worst_by_wer: list[_Ranked] = []
+    worst: list[WorstUtterance] = []
+    worst_by_wer: list[WorstUtterance] = []
     for row, reference, hypothesis in settings.scored(predictions):
         rows += 1
         texts = {"raw": (row.reference, row.hypothesis), settings.profile: (reference, hypothesis)}
@@ -99,9 +100,8 @@ def analyse_errors(
             # A category changes both sides in the same way, so equal texts stay equal.
             if both[0] != both[1]:
                 errors[profile] += word_errors(*both)
-                errors_without.update(
-                    {(profile, name): left for name, left in errors_left(*both).items()}
-                )
+                for category, left in errors_left(*both).items():
+                    errors_without[profile, category] += left
         alignment = align_words(split_words(reference), split_words(hypothesis))
         misses = [(word.reference, word.hypothesis) for word in alignment if word.tag != "hit"]
         if misses:
@@ -111,10 +111,19 @@ def analyse_errors(
             length = len(alignment) if settings.denominator == "coral" else words
             wer = len(misses) / max(length, 1)
             utterance = WorstUtterance(row, len(misses), words, wer, alignment)
-            _keep(worst, (len(misses), wer, row.id, rows, utterance))
+            worst.append(utterance)
             if words >= WORST_WORDS:
-                _keep(worst_by_wer, (wer, len(misses), row.id, rows, utterance))
-    substitutions = Counter({pair: count for pair, count in pairs.items() if all(pair)})
+                worst_by_wer.append(utterance)
+            if len(worst) > 20 * WORST:  # bounds the memory
+                worst = heapq.nlargest(WORST, worst, key=_by_errors)
+                worst_by_wer = heapq.nlargest(WORST, worst_by_wer, key=_by_wer)
+    substitutions = {pair: count for pair, count in pairs.items() if all(pair)}
+    categories: list[CategoryShare] = []
+    for profile in dict.fromkeys(["raw", settings.profile]):
+        for category in CATEGORIES:
+            left = errors_without[profile, category]
+            share = (errors[profile] - left) / max(errors[profile], 1)
+            categories.append(CategoryShare(category, profile, errors[profile], left, share))
     return ErrorAnalysis(
         profile=settings.profile,
         rows=rows,
@@ -124,26 +133,10 @@ def analyse_errors(
         insertions=_most_frequent({pair: count for pair, count in pairs.items() if not pair[0]}),
         deletions=_most_frequent({pair: count for pair, count in pairs.items() if not pair[1]}),
         character_confusions=_most_frequent(_confused_characters(substitutions)),
-        categories=[
-            CategoryShare(
-                name,
-                profile,
-                errors[profile],
-                without := errors_without[profile, name],
-                (errors[profile] - without) / max(errors[profile], 1),
-            )
-            for profile in dict.fromkeys(["raw", settings.profile])
-            for name in CATEGORIES
-        ],
-        worst=[utterance for *_, utterance in sorted(worst, reverse=True)],
-        worst_by_wer=[utterance for *_, utterance in sorted(worst_by_wer, reverse=True)],
+        categories=categories,
+        worst=heapq.nlargest(WORST, worst, key=_by_errors),
+        worst_by_wer=heapq.nlargest(WORST, worst_by_wer, key=_by_wer),
     )
-
-
-def _keep(worst: list[_Ranked], utterance: _Ranked) -> None:
-    heapq.heappush(worst, utterance)
-    if len(worst) > WORST:
-        heapq.heappop(worst)
 
 
 def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:
@@ -196,10 +189,12 @@ def _compounds(reference: str, hypothesis: str) -> int:
 
 
 def _all_together(reference: str, hypothesis: str) -> int:
-    both = [_without_fillers(text) for text in (reference, hypothesis)]
+    errors: list[int] = []
     # Digits hide compounds: "hundredebøger" has no numeral, "hundrede bøger" has one.
-    ways = (both, [_with_digits(text) for text in both])
-    return min(_compounds(*map(_without_case_and_punctuation, way)) for way in ways)
+    for change in (str, _with_digits):
+        texts = [change(_without_fillers(text)) for text in (reference, hypothesis)]
+        errors.append(_compounds(*map(_without_case_and_punctuation, texts)))
+    return min(errors)
 
 
 _ALL: Final = "all of these together"

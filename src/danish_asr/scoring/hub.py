@@ -80,49 +80,39 @@ def check_publishable(settings: Settings, model: str, *, leaderboard: bool) -> N
 
 
 def complete_leaderboard(path: Path, scores: Scores, model: str) -> dict[str, Any]:
-    """Return `leaderboard`, over the results that the file already has."""
-    if not path.exists():
-        return leaderboard(scores, model, {})
-    try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        earlier = None
-    if not isinstance(earlier, dict):
-        raise PredictionsError(f"{path}: expected an earlier leaderboard.json, a JSON object")
-    return leaderboard(scores, model, earlier)
-
-
-def leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``earlier`` results of the model with the rates of these corpora, in per cent.
+    """Return the results of the file with the rates of these corpora, in per cent.
 
     What is not known is None; so are the means until all five corpora are there.
     """
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return _leaderboard(scores, model, earlier)
+
+
+def _leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
     rows = scores.rows
     if rows.where:
         raise PredictionsError(
-            f"the leaderboard needs the whole split; found {rows.scored:,} rows{rows.of_split()}; "
-            "evaluate without evaluator.where"
+            f"the leaderboard needs the whole split; found {rows.scored:,} rows{rows.of_split()}"
         )
     if rows.in_split is None:
         raise PredictionsError(
-            f"the leaderboard needs the whole split; the size of that of these {rows.in_file:,} "
-            "rows is unknown; name the dataset that has it: --dataset ROOT"
+            f"the leaderboard needs the whole split; the size of the split of these "
+            f"{rows.in_file:,} rows is unknown; name the dataset: --dataset ROOT"
         )
     if earlier.get("model", model) != model:
         raise PredictionsError(
-            f"the leaderboard's file has results of {earlier['model']!r}, these are of {model!r}; "
-            "choose another file, or give the name with --model-name"
+            f"the leaderboard's file has results of {earlier['model']!r}, these are of {model!r}"
         )
-    rates = {
-        f"{group.group['corpus']}_{metric}": _percent(estimate.value)
-        for group in _whole_corpora(scores)
-        if group.group["corpus"] in LEADERBOARD_CORPORA and group.group["split"] == "test"
-        for metric, estimate in (("wer", group.wer), ("cer", group.cer))
-    }
+    rates: dict[str, float] = {}
+    for group in _whole_corpora(scores):
+        corpus = group.group["corpus"]
+        if corpus in LEADERBOARD_CORPORA and group.group["split"] == "test":
+            rates[f"{corpus}_wer"] = _percent(group.wer.value)
+            rates[f"{corpus}_cer"] = _percent(group.cer.value)
     if not rates:
+        known = ", ".join(LEADERBOARD_CORPORA)
         raise PredictionsError(
-            "no row is of the leaderboard's corpora, split test; expected the corpus to be one of "
-            f"{', '.join(LEADERBOARD_CORPORA)}"
+            f"no row of split test has one of the leaderboard's corpora: {known}"
         )
     columns = [f"{corpus}_{metric}" for metric in ("wer", "cer") for corpus in LEADERBOARD_CORPORA]
     empty = dict.fromkeys([*columns, "mean_wer", "mean_cer", "params_b", "speed_x"])
@@ -137,8 +127,7 @@ def _whole_corpora(scores: Scores) -> Iterator[GroupScore]:
     rows = scores.rows
     if rows.partial and not rows.where:
         raise PredictionsError(
-            f"the predictions are partial ({rows.in_file} of {rows.in_split} rows); evaluate the "
-            "whole split before its scores are published"
+            f"the predictions are partial ({rows.in_file} of {rows.in_split} rows)"
         )
     for group in scores.groupings[BY_CORPUS].groups:
         if group.words.reference_length:  # there is no rate without a reference word

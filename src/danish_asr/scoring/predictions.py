@@ -76,35 +76,27 @@ class PredictionsFile:
             _rename_hypothesis(row, location)
             if self.references is not None:
                 _require(row, ("id", "hypothesis"), location)
-                known = self.references.get(str(row["id"]))
-                if known is None:
+                of_dataset = self.references.get(str(row["id"]))
+                if of_dataset is None:
                     unknown.append(f"{location}: id {row['id']!r:.80}")
                     continue
-                reference = row.get("reference") or known["reference"]
-                if reference != known["reference"]:
-                    texts = f"{reference!r:.80}, in the dataset {known['reference']!r:.80}"
+                reference, expected = row.get("reference"), of_dataset["reference"]
+                if reference and reference != expected:
+                    texts = f"{reference!r:.80}, in the dataset {expected!r:.80}"
                     different.append(f"{location}: id {row['id']!r:.80}: {texts}")
                     continue
-                row |= {key: text for key, text in known.items() if row.get(key) in (None, "")}
+                row |= {key: text for key, text in of_dataset.items() if row.get(key) in (None, "")}
             prediction = from_row(row, location)
             if not prediction.id.strip():
                 raise PredictionsError(f"{location}: the id is empty")
             earlier = first_line.setdefault(prediction.id, number)
             if earlier != number:
                 raise PredictionsError(
-                    f"{location}: duplicate id {prediction.id!r}, first seen on line {earlier}; "
-                    "keep one prediction per utterance"
+                    f"{location}: duplicate id {prediction.id!r}, first seen on line {earlier}"
                 )
             yield prediction
-        faults = [
-            *_listed("ids are not in this split of the dataset:", unknown),
-            *_listed(
-                "references differ from the dataset's; leave out the column to use those:",
-                different,
-            ),
-        ]
-        if faults:
-            raise PredictionsError("\n".join(faults))
+        _refuse("ids are not in this split of the dataset:", unknown)
+        _refuse("references differ from the dataset's; leave out the column:", different)
         if not first_line:
             raise PredictionsError(f"{self.path}: the file has no rows; expected one per utterance")
 
@@ -133,19 +125,19 @@ def _check_is_file(path: Path) -> None:
     )
 
 
-def _listed(message: str, faults: Sequence[str]) -> list[str]:
-    if not faults:
-        return []
-    hidden = ["..."] if len(faults) > _LISTED else []
-    return ["\n  ".join([f"{len(faults)} {message}", *faults[:_LISTED], *hidden])]
+def _refuse(message: str, faults: Sequence[str]) -> None:
+    if faults:
+        hidden = ["..."] if len(faults) > _LISTED else []
+        lines = [f"{len(faults)} {message}", *faults[:_LISTED], *hidden]
+        raise PredictionsError("\n  ".join(lines))
 
 
 def from_row(row: Row, location: str) -> Prediction:
     """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
     _require(row, _TEXTS, location)
     values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
-    if isinstance(number := values["id"], int) and not isinstance(number, bool):
-        values["id"] = str(number)
+    if type(values["id"]) is int:
+        values["id"] = str(values["id"])
     for key, text in values.items():
         if not isinstance(text, str):
             raise PredictionsError(f"{location}: {key} must be a string, found {text!r:.40}")
@@ -156,15 +148,16 @@ def from_row(row: Row, location: str) -> Prediction:
 
 
 def _rename_hypothesis(row: Row, location: str) -> None:
-    given = [name for name in _HYPOTHESIS if name in row]
-    if len(given) > 1:
-        raise PredictionsError(f"{location}: found {' and '.join(given)}; keep the one to score")
-    if given:
-        row["hypothesis"] = row.pop(given[0])
+    names = [name for name in _HYPOTHESIS if name in row]
+    if len(names) > 1:
+        raise PredictionsError(f"{location}: found {' and '.join(names)}; keep the one to score")
+    if names:
+        row["hypothesis"] = row.pop(names[0])
 
 
 def _require(row: Row, keys: Sequence[str], location: str) -> None:
-    if missing := [key for key in keys if key not in row]:
+    missing = [key for key in keys if key not in row]
+    if missing:
         hint = f"found {', '.join(map(repr, row))}"
         if missing == ["reference"]:
             hint = "name the dataset that has the references: --dataset"
@@ -177,19 +170,22 @@ def _seconds(value: Any, location: str) -> float | None:
     if value is None or value == "":
         return None
     try:
-        if 0 <= (seconds := float(value)) < inf:  # false for NaN
-            return seconds
+        seconds = float(value)
     except (TypeError, ValueError):
-        pass
-    raise PredictionsError(f"{location}: expected a duration in seconds, found {value!r:.40}")
+        seconds = -1
+    if not 0 <= seconds < inf:  # so NaN is refused, too
+        raise PredictionsError(f"{location}: expected a duration in seconds, found {value!r:.40}")
+    return seconds
 
 
 def _text(value: Any, key: str, location: str) -> str | None:
-    if value is None or isinstance(value, str | bool | int | float):
-        return _label(value, key, location)
     if isinstance(value, bytes):
         return None
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    if value is None or isinstance(value, str | bool | int | float):
+        return _label(value, key, location)
+    return str(value)
 
 
 def _plain(value: Any) -> str | None:

@@ -90,7 +90,7 @@ def test_leaderboard_files_are_completed_corpus_by_corpus(tmp_path: Path) -> Non
         ),
         (["ftspeech"], {"denominator": "coral"}, ConfigError, "found .*denominator coral"),
         (["ftspeech"], {"remove_fillers": True}, ConfigError, "remove_fillers True"),
-        (["nst"], {}, PredictionsError, "one of coral_conversation, .* ftspeech"),
+        (["nst"], {}, PredictionsError, "corpora: coral_conversation, .* ftspeech"),
     ],
 )
 def test_what_is_not_of_the_leaderboard_is_refused_before_anything_is_written(

@@ -1,6 +1,5 @@
 """``score_file``: from a predictions file to the table and the reports."""
 
-import csv
 import io
 import json
 import os
@@ -14,7 +13,6 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import read_references, write_predictions
-from danish_asr.scoring.settings import Settings
 from tests.builders import build_dataset
 from tests.score_rows import four_rows, prediction, random_rows
 
@@ -30,19 +28,6 @@ def predictions(tmp_path: Path) -> Path:
 
 def _console() -> Console:
     return Console(record=True, width=120, file=io.StringIO())
-
-
-def test_scores_json_counts_every_row_once_in_every_grouping(predictions: Path) -> None:
-    path = predictions.with_name("scores.json")
-    score_file(predictions, ReportOptions(outputs=[path]), console=_console())
-    scores = json.loads(path.read_text(encoding="utf-8"))
-    assert scores["rows"]["scored"] == 4
-    errors = {"hits": 6, "substitutions": 1, "deletions": 4, "insertions": 1}
-    assert scores["overall"]["words"] == errors
-    assert set(scores["groupings"]) >= {"dialect", "age_group", "gender", "duration"}
-    for grouping in scores["groupings"].values():
-        assert sum(group["rows"] for group in grouping["groups"]) == 4
-        assert sum(group["words"]["deletions"] for group in grouping["groups"]) == 4
 
 
 def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
@@ -68,17 +53,6 @@ def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
         if "UPDATE_GOLDEN" in os.environ:
             (GOLDEN / name).write_text(text, encoding="utf-8")
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
-
-
-@pytest.mark.parametrize(
-    ("dialect", "cell"), [("@SUM(A1)", "'@SUM(A1)"), ("-1+cmd|x", "'-1+cmd|x"), ("-1.5", "-1.5")]
-)
-def test_no_name_in_the_csv_is_a_formula(tmp_path: Path, dialect: str, cell: str) -> None:
-    predictions, path = tmp_path / "predictions.jsonl", tmp_path / "scores.csv"
-    write_predictions(predictions, [prediction("a", "ja", "nej", dialect=dialect)])
-    score_file(predictions, ReportOptions(by=["dialect"], outputs=[path]), console=_console())
-    lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-    assert lines[1]["group"] == cell
 
 
 def _evaluation(predictions: Path, document: Any) -> None:
@@ -174,16 +148,6 @@ def test_an_output_does_not_replace_an_input_or_another_output(
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".json", ".jsonl"]
 
 
-def test_rows_that_a_filter_leaves_out_are_counted(predictions: Path) -> None:
-    write_predictions(predictions, [*four_rows(), prediction("e", "ja", "ja", duration=0.5)])
-    console = _console()
-    block = predictions.with_name("block.md")
-    settings = Settings(row_filter="coral", denominator="coral")
-    score_file(predictions, ReportOptions(settings=settings, outputs=[block]), console=console)
-    assert "4 rows scored (1 left out: 0.5 s or shorter)" in console.export_text()
-    assert "characters (CER) of the reference and inserted ones." in block.read_text("utf-8")
-
-
 def test_a_group_without_reference_words_shows_no_rate_anywhere(tmp_path: Path) -> None:
     path, page, block = (tmp_path / name for name in ("p.jsonl", "r.html", "b.md"))
     write_predictions(
@@ -196,12 +160,6 @@ def test_a_group_without_reference_words_shows_no_rate_anywhere(tmp_path: Path) 
     assert "| Jysk | – | not resolvable | – |" in block.read_text("utf-8")
     assert not re.search('[">-]nan', page.read_text("utf-8"))
     assert 'Jysk,1,1,0,,,,"1 speaker' in (tmp_path / "c.csv").read_text("utf-8")
-
-
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "p.jsonl")
-    with pytest.raises(PredictionsError, match=r"p.jsonl: a pipe does not work"):
-        score_file(tmp_path / "p.jsonl")
 
 
 def test_hypotheses_of_another_system_are_scored_with_a_dataset(tmp_path: Path) -> None:

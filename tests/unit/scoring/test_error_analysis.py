@@ -60,13 +60,6 @@ def test_the_errors_are_those_of_the_scores(profile: str) -> None:
         assert share.errors == analysis.word_errors
 
 
-def test_all_categories_together_have_the_largest_share_of_the_raw_text() -> None:
-    shares = _shares(analyse_errors(random_rows(200)), "raw")
-    assert shares["case and punctuation"].share > 0.1
-    largest = max(shares.values(), key=lambda share: share.share)
-    assert largest.category == "all of these together"
-
-
 def test_the_worst_utterances_come_first_with_their_words_aligned() -> None:
     worst = analyse_errors(four_rows()).worst
     assert [utterance.row.id for utterance in worst] == ["c", "d", "b"]
@@ -89,13 +82,6 @@ def test_utterances_of_few_words_are_not_ranked_by_wer(
     worst = analyse_errors(rows, settings=Settings(denominator=denominator)).worst_by_wer
     assert [utterance.row.id for utterance in worst] == ["worse", "long"]
     assert worst[0].wer == pytest.approx(wer)
-
-
-def test_no_errors_give_empty_tables() -> None:
-    analysis = analyse_errors([prediction("a", "Hej!", "hej")])
-    assert analysis.substitutions == analysis.deletions == []
-    assert analysis.worst == []
-    assert {share.share for share in _shares(analysis, "coral").values()} == {0}
 
 
 @pytest.mark.parametrize(

@@ -83,16 +83,6 @@ def test_identical_groups_have_a_gap_above_zero_as_rarely_as_the_level_says() ->
     assert significant <= 6
 
 
-def test_groups_without_an_interval_take_no_part_in_the_gap() -> None:
-    generator = np.random.default_rng(0)
-    good, bad = (group(*draw(12, generator), name=name) for name in ("good", "bad"))
-    few = group([100] * 3, [90] * 3, name="few")
-    gap = estimate_gap([few, good, bad], SETTINGS)
-    assert gap
-    assert (gap.groups, {gap.worst, gap.best}) == (2, {"good", "bad"})
-    assert estimate_gap([few, good], SETTINGS) is None
-
-
 def test_an_interval_of_equal_speakers_is_that_of_the_t_distribution() -> None:
     errors = np.array([10, 20, 30, 40] * 3)
     spread, _ = spreads(group([200] * 12, errors), SETTINGS)

@@ -37,15 +37,6 @@ def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
     assert sums == {values: list(counts.to_tuple()) for values, counts in expected.items()}
 
 
-def test_a_group_has_one_line_per_speaker_and_one_for_unknown_speakers() -> None:
-    assert _groups(random_rows(300, speakers=7))[()].sums.shape == (7, 9)
-    rows = [prediction(str(n), "ja", "nej", speaker_id="s" if n else None) for n in range(4)]
-    group = _groups(rows)[()]
-    assert list(group.speakers) == ["s", None]
-    assert group.sums[:, 0].tolist() == [3, 1]
-    assert group.known_speakers == 1
-
-
 def test_groups_are_in_alphabetical_order_bands_by_size_and_unknown_last() -> None:
     assert list(_groups(four_rows(), "dialect")) == [("Bornholmsk",), ("Fynsk",), (None,)]
     lengths = [30.0, 0.2, 1.0, 6.0, 5.0]
@@ -138,11 +129,3 @@ def test_bounds_of_bands_of_equal_size_have_few_digits() -> None:
     labels = ["under 10.6", "10.6–13.5", "13.5–16", "16–19", "19 and more"]
     assert [group.group["age"] for group in groups] == labels
     assert all(76 <= len(group.rows) <= 84 for group in groups)
-
-
-def test_ids_stay_values_and_two_groupings_of_a_column_differ() -> None:
-    rows = [
-        prediction(str(n), "ja", "ja", extra={"text_id": f"{n}", "snr": f"{n}"}) for n in range(20)
-    ]
-    scored = score_rows(rows, by=["text_id", "snr:2", "snr:5,7"], settings=Settings())
-    assert [len(scored.groups(columns)) for columns in scored.groupings.values()] == [20, 2, 3]

@@ -45,19 +45,6 @@ def test_the_gap_is_between_the_worst_and_the_best_named_group() -> None:
     assert gap.difference.interval.low < gap.difference.value < gap.difference.interval.high
 
 
-def test_there_is_no_gap_if_no_two_named_groups_differ() -> None:
-    rows = [prediction("a", "ja", "nej", gender="female"), prediction("b", "ø", "å", gender="male")]
-    groupings = score_predictions(rows, by=["dialect", "corpus", "gender"]).groupings
-    assert [grouping.gap for grouping in groupings.values()] == [None, None, None]
-
-
-@pytest.mark.parametrize(("denominator", "wer"), [("standard", 2), ("coral", 2 / 3)])
-def test_the_denominator_of_the_settings_is_used(denominator: Denominator, wer: float) -> None:
-    rows = [prediction("a", "ja", "ja nej nej")]
-    scores = score_predictions(rows, by=[], settings=Settings(denominator=denominator))
-    assert scores.overall.wer.value == pytest.approx(wer)
-
-
 def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     chosen = Settings(profile="rye", remove_fillers=True, row_filter="coral", seed=3)
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
