@@ -9,7 +9,12 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 from torch.utils.tensorboard import SummaryWriter
 
 from danish_asr.base.errors import RunError
-from danish_asr.recipe.run.continuing import check_continuation, check_name, check_processes, tidy
+from danish_asr.recipe.run.continuing import (
+    check_continuation,
+    check_new_run,
+    check_processes,
+    tidy,
+)
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     checkpoint_steps,
@@ -86,11 +91,18 @@ def test_what_shapes_the_weights_may_not_change(
 
 
 def test_a_new_run_does_not_get_the_name_of_its_dataset(run: Path) -> None:
-    check_name(run, "coral")
+    check_new_run(run, "coral")
     with pytest.raises(RunError, match="the dataset is 'run'"):
-        check_name(run, "run")
+        check_new_run(run, "run")
     (run / CONFIG_FILE).touch()
-    check_name(run, "run")  # continues
+    check_new_run(run, "run")  # continues
+
+
+def test_a_new_run_does_not_begin_among_recordings(tmp_path: Path) -> None:
+    (tmp_path / "speaker").mkdir()
+    (tmp_path / "speaker" / "0001.WAV").touch()
+    with pytest.raises(RunError, match="0001.WAV"):
+        check_new_run(tmp_path, "coral")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def run(request: cli.Request, tree: Tree) -> None:
 
 def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bool) -> None:
     """Refuse, with RunError, a directory in which this run cannot begin or continue."""
-    continuing.check_name(output_dir, config.dataset.name)
+    continuing.check_new_run(output_dir, config.dataset.name)
     if not trust:
         continuing.check_owner(output_dir)
     continuing.check_continuation(output_dir, unstructure(config))
