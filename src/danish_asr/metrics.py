@@ -86,7 +86,8 @@ class ErrorCounts:
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
     """Count the errors of one utterance; the texts are compared without normalisation."""
     words = count_word_errors(reference, hypothesis)
-    return ErrorCounts(1, words, count_character_errors(reference, hypothesis))
+    characters = count_character_errors(reference, hypothesis)
+    return ErrorCounts(1, words, characters)
 
 
 def count_word_errors(reference: str, hypothesis: str) -> Counts:

@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from typer import Argument, Option
 
@@ -44,10 +44,6 @@ _Dataset = Annotated[
     Option(help="The dataset: has missing references, and audio for the page."),
 ]
 _Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' own, or test.")]
-
-
-def _settings(metrics: list[str] | None, **values: Any) -> Settings:
-    return Settings(metrics=tuple(metrics or ()), **values)
 
 
 @app.command(
@@ -91,8 +87,8 @@ def score(
     """Report WER and CER with confidence intervals, overall and per group."""
     from danish_asr.report import ReportOptions, score_file
 
-    settings = _settings(
-        metric,
+    settings = Settings(
+        metrics=tuple(metric or ()),
         profile=profile,
         remove_fillers=remove_fillers,
         row_filter=row_filter,
@@ -144,8 +140,8 @@ def compare(
     """Compare runs on the same rows: differences, intervals and a test over speakers."""
     from danish_asr.report import ReportOptions, compare_files, parse_runs
 
-    settings = _settings(
-        metric,
+    settings = Settings(
+        metrics=tuple(metric or ()),
         profile=profile,
         remove_fillers=remove_fillers,
         row_filter=row_filter,
