@@ -21,7 +21,6 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
     planning,
     recipes,
     scores,
-    transcription,
 )
 from danish_asr.cli.app import app
 

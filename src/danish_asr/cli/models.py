@@ -1,13 +1,21 @@
-"""The commands on trained models: average, export."""
+"""The commands on trained models: average, export, transcribe, align, serve."""
 
 # ruff: noqa: PLC0415
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
+import typer
 from typer import Argument, Option
 
+from danish_asr.base.errors import EXIT_FAILED
 from danish_asr.cli.app import app
+
+_MODEL: Final = "A run, a checkpoint, an average, a Hugging Face directory or a name."
+ModelName = Annotated[str, Argument(help=_MODEL)]
+Format: Final = Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
+Out = Annotated[Path | None, Option(help="Folder; default: beside the audio.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")]
 
 
 @app.command(examples=["average outputs/300m", "average outputs/300m --last 3"])
@@ -30,9 +38,7 @@ def average(
     ]
 )
 def export(
-    model: Annotated[
-        str, Argument(help="A run, a checkpoint, an average, a Hugging Face directory or a name.")
-    ],
+    model: ModelName,
     dest: Annotated[Path, Argument(help="New directory.")],
     *,
     to: Annotated[
@@ -55,3 +61,87 @@ def export(
     from danish_asr.inference.export import export_model
 
     export_model(model, to, dest, lm=lm, int8=int8, audio=audio or [], push=push)
+
+
+@app.command(
+    examples=[
+        "transcribe outputs/300m hello.wav",
+        "transcribe outputs/300m interviews --format txt,srt --out text",
+        "transcribe outputs/300m call.wav --channels split --lm lm",
+    ]
+)
+def transcribe(
+    model: ModelName,
+    audio: Annotated[
+        list[Path], Argument(metavar="AUDIO", help="Audio files, and folders of them.")
+    ],
+    *,
+    format_: Annotated[str | None, Format] = None,
+    out: Out = None,
+    lm: Annotated[Path | None, Option(help="Decode with this language model.")] = None,
+    hotwords: Annotated[Path | None, Option(help="A file with a word or phrase per line.")] = None,
+    decoder: Annotated[str | None, Option(help="Default: greedy, or beam if needed.")] = None,
+    channels: Annotated[
+        Literal["mix", "split"], Option(help="split: a speaker per channel.")
+    ] = "mix",
+    device: Device = "auto",
+    batch_seconds: Annotated[
+        float | None, Option(min=1.0, help="Audio per forward pass; less needs less memory.")
+    ] = None,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Replace transcripts, even edited ones.")
+    ] = False,
+) -> None:
+    """Transcribe audio of any length to text or subtitles; continue an interrupted command.
+
+    The text of a single file is printed, unless --format or --out is given.
+    """
+    from danish_asr.inference.transcribe import Settings, transcribe_files
+
+    settings = Settings(decoder, lm, hotwords, channels, batch_seconds)
+    finished = transcribe_files(
+        model, audio, settings, formats=format_, out=out, overwrite=overwrite, device=device
+    )
+    if not finished:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command(
+    examples=[
+        "align speech.flac speech.txt --model outputs/300m",
+        "align hello.wav 'hej med dig' --model outputs/300m --format csv",
+    ]
+)
+def align(
+    audio: Annotated[Path, Argument(help="An audio file of any length.")],
+    text: Annotated[str, Argument(help="A text file, or the text itself; a line is a segment.")],
+    *,
+    model: Annotated[str, Option(help=_MODEL)],
+    format_: Annotated[str, Format] = "srt,textgrid",
+    out: Out = None,
+    device: Device = "auto",
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace existing files.")] = False,
+) -> None:
+    """Find the times of every word of a given transcript, for subtitles or Praat.
+
+    The channels are mixed. For a call with a speaker per channel, align a file of each.
+    """
+    from danish_asr.inference.align import align_file
+
+    align_file(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
+
+
+@app.command(examples=["serve outputs/300m", "serve outputs/300m --port 0 --lm lm"])
+def serve(
+    model: ModelName,
+    *,
+    host: Annotated[str, Option(help="Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="0 takes a free one.")] = 8000,
+    max_mb: Annotated[int, Option(help="Size limit of a file, in megabytes.", min=1)] = 100,
+    lm: Annotated[Path | None, Option(help="Language model; adds beam search.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Serve a local web page that transcribes files and recordings."""
+    from danish_asr.inference.serve.server import serve as serve_page
+
+    serve_page(model, host=host, port=port, max_mb=max_mb, lm=lm, device=device)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.inference.recordings import find_recordings
+from danish_asr.inference.transcribe import find_recordings
 
 
 def tree(root: Path, *names: str) -> Path:
