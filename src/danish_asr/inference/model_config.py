@@ -19,7 +19,7 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.recipe.train.preflight import resolve
 
-_TAKEN: Final = (
+_KEPT: Final = (
     ("tokenizer",),
     ("evaluator", "amp"),
     ("evaluator", "amp_dtype"),
@@ -71,11 +71,11 @@ def _of_directory(path: Path) -> AsrEvalConfig:
         # The card has a copy of the tokenizer beside it, also where the run was moved.
         assets = {"extra_paths": [str(cards[0].parent)]}
         changes |= {"tokenizer": {"name": cards[0].stem}, "common": {"assets": assets}}
-        kept = [keys for keys in _TAKEN if keys[0] not in {"tokenizer", "common"}]
+        kept = [keys for keys in _KEPT if keys[0] not in {"tokenizer", "common"}]
     else:
-        kept = list(_TAKEN)
+        kept = list(_KEPT)
         if origin := _get(tree, ("model", "path")):  # its tokenizer may be there
-            extra = [*(_get(tree, _TAKEN[-1]) or []), str(cards_of(Path(origin)))]
+            extra = [*(_get(tree, _KEPT[-1]) or []), str(cards_of(Path(origin)))]
             tree = merge(tree, {"common": {"assets": {"extra_paths": extra}}})
     taken: Tree = {}
     for keys in kept:

@@ -215,14 +215,17 @@ def _groups(sizes: Mapping[Path, int], limit: float) -> Iterator[list[Path]]:
 def _transcribe_group(
     model: Model, group: Sequence[Path], settings: Settings, progress: partial[None]
 ) -> list[tuple[Path, Transcript | DanishAsrError]]:
+    """If one of a group fails, transcribe each alone."""
     try:
         transcripts = model.transcribe([*group], progress=progress, **settings.options())
+        return [*zip(group, transcripts, strict=True)]
     except DanishAsrError as error:
         if len(group) == 1:
             return [(group[0], error)]
-        alone = [_transcribe_group(model, [path], settings, progress) for path in group]
-        return [result for results in alone for result in results]
-    return [*zip(group, transcripts, strict=True)]
+    results = []
+    for path in group:
+        results += _transcribe_group(model, [path], settings, progress)
+    return results
 
 
 def _show(bar: Progress, done: int, size: int, seconds: float, total: float | None) -> None:

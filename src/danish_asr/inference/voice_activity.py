@@ -97,7 +97,6 @@ def _network() -> tuple[dict[str, Tensor], LSTM]:
     file = Path(spec.origin or "").parent / "data" / "silero_vad.jit"
     weights = torch.jit.load(file)._model.state_dict()  # type: ignore[no-untyped-call] # noqa: SLF001
     lstm = LSTM(128, 128)
-    prefix = "decoder.rnn."
-    own = {f"{k.removeprefix(prefix)}_l0": w for k, w in weights.items() if k.startswith(prefix)}
-    lstm.load_state_dict(own)
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    lstm.load_state_dict({f"{name}_l0": weights[f"decoder.rnn.{name}"] for name in names})
     return weights, lstm

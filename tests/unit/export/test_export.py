@@ -45,9 +45,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five sounds as FLAC files, one with a text beside it, and what `transcribe` leaves."""
+    """Five sounds as FLAC files, one with a text beside it."""
     folder = tmp_path_factory.mktemp("audio")
-    (folder / ".danish-asr-transcripts.jsonl").write_text("{}")
     (folder / "readme.md").write_text("# Sounds")
     for number, sound in enumerate(verify.read_utterances([])):
         soundfile.write(folder / f"{number}.flac", sound.waveform, 16_000, subtype="PCM_24")

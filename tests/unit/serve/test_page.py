@@ -1,4 +1,4 @@
-"""The page in a real browser: a file, a recording, errors, keys, contrast."""
+"""The page in a real browser: a file, a recording, errors, keys."""
 
 import base64
 import io
@@ -9,14 +9,13 @@ from queue import Queue
 from typing import Any
 
 import numpy as np
-import pytest
 import soundfile
 
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.transcript import Segment, Word
 from danish_asr.inference.serve.server import Send, Server
 from danish_asr.inference.sound import open_sound
-from tests.browser import CONTRAST_AND_WIDTH, drive, needs_browser
+from tests.browser import drive, needs_browser
 from tests.unit.serve.test_server import serving
 
 pytestmark = needs_browser
@@ -49,7 +48,7 @@ def _wav(seconds: float = 2) -> bytes:
     return file.getvalue()
 
 
-def _in_page(script: str, tmp_path: Path, *flags: str, width: int = 0, dark: bool = False) -> Any:
+def _in_page(script: str, tmp_path: Path, *flags: str) -> Any:
     """Return what the script returns in the page of a server that knows two words."""
     found: Queue[Any] = Queue()
 
@@ -64,12 +63,10 @@ def _in_page(script: str, tmp_path: Path, *flags: str, width: int = 0, dark: boo
         send({"files": {"txt": "røde", "srt": "1"}, "duration": seconds})
 
     def drive_in(server: Server) -> Any:
-        narrow = f"html {{ width: {width}px; }}" if width else ""
-        server.files["page.css"] += narrow
         wav = base64.b64encode(_wav()).decode()
         server.files["page.js"] += _SCRIPT.format(script=script, wav=wav)
         quiet = ("--autoplay-policy=no-user-gesture-required", "--mute-audio")
-        return drive(server.url, found, tmp_path / "profile", *quiet, *flags, dark=dark)
+        return drive(server.url, found, tmp_path / "profile", *quiet, *flags)
 
     with serving(transcribe, model="<i>m</i>") as server:
         return drive_in(server)
@@ -150,21 +147,3 @@ def test_errors_are_said_in_plain_words_and_the_page_goes_on(tmp_path: Path) -> 
     )
     assert "cannot be decoded" in found[0]
     assert found[1:] == ["b.wav has 2 MB. At most 1 MB are accepted.", ""]
-
-
-@pytest.mark.parametrize(("width", "dark"), [(380, True), (1200, False)])
-def test_text_has_the_contrast_of_wcag_aa_and_fits_a_phone(
-    tmp_path: Path, width: int, *, dark: bool
-) -> None:
-    script = f"""
-        drop(wav, "a.wav");
-        await wait(done);
-        const rights = [...document.querySelectorAll("body *")]
-          .map((node) => node.getBoundingClientRect().right);
-        const contrast = () => {{ {CONTRAST_AND_WIDTH} }};
-        return [...contrast(), Math.max(...rights)];
-    """
-    contrast, paper, _, right = _in_page(script, tmp_path, width=width, dark=dark)
-    assert contrast >= 4.5
-    assert (paper < 0.5) == dark
-    assert right <= width

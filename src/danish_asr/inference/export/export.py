@@ -39,7 +39,7 @@ def export_model(
         model: As for `load_model`.
         to: One of `FORMATS`.
         dest: The directory, which must not exist; it appears when the export is verified.
-        lm: A directory of ``danish-asr lm build``, which goes along into ``hf``.
+        lm: A directory of ``danish-asr lm build``, only for ``hf``.
         int8: Also write ``model.int8.onnx``.
         audio: Files to compare on; see `read_utterances`.
         push: A repository of the Hugging Face hub, OWNER/NAME.

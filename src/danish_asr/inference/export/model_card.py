@@ -1,7 +1,7 @@
 """The ``README.md`` of an export: what the model is, how to use it, its scores and its limits."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -49,7 +49,7 @@ _OTHER_DATA: Final = (
 
 
 class _Origin(NamedTuple):
-    """The run that a model is from; all fields are empty if it is not from a run."""
+    """The run that a model is from, if it is from one."""
 
     run: Path | None
     average: str | None
@@ -166,31 +166,31 @@ def _scores(origin: _Origin) -> Scores | None:
     """Score the greedy predictions of this checkpoint: of the split test, if it was evaluated."""
     if origin.run is None:
         return None
-    evaluations = dict(_evaluations(origin.run, origin))
-    split = "test" if "test" in evaluations else next(iter(evaluations), None)
-    if split is None:
+    evaluations = _evaluations(origin.run, origin)
+    if not evaluations:
         return None
+    split = "test" if "test" in evaluations else next(iter(evaluations))
     predictions, rows_in_split = evaluations[split]
     by = [*DEFAULT_BY, BY_CORPUS]
     return score_predictions(read_predictions(predictions), by=by, rows_in_split=rows_in_split)
 
 
-def _evaluations(run: Path, origin: _Origin) -> Iterator[tuple[str, tuple[Path, int]]]:
-    """Yield split, predictions and rows of the split of each evaluation of this checkpoint."""
+def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
+    """Return predictions and rows of each split on which this checkpoint was evaluated."""
+    evaluations = {}
     # An average can also have been evaluated as a run of its own.
     files = [*(run / "eval").rglob(_EVALUATION), *(run / AVERAGES).rglob(_EVALUATION)]
     for file in sorted(files):
-        about, predictions = (
-            json.loads(file.read_text("utf-8")),
-            file.with_name("predictions.jsonl"),
-        )
+        about = json.loads(file.read_text("utf-8"))
+        predictions = file.with_name("predictions.jsonl")
         # The run may have been moved or renamed since.
         evaluated = average_name(Path(about.get("run", "")).parent), about.get("step")
         if evaluated != (origin.average, origin.step) or "decoder" in about or "where" in about:
             continue
         if predictions.is_file():
             rows = about["rows_in_split"]
-            yield ",".join(rows), (predictions, sum(rows.values()))
+            evaluations[",".join(rows)] = predictions, sum(rows.values())
+    return evaluations
 
 
 def _evaluation(scores: Scores) -> str:

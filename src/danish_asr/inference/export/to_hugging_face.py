@@ -60,11 +60,6 @@ class Vocabulary:
             names[f"<{number}>" if name in names else name] = None
         return list(names)
 
-    def write_vocab(self, folder: Path) -> None:
-        """Write ``vocab.json``, from symbol to index, as ``Wav2Vec2CTCTokenizer`` reads it."""
-        vocab = {name: number for number, name in enumerate(self.names(self.delimiter))}
-        publish_text(folder / "vocab.json", json.dumps(vocab, ensure_ascii=False, indent=0) + "\n")
-
     def write_tokens(self, folder: Path) -> None:
         """Write ``tokens.txt``, a line per symbol with its index, as sherpa-onnx reads it."""
         # sherpa-onnx leaves SIL and </s> out of texts, but not <s>.
@@ -97,14 +92,14 @@ def hugging_face_model(model: Model) -> Any:
 def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
     """Write weights, configuration, tokenizer and feature extractor, and a language model if given.
 
-    Raises:
-        RunError: The architecture has no counterpart in transformers.
+    Raises RunError if the architecture has no counterpart in transformers.
     """
     hugging_face_model(model).save_pretrained(folder)
     # safetensors makes it readable for its owner alone.
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
     vocabulary = Vocabulary(model.tokenizer, model.settings.target_vocab_size)
-    vocabulary.write_vocab(folder)
+    vocab = {name: number for number, name in enumerate(vocabulary.names(vocabulary.delimiter))}
+    publish_text(folder / "vocab.json", json.dumps(vocab, ensure_ascii=False, indent=0) + "\n")
     processor = "Wav2Vec2Processor" if lm is None else "Wav2Vec2ProcessorWithLM"
     special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": BLANK, "unk_token": UNKNOWN}
     _write(folder / "special_tokens_map.json", special)

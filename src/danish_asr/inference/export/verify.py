@@ -46,8 +46,7 @@ Runner = Callable[[Array], Output]
 """Takes a waveform, (samples,)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Utterance:
+class Utterance(NamedTuple):
     """Audio to compare on; the reference is only for the word error rate of int8."""
 
     name: str
@@ -111,10 +110,11 @@ class _Comparison:
         self.expected_texts.append(expected.text)
         difference = float("inf")
         if output.logits.shape == expected.logits.shape:
-            found, right = torch.from_numpy(output.logits), torch.from_numpy(expected.logits)
-            difference = float((log_softmax(found, -1) - log_softmax(right, -1)).abs().max())
-            self.frames += len(found)
-            self.flipped += int((found.argmax(-1) != right.argmax(-1)).sum())
+            logits = torch.from_numpy(output.logits)
+            right = torch.from_numpy(expected.logits)
+            difference = float((log_softmax(logits, -1) - log_softmax(right, -1)).abs().max())
+            self.frames += len(logits)
+            self.flipped += int((logits.argmax(-1) != right.argmax(-1)).sum())
         if difference > self.largest:
             self.largest, self.utterance = difference, name
 
@@ -219,9 +219,8 @@ def _hugging_face(folder: Path, *, exact: bool) -> Runner:
             samples = torch.from_numpy(waveform)
             inputs = layer_norm(samples, samples.shape)[None]
         else:
-            inputs = extractor(
-                waveform, sampling_rate=SAMPLE_RATE, return_tensors="pt"
-            ).input_values
+            batch = extractor(waveform, sampling_rate=SAMPLE_RATE, return_tensors="pt")
+            inputs = batch.input_values
         logits = module(inputs).logits[0]
         best = logits.argmax(-1)
         return Output(logits.numpy(), tokenizer.decode(best.where(best > SILENT, 0)))
@@ -244,8 +243,6 @@ def _int8_line(int8: _Comparison, utterances: Sequence[Utterance]) -> str:
             in_int8.append(normalize(text, "coral"))
             in_float32.append(normalize(expected, "coral"))
     if references:
-        line += (
-            f"; WER {100 * compute_wer(in_float32, references):.2f} % in float32, "
-            f"{100 * compute_wer(in_int8, references):.2f} % in int8"
-        )
+        wer, wer_int8 = compute_wer(in_float32, references), compute_wer(in_int8, references)
+        line += f"; WER {100 * wer:.2f} % in float32, {100 * wer_int8:.2f} % in int8"
     return line

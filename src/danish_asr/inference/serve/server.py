@@ -46,16 +46,9 @@ _HEADERS: Final = {
 def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, device: str) -> None:
     """Load a model and serve its page until Ctrl-C.
 
-    Args:
-        model: As for `load_model`.
-        host: Address to listen on.
-        port: 0 for a free one.
-        max_mb: Size limit of a file, in 10^6 bytes.
-        lm: Directory of a language model, for beam search; None for greedy decoding.
-        device: As for `load_model`.
-
-    Raises:
-        DanishAsrError: The address cannot be used, or a model cannot be loaded.
+    ``port`` 0 takes a free one; ``max_mb`` limits a file, in 10^6 bytes; ``lm`` is a directory of
+    ``lm build``, for beam search. Raises DanishAsrError if the address cannot be used or a model
+    cannot be loaded.
     """
     check_model(model)
     settings = Settings(lm=lm)
@@ -100,14 +93,8 @@ def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, dev
 class Server(ThreadingHTTPServer):
     """Serves the page at ``url``; one transcription at a time.
 
-    Args:
-        transcribe: Takes the bytes of an audio file and what sends messages to the page. A
-            `DanishAsrError` is shown there.
-        model: Name on the page.
-        max_mb: Size limit of a file, in 10^6 bytes.
-
-    Raises:
-        DanishAsrError: There is no such host, or the port cannot be used.
+    ``transcribe`` takes the bytes of an audio file and what sends messages to the page, which shows
+    a `DanishAsrError`. Raises DanishAsrError if there is no such host or the port cannot be used.
     """
 
     def __init__(
@@ -214,10 +201,10 @@ class _Handler(BaseHTTPRequestHandler):
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         try:
             name = urlsplit(f"//{host}").hostname or ""
-            known = name in self.server.names or bool(ipaddress.ip_address(name))
+            is_known = name in self.server.names or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
-        return known and origin in {None, f"http://{host}", f"https://{host}"}
+        return is_known and origin in {None, f"http://{host}", f"https://{host}"}
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
         self._begin(status, "application/x-ndjson")
