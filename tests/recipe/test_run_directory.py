@@ -101,7 +101,7 @@ def test_a_new_run_does_not_get_the_name_of_its_dataset(run: Path) -> None:
 def test_a_new_run_does_not_begin_among_recordings(tmp_path: Path) -> None:
     (tmp_path / "speaker").mkdir()
     (tmp_path / "speaker" / "0001.WAV").touch()
-    with pytest.raises(RunError, match="0001.WAV"):
+    with pytest.raises(RunError, match="WAV"):
         check_new_run(tmp_path, "coral")
 
 

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,26 @@ def test_a_live_process_on_another_host_keeps_its_lock_and_a_dead_one_does_not(
     with locked(tmp_path):
         assert "node7" not in (tmp_path / LOCK_FILE).read_text()
     assert not (tmp_path / LOCK_FILE).exists()
+
+
+def test_a_process_that_ended_does_not_hold_its_lock_while_its_parent_does_not_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOCK_SECONDS", 2.0)
+    code = f"""
+import os
+from pathlib import Path
+from danish_asr.base import errors, files
+files.LOCK_SECONDS = {files.LOCK_SECONDS}
+held = files.take(Path({str(tmp_path)!r}), error=errors.RunError, advice="", work="run")
+os._exit(9)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read()  # it ends, and stays as a zombie
+        assert (tmp_path / LOCK_FILE).is_file()
+        with locked(tmp_path):
+            assert process.returncode is None
 
 
 @pytest.mark.usefixtures("_impatient")

@@ -158,7 +158,7 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
             lease.acquire(timeout=1)
         except Timeout:
             host, process = _holder(lease)
-            if host == socket.gethostname():
+            if host == socket.gethostname() and not _is_zombie(process):
                 raise
             note = f"process {process} on {host} may be writing in {directory}"
             wait = f"waiting {LOCK_SECONDS:.0f} s for a sign that it runs"
@@ -170,6 +170,18 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
     except OSError as reason:
         raise error(f"{directory} cannot be written: {reason}") from reason
     return lease
+
+
+def _is_zombie(process: int) -> bool:
+    """Whether a process has ended, and is listed because its parent has not read its status.
+
+    In a container without an init process it stays so for ever.
+    """
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def _holder(lease: SoftFileLease) -> tuple[str, int]:
