@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from danish_asr.base.errors import DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
-from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 from danish_asr.base.tables import Row, read_valid_rows
 
 
@@ -202,15 +201,14 @@ def _label(value: Any, key: str, location: str) -> str | None:
     raise PredictionsError(f"{location}: {key} must be a string, found {value!r:.40}")
 
 
-_OF_DATASET: Final = ("id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age")
-
-
 def read_references(dataset: AnyPath, split: str = "test") -> dict[str, Row]:
     """Return the rows of ``<split>`` or ``<split>_<corpus>`` by id, without hypotheses.
 
     Raises:
         DatasetError: There is no such dataset or split, or a file cannot be read.
     """
+    from danish_asr.base.schema import VERSION_DIR  # noqa: PLC0415 - slow: pyarrow
+
     root = Path(dataset) / VERSION_DIR
     rows: dict[str, Row] = {}
     splits = set()
@@ -232,10 +230,13 @@ def _read_shard(shard: Path, keys: dict[str, str]) -> dict[str, Row]:
     import pyarrow as pa  # noqa: PLC0415 - slow, and most files need no dataset
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE  # noqa: PLC0415
+
     references: dict[str, Row] = {}
     try:
         with pq.ParquetFile(shard) as file:
-            columns = [name for name in _OF_DATASET if name in file.schema_arrow.names]
+            wanted = ("id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age")
+            columns = [name for name in wanted if name in file.schema_arrow.names]
             table = file.read(columns).to_pylist()
         for row in table:
             seconds = row.pop("audio_size") / SAMPLE_RATE
