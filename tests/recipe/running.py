@@ -143,22 +143,11 @@ def changed(run: Path, one: int, other: int) -> set[str]:
     return {name for name in first if not torch.equal(first[name], last[name])}
 
 
-def _optimizer(run: Path, step: int) -> dict[str, Any]:
+def saved_optimizer(run: Path, step: int) -> dict[str, Any]:
+    """What the optimizer of a run's first process saved: ``state`` and ``param_groups``."""
     file = run / "checkpoints" / f"step_{step}" / "optimizer" / "pp_00" / "tp_00" / "sdp_00.pt"
-    state: dict[str, Any] = torch.load(file, weights_only=False)
-    return state
-
-
-def optimizer_state(run: Path, step: int) -> dict[int, dict[str, Any]]:
-    """What the optimizer of a run's first process saved, by the number of the parameter."""
-    state: dict[int, dict[str, Any]] = _optimizer(run, step)["state"]
-    return state
-
-
-def optimizer_groups(run: Path, step: int) -> list[dict[str, Any]]:
-    """The groups of parameters that the optimizer of a run's first process saved."""
-    groups: list[dict[str, Any]] = _optimizer(run, step)["param_groups"]
-    return groups
+    saved: dict[str, Any] = torch.load(file, weights_only=False)
+    return saved
 
 
 def wait_for(

@@ -1,7 +1,6 @@
 """A finished run: a model with a name, and a record of its environment."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -81,21 +80,3 @@ def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     cards, args = str(finished_run / "cards"), ["finished", str(audio)]
     printed = in_processes(1, transcribe_with_omnilingual, args, DANISH_ASR_ASSETS=cards)
     assert printed.splitlines()[-1] == repr([hypotheses[identifier]])
-
-
-def test_a_runs_own_configuration_continues_and_evaluates_it(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    own = run / "config.yaml"
-    assert train(run, dataset, config=own) == 0
-    assert evaluate(run, dataset, config=own) == 0
-    assert (run / "eval" / "best" / "test" / "predictions.jsonl").is_file()
-    error = capsys.readouterr().err
-    assert "no effect here" not in error
-    assert "not complete" not in error
-    shutil.rmtree(run / "cards")
-    own.write_text(own.read_text().replace("num_steps: 4\n", "num_steps: 20\n"))
-    assert evaluate(run, dataset, config=own) == 0
-    assert "saved at step 4 of 20" in capsys.readouterr().err

@@ -5,18 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.files import from_yaml
 from danish_asr.recipe.run.run_directory import best_model, checkpoint_scores
-from danish_asr.recipe.train.averaging import MovingAverage, average_command
-from tests.recipe.running import (
-    copy_until,
-    evaluate,
-    metrics,
-    same_weights,
-    train,
-    weights,
-)
+from tests.recipe.running import copy_until, evaluate, metrics, same_weights, train, weights
 
 DECAY = 0.5
 AVERAGED = (
@@ -91,29 +82,3 @@ def test_a_run_continues_bit_for_bit_with_its_average(
         one, other = run / "averages" / name, averaged / "averages" / name
         assert checkpoint_scores(one) == checkpoint_scores(other)
         assert same_weights(one, other, *checkpoint_scores(one))
-
-
-def test_the_command_averages_what_a_run_kept(tmp_path: Path, averaged: Path) -> None:
-    run = copy_until(3, averaged, tmp_path / "run")
-    average_command(run, best=None, last=3)
-    assert [*checkpoint_scores(run / "averages" / "last_3")] == [3]
-    with pytest.raises(RunError, match="has 3 checkpoints, and 5 are needed"):
-        average_command(run, best=None, last=5)
-    with pytest.raises(RunError, match=r"config\.yaml"):
-        average_command(tmp_path, best=None, last=None)
-    with pytest.raises(ConfigError, match="--best and --last"):
-        average_command(run, best=2, last=2)
-
-
-def test_the_weights_of_an_optimizer_without_state_are_averaged_too() -> None:
-    model = torch.nn.Linear(3, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    average = MovingAverage(optimizer, model, DECAY)
-    weights = []
-    for _ in range(2):
-        model(torch.ones(3)).sum().backward()
-        optimizer.step()
-        weights.append(model.weight.detach().clone())
-    with average.weights():
-        torch.testing.assert_close(model.weight.detach(), weights[0].lerp(weights[1], 1 - DECAY))
-    assert torch.equal(model.weight.detach(), weights[1])

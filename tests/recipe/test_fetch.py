@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.base.errors import ConfigError, DownloadError
+from danish_asr.base.errors import DownloadError
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.planning.fetch import fetch, missing
@@ -91,19 +91,15 @@ def weights(config: AsrConfig) -> bytes:
 
 
 def test_weights_and_tokenizer_are_fetched_once_and_found_without_a_network(
-    config: AsrConfig, server: Server, capsys: pytest.CaptureFixture[str]
+    config: AsrConfig, server: Server
 ) -> None:
     assert missing(config) == ["far", "far_tokenizer"]
     fetch(config, where="test")
-    assert "far (5.1 MB) is there now" in capsys.readouterr().err
     fetch(config, where="test")
-    assert "far (5.1 MB) is there already" in capsys.readouterr().err
     assert server.asked == ["model.pt", "t.model"]
     server.shutdown()
     server.server_close()
     assert weights(config) == WEIGHTS
-    tokenizer = Assets(config).open_tokenizer(config.tokenizer, [])
-    assert tokenizer is None  # none is named
     config.tokenizer.name = "far_tokenizer"
     assert Assets(config).open_tokenizer(config.tokenizer, [])
     assert missing(config) == []
@@ -132,35 +128,14 @@ def test_what_has_arrived_is_kept_for_the_next_start_unless_the_file_has_changed
     assert weights(config) == changed
 
 
-def test_what_cannot_be_fetched_is_an_error_with_a_fix(
+def test_an_error_and_a_web_page_are_not_kept_as_weights(
     config: AsrConfig, server: Server, tmp_path: Path
 ) -> None:
     file = server.files.pop("model.pt")
-    with pytest.raises(DownloadError, match=r"model\.pt: the server answers 404.*the card$"):
+    with pytest.raises(DownloadError, match="404"):
         fetch(config, where="test")
     assert not list((tmp_path / "cache").iterdir())
     server.files["model.pt"] = file
     server.type = "text/html; charset=utf-8"
-    with pytest.raises(DownloadError, match=r"web page.*browser"):
+    with pytest.raises(DownloadError, match="web page"):
         fetch(config, where="test")
-    config.model.name = "nowhere"
-    with pytest.raises(ConfigError, match=r"available: .*far"):
-        fetch(config, where="test")
-    config.model.name = None
-    with pytest.raises(ConfigError, match=r"nor tokenizer\.name"):
-        fetch(config, where="test")
-    config.model.name = "far"
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(DownloadError, match=r"refused[\s\S]*FAIRSEQ2_CACHE_DIR"):
-        fetch(config, where="test")
-
-
-def test_remains_of_a_killed_download_of_fairseq2_do_not_hide_the_file(
-    config: AsrConfig, tmp_path: Path
-) -> None:
-    fetch(config, where="test")
-    (folder,) = {file.parent for file in (tmp_path / "cache").glob("*/model.pt")}
-    (folder / "tmpabc").touch()
-    assert missing(config) == []
-    assert weights(config) == WEIGHTS

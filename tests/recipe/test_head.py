@@ -17,13 +17,7 @@ from danish_asr.recipe.train.averaging import average_command
 from danish_asr.recipe.train.own_tokenizer import sliced_tokenizer
 from danish_asr.scoring.predictions import read_predictions
 from tests.random_models import CHARACTERS, build_model
-from tests.recipe.running import (
-    copy_until,
-    evaluate,
-    same_weights,
-    train,
-    weights,
-)
+from tests.recipe.running import copy_until, evaluate, train
 
 OTHERS = 10_000
 """Symbols of other languages."""
@@ -124,18 +118,6 @@ def symbols(model: Model) -> list[str]:
     return [inner.index_to_token(number) for number in range(size)]
 
 
-def test_a_sliced_run_continues_bit_for_bit(
-    tmp_path: Path, dataset: Path, named: Path, sliced: Path
-) -> None:
-    run = copy_until(2, sliced, tmp_path / "run")
-    twice = "trainer.grad_accumulation.num_batches=2"
-    assert train(run, dataset, *options(dataset, named, twice)) == 0
-    assert same_weights(run, sliced)
-    assert len(weights(run, 4)["final_proj.weight"]) < 50
-    # Its head is part of what a run must keep.
-    assert train(run, dataset, *options(dataset, named, twice, "model.head=full")) == 2
-
-
 def test_whatever_takes_a_run_takes_a_sliced_one(
     tmp_path: Path, dataset: Path, named: Path, sliced: Path
 ) -> None:
@@ -146,27 +128,6 @@ def test_whatever_takes_a_run_takes_a_sliced_one(
     texts = list(read_predictions(run / "eval" / "best" / "dev" / "predictions.jsonl"))
     assert any(row.hypothesis for row in texts)
     assert set("".join(row.hypothesis for row in texts)) <= {*CHARACTERS, " "}
-    assert evaluate(run, dataset, *full, "evaluator.checkpoint=none") == 0
     step = load_model(run / "checkpoints" / "step_2", device="cpu")
-    assert symbols(step) == symbols(load_model(run, device="cpu"))
     average_command(run, best=None, last=2)
     assert symbols(load_model(run / "averages" / "last_2", device="cpu")) == symbols(step)
-
-
-def test_a_sliced_checkpoint_starts_another_run(
-    tmp_path: Path, dataset: Path, sliced: Path
-) -> None:
-    more = ("model.config_overrides=null", f"model={{path: {sliced}/checkpoints/step_2}}")
-    run = tmp_path / "run"
-    assert train(run, dataset, *more, "optimizer.config.lr=1e-30", "regime.num_steps=1") == 0
-    before = weights(sliced, 2)["final_proj.weight"]
-    assert torch.equal(weights(run, 1)["final_proj.weight"], before)
-    assert evaluate(run, dataset, *more) == 0
-    assert load_model(run, device="cpu").settings.target_vocab_size == len(before)
-
-
-def test_a_new_head_is_not_sliced(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(tmp_path / "run", dataset, "model.head=danish") == 2
-    assert "model.head must be full without a trained model" in capsys.readouterr().err

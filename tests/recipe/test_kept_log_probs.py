@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
+from danish_asr.base.errors import EXIT_STOPPED
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.recipe.entry import evaluate as eval_main
-from danish_asr.recipe.evaluate import kept as kept_module
 from danish_asr.recipe.evaluate.kept import LOG_PROBS
 from danish_asr.recipe.evaluate.selection import PREDICTIONS
 from tests.forks import in_processes
 from tests.recipe.running import after_each_batch, arguments, evaluate
 
-SMALL = ("dataset.asr_task_config.max_audio_len=16000",)
-FEW_ROWS = (*SMALL, "dataset.asr_task_config.max_num_elements=32000")
+TASK = "dataset.asr_task_config"
+FEW_ROWS = (f"{TASK}.max_audio_len=16000", f"{TASK}.max_num_elements=32000")
 KEEP = "evaluator.keep_log_probs=true"
 GREEDY_DIR = Path("eval", "best", "test")
 MODEL_DOES_NOT_RUN = "the model does not run"
@@ -77,18 +76,6 @@ def interrupt(at: int) -> Callable[[int], None]:
     return lambda count: signal.raise_signal(signal.SIGTERM) if count == at else None
 
 
-def after_decoding(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
-    """Call ``do`` with the number of batches that were decoded."""
-    measure, decoded = kept_module._measure, []
-
-    def then(batch: Any) -> tuple[int, int]:
-        decoded.append(batch)
-        do(len(decoded))
-        return measure(batch)
-
-    monkeypatch.setattr(kept_module, "_measure", then)
-
-
 def same_log_probs(one: Path, other: Path) -> bool:
     left, right = kept(one), kept(other)
     # Another number of processes makes other batches, and so other rounding.
@@ -141,26 +128,6 @@ def test_another_decoder_reads_what_is_kept_and_gives_what_the_model_would(
     assert (run / OWN_DIR / about["log_probs"]).is_file()
 
 
-def test_decoding_over_processes_stops_and_begins_anew_with_each_row_once(
-    run: Path,
-    dataset: Path,
-    kept_run: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(kept_module, "SECONDS_ALONE", 0.0)
-        patch.setattr(kept_module, "usable_cpus", lambda: 2)
-        after_decoding(patch, interrupt(3))
-        assert evaluate(run, dataset, *FEW_ROWS, OWN) == EXIT_STOPPED
-    assert not (run / OWN_DIR / PREDICTIONS).exists()
-    assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
-    found = [row["hypothesis"] for row in rows(run / OWN_DIR / PREDICTIONS)]
-    once = [row["hypothesis"] for row in rows(run / GREEDY_DIR / PREDICTIONS)]
-    assert found == [f"{text} {text}" for text in once]
-    assert [*(run / OWN_DIR).glob("*.part*")] == []
-
-
 def test_log_probabilities_of_another_model_or_precision_are_not_read(
     run: Path, dataset: Path, kept_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,23 +136,3 @@ def test_log_probabilities_of_another_model_or_precision_are_not_read(
     output = " ".join(capsys.readouterr().err.split())
     assert "is of another evaluation (evaluator changed)" in output
     assert MODEL_DOES_NOT_RUN not in output
-
-
-def test_two_configurations_of_a_decoder_need_two_names(
-    run: Path, dataset: Path, kept_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
-    thrice = (*FEW_ROWS, OWN, "decoder.config.times=3")
-    assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
-    before = (run / OWN_DIR / PREDICTIONS).read_bytes()
-    assert evaluate(run, dataset, *thrice) == EXIT_REFUSED
-    assert "evaluator.label" in capsys.readouterr().err
-    assert evaluate(run, dataset, *thrice, "evaluator.label=thrice") == 0
-    assert (run / OWN_DIR / PREDICTIONS).read_bytes() == before
-    found = rows(run / GREEDY_DIR / "thrice" / PREDICTIONS)
-    assert (
-        found[0]["hypothesis"].split()
-        == rows(run / GREEDY_DIR / PREDICTIONS)[0]["hypothesis"].split() * 3
-    )
-    assert evaluate(run, dataset, *thrice, "evaluator.label='../..'") == EXIT_REFUSED
-    assert "evaluator.label" in capsys.readouterr().err

@@ -1,5 +1,7 @@
-"""The plan: memory against counted bytes, the sampler's numbers, and what makes a run fit."""
+"""The plan: memory against counted bytes, the sampler's numbers, what makes a run fit; probes."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,7 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.nn import BatchLayout
 from torch.profiler import profile
 
-from danish_asr.base.config_tree import Tree, flatten, merge, read_yaml
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import Card
@@ -23,10 +24,9 @@ from danish_asr.recipe.config.loading import inspect
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.train.learning import Freezing
-from tests.recipe.running import ROOT
+from danish_asr.recipe.train.probe import probed
+from tests.recipe.running import ROOT, train
 
-GIB = 2**30
-BATCHES, OPTIMIZER = "dataset.asr_task_config.max_num_elements", "optimizer.name"
 PARTS = [f"{part}/pp_00/tp_00/sdp_00.pt" for part in ("model", "optimizer")]
 GUIDE = read_yaml(ROOT / "configs" / "ctc-finetune-danish.yaml")
 
@@ -101,22 +101,6 @@ def test_the_guides_configuration_fits_12_gb_with_what_the_plan_lays_over_it() -
     assert after.minutes == plan.minutes == 32
 
 
-@pytest.mark.parametrize(
-    ("changes", "card", "keys"),
-    [
-        # A head of Danish symbols is tried first, and not needed after the others.
-        ({"trainer": {"effective_audio_minutes": 32}}, "9GB", [OPTIMIZER, BATCHES]),
-        ({"model": {"name": "omniASR_CTC_7B"}}, "12GB", []),
-    ],
-)
-def test_what_makes_it_fit_is_as_little_as_it_can_be(
-    changes: Tree, card: str, keys: list[str]
-) -> None:
-    plan = make_plan(merge(GUIDE, changes), where="guide", card=Card.of(card))
-    assert plan.fits is False
-    assert sorted(key for key, _ in flatten(plan.overlay)) == sorted(keys)
-
-
 def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
     finished_run: Path,
 ) -> None:
@@ -134,18 +118,34 @@ def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
     two = make_plan(tree, where="run", gpus=2)
     assert two.epoch
     assert two.epoch.steps == -(-plan.epoch.steps // 2)
-    batches = {"asr_task_config": {"max_num_elements": 10**9, "num_seqs_multiple_of": 1}}
-    many = {"regime": {"num_steps": 10_000}, "trainer": {"grad_accumulation": {"num_batches": 8}}}
-    whole = make_plan(merge(tree, {"dataset": batches}, many), where="run")
-    assert whole.epoch
-    assert (whole.batch.rows, whole.batches) == (whole.epoch.rows, 1)
-    assert "read 10,000 times" in whole.notes[0]
-    assert "regime.num_steps=30." in whole.notes[0]
 
 
-def test_cards_have_less_than_they_are_sold_with_and_others_are_refused() -> None:
-    assert Card.of("12GB").free < 12 * GIB == Card.of("12 GiB").free
-    assert Card.of("A100-40").free < 40 * GIB
-    for wrong in ("rtx9", "0GB", "12", "GB"):
-        with pytest.raises(ConfigError, match=f"a100-40.*{wrong}"):
-            Card.of(wrong)
+def modified(run: Path) -> dict[Path, float]:
+    return {path: path.stat().st_mtime for path in run.rglob("*") if path.is_file()}
+
+
+def test_a_probe_in_the_directory_of_a_run_leaves_only_its_report(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    before = modified(run)
+    own = ("trainer.probe_steps=4", "regime.num_steps=3", "regime.early_stopping_patience=2")
+    assert train(run, dataset, *own, "trainer.ema=0.9") == 0
+    after = modified(run)
+    report = json.loads((run / "probe.json").read_text())
+    assert {path: after[path] for path in before} == before
+    assert after.keys() - before.keys() == {run / "probe.json"}
+    assert (report["steps"], report["num_steps"], report["fits"]) == (4, 3, True)
+    assert report["hours"] == pytest.approx(3 * report["seconds_per_step"] / 3600)
+    assert report["epochs"] == 3 / report["steps_per_epoch"]
+    assert 0.1 * 2**30 < report["peak_bytes"] < 8 * 2**30
+
+
+def test_all_that_will_ever_learn_learns_in_a_probe() -> None:
+    config = AsrConfig()
+    config.trainer.probe_steps = 10
+    config.trainer.unfreeze = {0: "head", 1000: "top 2"}
+    assert probed(config).trainer.unfreeze == {0: "top 2"}
+    config.trainer.unfreeze, config.trainer.freeze_encoder_for_n_steps = {}, 500
+    trainer = probed(config).trainer
+    assert (trainer.unfreeze, trainer.freeze_encoder_for_n_steps) == ({0: "all"}, 0)

@@ -1,6 +1,5 @@
 """How a run stops before it is complete, and how the same command continues it."""
 
-import json
 import shutil
 import signal
 from itertools import count
@@ -74,17 +73,13 @@ def test_a_stop_signal_saves_and_exits_with_its_own_status(
 
 
 def test_a_validation_that_was_killed_runs_when_the_run_continues(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
     """TRAPS, training: upstream goes on without it, and its checkpoint has no score."""
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
     file = run / "metrics" / "valid.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:1]))
     (run / "checkpoints" / "scores" / "step_4.txt").unlink()
-    # A time limit that is too short for it would stop each continuation without progress.
-    assert train(run, dataset, "trainer.max_wall_minutes=1e-6") == 1
-    assert "takes longer than trainer.max_wall_minutes" in capsys.readouterr().err
     assert train(run, dataset) == 0
     assert checkpoint_scores(run) == checkpoint_scores(finished_run)
     wer = "Word Error Rate (WER)"
@@ -108,21 +103,8 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
     assert metrics(run, "valid")[0]["Number of Examples"] == 76
 
 
-def test_a_time_limit_saves_a_run_that_continues_also_where_only_models_are_saved(
-    tmp_path: Path, dataset: Path
-) -> None:
-    run = tmp_path / "run"
-    only = ["regime.save_model_only=true", "regime.num_steps=3", "regime.validate_every_n_steps=1"]
-    only.append("regime.checkpoint_every_n_steps=1")
-    assert train(run, dataset, *only, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
-    assert checkpoint_steps(run) == [1]
-    assert [row["Step"] for row in metrics(run, "train")] == [1]
-    assert train(run, dataset, *only) == 0
-    assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3]
-
-
 def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, dataset: Path
 ) -> None:
     """TRAPS, training: upstream takes the epoch that a run is in for one that has ended."""
     whole = tmp_path / "whole"
@@ -134,27 +116,17 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     assert same_weights(run, whole, steps[-1])
     rows = metrics(run, "valid")
     assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(whole, "valid")]
-    capsys.readouterr()
-    # A complete run ends at once, after a validation that it lacks.
-    (run / "metrics" / "valid.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in rows[:-1]))
-    for _ in range(2):
-        assert train(run, dataset, *TWO_EPOCHS) == 0
-    output = capsys.readouterr().err
-    assert output.count("Running the validation that was skipped") == 1
-    assert "Training restored" not in output
-    assert len(metrics(run, "valid")) == len(rows)
     assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
     assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
 
 
 def test_a_run_at_stop_at_step_takes_no_further_step_and_its_job_does_not_start_again(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
     run = copy_until(2, finished_run, tmp_path / "run")
     for end in (3, 3, 2):
         assert train(run, dataset, f"regime.stop_at_step={end}") == 0
         assert checkpoint_steps(run)[-1] == 3
-    assert "At step 3, with regime.stop_at_step=2" in capsys.readouterr().err
 
 
 def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -65,8 +63,8 @@ def transcribe(
 ) -> Run:
     """Return status, standard output and standard error of the command."""
 
-    def run(*arguments: str | Path, model: str | Path = finished_run) -> tuple[int, str, str]:
-        argv = ["danish-asr", "transcribe", str(model), *map(str, arguments)]
+    def run(*arguments: str) -> tuple[int, str, str]:
+        argv = ["danish-asr", "transcribe", str(finished_run), *arguments]
         monkeypatch.setattr(sys, "argv", argv)
         with pytest.raises(SystemExit) as end:
             main()
@@ -90,83 +88,20 @@ def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_nex
     status, printed, report = transcribe(*command)
     assert (status, printed) == (1, "")
     assert "transcribed 3 of 4 files" in report
-    assert "real-time factor" in report
     assert re.search(r"failed: 1\n\s+in/broken\.mp3: ", report)
     found = sorted(str(path.relative_to("out")) for path in Path("out").rglob("[!.]*.*"))
     assert found == ["a.json", "a.txt", "c.json", "c.txt", "sub/b.json", "sub/b.txt"]
     assert Path("out/sub/b.txt").read_text() == "en to\n"
-    document = json.loads(Path("out/sub/b.json").read_text())
-    assert [word["text"] for word in document["segments"][0]["words"]] == ["en", "to"]
-
     (here / "in" / "broken.mp3").unlink()
     Path("out/a.txt").unlink()
     Path("out/a.json").write_text("edited")
     status, _, report = transcribe(*command)
     assert status == 0
     assert "transcribed 1 of 1 files" in report
-    assert "in/c.ogg, in/sub/b.flac" in report
     assert Path("out/a.txt").read_text() == "en to\n"
     assert Path("out/a.json").read_text() == "edited"
     assert "transcribed 3 of 3 files" in transcribe(*command, "--overwrite")[2]
     assert Path("out/a.json").read_text() != "edited"
-
-
-def test_channels_are_speakers_when_they_are_split(
-    transcribe: Run, here: Path, speech: NDArray[np.float32]
-) -> None:
-    silence = np.zeros_like(speech)
-    turns = np.stack([np.append(speech, silence), np.append(silence, speech)], axis=1)
-    soundfile.write(here / "call.wav", turns, 16_000)
-    split = transcribe("call.wav", "--channels", "split", *FIXED)
-    assert split[1] == "Speaker 1: en to\nSpeaker 2: en to\n"
-    assert transcribe("call.wav", *FIXED)[1] == "en to\nen to\n"
-
-
-def silent_video(path: Path) -> None:
-    av = import_module("av")
-    with av.open(str(path), "w") as out:
-        video = out.add_stream("mpeg4", rate=5)
-        video.width = video.height = 32
-        video.pix_fmt = "yuv420p"
-        frame = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), "rgb24")
-        out.mux([*video.encode(frame), *video.encode(None)])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("video.mp4", "video.mp4: .*no audio track"),
-        ("empty.wav", "empty.wav: .*file is empty"),
-        ("no-samples.wav", "no-samples.wav: .*no samples"),
-        ("text.txt", "text.txt: cannot be decoded as audio"),
-        ("in/a.wav --out in/a.wav/x", "in/a.wav/x: cannot be written"),
-        ("in/a.wav --format pdf", "unknown format 'pdf'; available: txt, srt"),
-        ("in/a.wav --decoder gredy", "did you mean greedy"),
-        ("in/a.wav --lm folder", "folder: .*lm build"),
-        ("in/a.wav --decoder greedy --hotwords gone.txt", "--hotwords"),
-        ("in/a.wav --hotwords gone.txt", "gone.txt cannot be read"),
-    ],
-)
-def test_bad_input_has_a_message_of_its_own(
-    transcribe: Run, here: Path, arguments: str, message: str
-) -> None:
-    silent_video(here / "video.mp4")
-    soundfile.write(here / "no-samples.wav", np.zeros(0), 16_000)
-    (here / "empty.wav").touch()
-    (here / "text.txt").write_text("not audio\n" * 100)
-    (here / "folder").mkdir()
-    status, printed, report = transcribe(*arguments.split())
-    assert (status, printed) == (1, "")
-    assert re.search(f"danish-asr: .*{message}", report, re.DOTALL)
-
-
-def test_ten_milliseconds_are_audio_without_speech(
-    transcribe: Run, here: Path, speech: NDArray[np.float32]
-) -> None:
-    soundfile.write(here / "short.wav", speech[:160], 16_000)
-    status, printed, report = transcribe("short.wav", *FIXED)
-    assert (status, printed) == (0, "")
-    assert "short.wav: no speech found" in report
 
 
 @pytest.mark.slow
@@ -193,4 +128,3 @@ def test_an_interrupted_command_continues(
     status, _, report = transcribe(*command)
     assert status == 0
     assert f"transcribed {27 - done} of {27 - done} files" in report
-    assert "skipped, transcripts exist: in/00.wav" in report

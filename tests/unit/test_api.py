@@ -1,11 +1,9 @@
 """What ``from danish_asr import ...`` gives."""
 
-import csv
 import json
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,8 +30,6 @@ assert 'torch' not in sys.modules
 def test_the_package_is_light_and_only_models_need_torch() -> None:
     subprocess.run([sys.executable, "-c", LIGHT], check=True)
     assert danish_asr.load_model.__doc__
-    with pytest.raises(AttributeError, match="has no attribute 'scores'"):
-        _ = danish_asr.scores
 
 
 def test_scores_of_a_file_and_of_rows_are_those_of_the_command(tmp_path: Path) -> None:
@@ -49,13 +45,8 @@ def test_scores_of_a_file_and_of_rows_are_those_of_the_command(tmp_path: Path) -
     assert "4 rows scored of 9 in the split" in repr(of_file)
     for shown in (repr(of_file), of_file._repr_html_(), repr(compare(file, other))):
         assert "partial: 4 of 9 rows" in shown
-    assert score(file, by="dialect").groupings == score(file, by=["dialect"]).groupings
     with pytest.raises(ConfigError, match="coral"):
         score(file, profile="corl")
-    with pytest.raises(ConfigError, match=r"(?s)filter: unknown; .*row_filter.*foo: unknown"):
-        score(file, filter="coral", foo=1)
-    with pytest.raises(PredictionsError, match="there are no rows"):
-        score([])
 
 
 def test_runs_are_compared_by_file_or_by_row(tmp_path: Path) -> None:
@@ -69,21 +60,23 @@ def test_runs_are_compared_by_file_or_by_row(tmp_path: Path) -> None:
     assert [run.run for run in compare(a, iter(better), b, by=[]).overall.runs] == ["A", "B", "C"]
     with pytest.raises(PredictionsError, match="different rows"):
         compare(a, better[1:])
-    with pytest.raises(ConfigError, match="expected two or more runs"):
-        compare(a)
 
 
 def test_a_table_is_converted_with_the_options_of_the_command(tmp_path: Path) -> None:
-    with (tmp_path / "own.csv").open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["audio", "words", "speaker"])
-        for number in range(8):
-            (tmp_path / f"{number}.wav").write_bytes(tone(0.5 + number / 10))
-            table.writerow([f"{number}.wav", "ja tak", f"s{number % 4}"])
-    out = tmp_path / "own"
-    table_of = partial(convert, tmp_path / "own.csv", out, corpus="own", split="train")
-    with pytest.raises(ConfigError, match=r"(?s)--name: .*--split-by-speaker: "):
-        table_of(name="a/b", split_by_speaker="8/1")
-    inventory = table_of(name="own", columns={"text": "words"}, split_by_speaker="50/25/25")
+    lines = ["audio,words,speaker"]
+    for number in range(8):
+        (tmp_path / f"{number}.wav").write_bytes(tone(0.5 + number / 10))
+        lines.append(f"{number}.wav,ja tak,s{number % 4}")
+    table = tmp_path / "own.csv"
+    table.write_text("\n".join(lines))
+    inventory = convert(
+        table,
+        tmp_path / "own",
+        corpus="own",
+        split="train",
+        name="own",
+        columns={"text": "words"},
+        split_by_speaker="50/25/25",
+    )
     assert inventory.rows == 8
     assert {shard.partition("split") for shard in inventory.shards} == {"train", "dev", "test"}

@@ -1,11 +1,10 @@
 """Error counts, rates and alignments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import jiwer
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -25,8 +24,6 @@ from danish_asr.metrics import (
 # Few distinct words, so that alignments have many ties, and every kind of space that jiwer splits.
 VOCABULARY = ["en", "et", "æble", "øl", "å", "rødgrød", "Ål", "21", "fløde-is", "ë"]
 SPACES = [" ", " ", " ", "  ", "\t", "\n ", ""]
-TEXTS = st.lists(st.sampled_from([*VOCABULARY, *SPACES]), max_size=12).map("".join)
-PAIRS = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=3)
 WORDS = st.lists(st.sampled_from(["rød", "grød", "rødgrød", "med", "fløde", "å"]), max_size=8)
 
 
@@ -39,11 +36,6 @@ def test_counts_and_rates_equal_jiwer_on_ten_thousand_danish_like_pairs() -> Non
 def _text(random: Random) -> str:
     words = range(random.randrange(9))
     return "".join(random.choice(VOCABULARY) + random.choice(SPACES) for _ in words)
-
-
-@given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
-def test_counts_and_rates_equal_jiwer_on_any_text(pairs: list[tuple[str, str]]) -> None:
-    _assert_equals_jiwer(pairs)
 
 
 def _assert_equals_jiwer(pairs: Sequence[tuple[str, str]]) -> None:
@@ -61,18 +53,6 @@ def _counts(output: jiwer.WordOutput | jiwer.CharacterOutput) -> Counts:
     return Counts(output.hits, output.substitutions, output.deletions, output.insertions)
 
 
-@given(PAIRS, PAIRS)
-def test_counts_of_sets_of_rows_add_up(
-    one: list[tuple[str, str]], other: list[tuple[str, str]]
-) -> None:
-    first, second, both = (
-        sum((count_errors(*pair) for pair in pairs), ErrorCounts())
-        for pairs in (one, other, one + other)
-    )
-    assert first + second == both
-    assert ErrorCounts.from_tuple(both.to_tuple()) == both
-
-
 @given(WORDS, WORDS)
 def test_an_alignment_has_both_sides_in_order_and_exactly_the_counted_errors(
     reference: list[str], hypothesis: list[str]
@@ -87,14 +67,6 @@ def test_an_alignment_has_both_sides_in_order_and_exactly_the_counted_errors(
     )
 
 
-@given(TEXTS, TEXTS)
-def test_the_coral_rate_is_at_most_one_and_at_most_the_standard_rate(
-    reference: str, hypothesis: str
-) -> None:
-    words = count_errors(reference, hypothesis).words
-    assert words.rate("coral") <= min(1.0, words.rate("standard"))
-
-
 def test_the_two_denominators_of_one_example() -> None:
     counts = count_errors("det er koldt", "det er ret så koldt").words
     assert counts == Counts(hits=3, insertions=2)
@@ -105,16 +77,6 @@ def test_compute_functions_take_predictions_first_and_return_fractions() -> None
     assert compute_wer(["det er"], ["det er koldt her"]) == pytest.approx(0.5)
     assert compute_cer(["ab"], ["abcd"]) == pytest.approx(0.5)
     assert compute_wer(["", ""], ["", ""]) == compute_cer([], []) == 0
-    assert compute_wer([""], ["a"]) == 1
-
-
-@pytest.mark.parametrize("kind", [pd.Series, np.array, tuple, iter])
-def test_compute_functions_take_any_iterable_of_strings(kind: Callable[[list[str]], Any]) -> None:
-    frame = pd.DataFrame({"said": ["det er", "ja"], "text": ["det er koldt", "ja"]}, index=[7, 3])
-    predictions, references = (frame[name].tolist() for name in ("said", "text"))
-    assert compute_wer(kind(predictions), kind(references)) == pytest.approx(1 / 4)
-    assert compute_cer(references=kind(references), predictions=kind(predictions)) > 0
-    assert compute_wer(frame.said, frame.text) == pytest.approx(1 / 4)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +84,6 @@ def test_compute_functions_take_any_iterable_of_strings(kind: Callable[[list[str
     [
         (["a"], ["a", "b"], "1 predictions for 2 references"),
         ("abc", ["abc"], "predictions: expected a list of texts"),
-        (["a"], "a", "references: expected a list of texts"),
-        (["a", None], ["a", "b"], r"predictions\[1\]: expected a string, found None"),
         (["a"], pd.Series([float("nan")]), r"references\[0\]: expected a string, found nan"),
     ],
 )
