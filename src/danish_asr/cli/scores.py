@@ -3,12 +3,12 @@
 # ruff: noqa: PLC0415
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 from typer import Argument, Option
 
 from danish_asr.cli.app import app, choice
-from danish_asr.metrics import DENOMINATORS
+from danish_asr.metrics import DENOMINATORS, Denominator
 from danish_asr.scoring.settings import (
     COMPARE_OUTPUTS,
     DEFAULT_BY,
@@ -92,7 +92,7 @@ def score(
         profile=profile,
         remove_fillers=remove_fillers,
         row_filter=row_filter,
-        denominator=denominator,
+        denominator=cast(Denominator, denominator),
         resamples=resamples,
         seed=seed,
     )
@@ -145,7 +145,7 @@ def compare(
         profile=profile,
         remove_fillers=remove_fillers,
         row_filter=row_filter,
-        denominator=denominator,
+        denominator=cast(Denominator, denominator),
     )
     options = ReportOptions(
         by=by, settings=settings, outputs=out or (), dataset=dataset, split=split

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import AnyPath, publish_text
-from danish_asr.base.tables import read_valid_rows
+from danish_asr.base.tables import Row, read_valid_rows
 from danish_asr.recipe.run.run_directory import evaluated_model
 from danish_asr.report.comparison_tables import (
     comparison_markdown,
@@ -185,7 +185,7 @@ def _open(path: Path, options: ReportOptions) -> _Opened:
         raise PredictionsError(
             f"{path}: has rows of split {', '.join(sorted(others))}, and --split is {split}"
         )
-    references = {}
+    references: dict[str, Row] = {}
     for name in [split] if split else sorted(splits) or ["test"]:
         references |= read_references(dataset, name)
     if only_hypotheses:  # evaluation.json is of another system

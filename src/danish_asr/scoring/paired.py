@@ -141,4 +141,4 @@ def holm(p_values: Sequence[float]) -> list[float]:
     products = np.sort(p_values) * np.arange(len(p_values), 0, -1)
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.minimum(np.maximum.accumulate(products), 1)
-    return adjusted.tolist()
+    return [float(p) for p in adjusted]
