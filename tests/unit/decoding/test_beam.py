@@ -13,7 +13,6 @@ from torch import Tensor
 
 from danish_asr.base.errors import ConfigError, LanguageModelError
 from danish_asr.decoding.beam import BeamDecoder, symbols
-from danish_asr.decoding.decoders import find_decoder
 from tests.builders import arpa_text
 
 ARPA = arpa_text("en", "ko")
@@ -156,39 +155,6 @@ def test_a_language_model_that_cannot_be_used_is_refused(
     file.write_text(content, encoding="utf-8")
     with pytest.raises(LanguageModelError, match=message):
         BeamDecoder(tokenizer, file)
-
-
-def test_a_directory_must_hold_one_language_model_of_its_order(
-    tokenizer: Tokenizer, arpa: Path
-) -> None:
-    with pytest.raises(LanguageModelError, match="no such directory"):
-        BeamDecoder(tokenizer, arpa / "nowhere")
-    arpa.with_name("lm.json").write_text('{"order": 3}')
-    with pytest.raises(LanguageModelError, match=r"has order 2; .* 3"):
-        BeamDecoder(tokenizer, arpa.parent)
-    arpa.with_name("more.arpa").write_text(ARPA, encoding="utf-8")
-    with pytest.raises(LanguageModelError, match=r"found more\.arpa, two\.arpa"):
-        BeamDecoder(tokenizer, arpa.parent)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("beam", 0),
-        ("beam", 2.5),
-        ("alpha", -1),
-        ("alpha", "abc"),
-        ("beta", math.nan),
-        ("unknown", 5),
-    ],
-)
-def test_impossible_settings_are_refused_before_the_decoder_is_created(
-    tokenizer: Tokenizer, name: str, value: Any
-) -> None:
-    with pytest.raises(ConfigError, match=rf"{name}: expected a .*number.*, found"):
-        find_decoder("beam", {name: value})
-    with pytest.raises(ConfigError, match=name):
-        BeamDecoder(tokenizer, **{name: value})
 
 
 def test_the_settings_identify_the_language_model(tokenizer: Tokenizer, arpa: Path) -> None:

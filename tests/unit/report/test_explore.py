@@ -12,13 +12,11 @@ import pytest
 import soundfile
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.report import dataset_numbers as numbers
-from danish_asr.report import dataset_rows
 from danish_asr.report.dataset_page import explore
-from danish_asr.report.dataset_rows import Clips, measure, read_rows, stratified
+from danish_asr.report.dataset_rows import measure, read_rows, stratified
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.shards import flac, utterance, write_shard
 
@@ -78,14 +76,6 @@ def test_gaps_name_what_each_group_lacks(dataset: Path) -> None:
     assert {gap.label: gap.faults for gap in female}["female"] == "little training data"
 
 
-def test_only_a_split_that_exists_is_missed(tmp_path: Path) -> None:
-    write_shard(tmp_path, [_row(n, "test", speaker_id=f"t{n}") for n in range(8)], split="test")
-    found = {gap.label: gap.faults for gap in numbers.gaps(read_rows(tmp_path).table, "dialect")}
-    assert found["Bornholmsk"] == "no test data"
-    assert "Fynsk" not in found
-    assert "There is no test split" not in _explore(tmp_path, tmp_path / "page.html")
-
-
 def test_leaks_are_speakers_sentences_and_recordings_that_splits_share(dataset: Path) -> None:
     rows = read_rows(dataset)
     speakers, sentences = numbers.leaks(rows)
@@ -104,11 +94,6 @@ def test_words_and_characters_are_counted(dataset: Path) -> None:
     assert (words["hej"], words["vi"], words["ž"]) == (2, 7, 1)
     found = {name: count for _, name, count in numbers.characters(rows.table["text"])}
     assert found["U+017E LATIN SMALL LETTER Z WITH CARON"] == 1
-
-
-def test_suspects_are_found_by_their_id(dataset: Path) -> None:
-    found = numbers.suspects(dataset / "suspects.parquet", read_rows(dataset), 5)
-    assert found == {"seconds of silence": [(10, "4.57")] * 5}
 
 
 def _encoded(wave: np.ndarray[Any, Any]) -> bytes:
@@ -130,11 +115,6 @@ def test_measures_of_a_known_signal() -> None:
     assert measure(_encoded(np.clip(4 * wave, -1, 1))).clipped == pytest.approx(0.25, abs=0.05)
 
 
-@pytest.mark.parametrize("wave", [np.zeros(8_000), np.zeros(1), np.full(100, -1.0)])
-def test_digital_silence_and_very_short_audio_have_finite_measures(wave: Any) -> None:
-    assert np.isfinite(measure(_encoded(wave))).all()
-
-
 def test_the_sample_takes_rare_strata_whole_and_weighs_the_others() -> None:
     strata = pa.chunked_array([["a"] * 900, ["b"] * 5 + ["a"] * 95])
     rows, weights = stratified(strata, 105, np.random.default_rng(0))
@@ -144,21 +124,6 @@ def test_the_sample_takes_rare_strata_whole_and_weighs_the_others() -> None:
     everything, _ = stratified(strata, 5_000, np.random.default_rng(0))
     assert sorted(everything) == [*range(1_000)]
     assert len(stratified(strata, 0, np.random.default_rng(0))[0]) == 0
-
-
-def test_long_clips_are_cut_and_a_full_page_takes_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_shard(tmp_path, [_row(n, "train", audio_size=s) for n, s in enumerate((400_000, 8_000))])
-    monkeypatch.setattr(dataset_rows, "MAX_PAGE_BYTES", 600_000)
-    clips = Clips(read_rows(tmp_path))
-    cut = clips.entry(0)
-    assert cut["url"].startswith("data:audio/flac;base64,")
-    assert cut["note"] == "its first 20 s"
-    assert (clips.entry(0)["url"], clips.entry(0)["above"]) == ("", True)
-    monkeypatch.setattr(dataset_rows, "MAX_PAGE_BYTES", clips.size)
-    assert clips.entry(1)["note"] == "left out, the page is full"
-    assert clips.left_out == 1
 
 
 def _explore(root: Path, out: Path, **options: Any) -> str:
@@ -216,29 +181,3 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
     assert "ž (1)" in found["unknown"][0][2]
     assert HOSTILE in found["dialects"]
     assert in_browser(page, WIDTH, width=380) <= 380
-
-
-def test_a_dataset_without_dialects_and_speakers_has_a_page_that_says_so(tmp_path: Path) -> None:
-    nothing = dict.fromkeys(("speaker_id", "dialect", "age_group", "gender"))
-    write_shard(tmp_path, [_row(0, "train", **nothing, audio_bytes=b"no audio")])
-    text = _explore(tmp_path, tmp_path / "page.html")
-    assert "1 of the sampled rows cannot be decoded" in text
-    assert "No row has a value of speaker_id, dialect, age_group, gender. If" in text
-    assert "--column speaker_id=COLUMN" in text
-    assert "all rows</th>" in text
-    assert "Combinations that lack data" not in text  # no empty tables
-
-
-def test_wrong_input_is_refused_with_the_fix(tmp_path: Path, dataset: Path) -> None:
-    out = tmp_path / "page.html"
-    with pytest.raises(DatasetError, match="danish-asr convert"):
-        _explore(tmp_path, out)
-    with pytest.raises(ConfigError, match="found the directory"):
-        _explore(dataset, tmp_path)
-    with pytest.raises(ConfigError, match=r"(?s)--tokenizer.*'nothing'.*available"):
-        _explore(dataset, out, tokenizer="nothing")
-    shard = write_shard(tmp_path / "damaged", [_row(0, "train")])
-    shard.write_bytes(shard.read_bytes()[:-100])
-    with pytest.raises(DatasetError, match=r"part-00000-of-00001.parquet: .*danish-asr verify"):
-        _explore(tmp_path / "damaged", out)
-    assert not out.exists()

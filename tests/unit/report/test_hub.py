@@ -82,12 +82,6 @@ def test_leaderboard_files_are_completed_corpus_by_corpus(tmp_path: Path) -> Non
     ("corpora", "changes", "error", "message"),
     [
         (["ftspeech"], {"profile": "coral"}, ConfigError, "--profile rye --filter rye"),
-        (
-            ["ftspeech"],
-            {"profile": "string:capwords"},
-            ConfigError,
-            "found profile string:capwords",
-        ),
         (["ftspeech"], {"denominator": "coral"}, ConfigError, "found .*denominator coral"),
         (["ftspeech"], {"remove_fillers": True}, ConfigError, "remove_fillers True"),
         (["nst"], {}, PredictionsError, "corpora: coral_conversation, .* ftspeech"),
@@ -125,14 +119,3 @@ def test_a_part_of_a_split_is_named_in_the_model_index_and_refused_for_the_leade
     assert results[0].dataset_name == "ftspeech, where age > 20"
     assert results[0].metric_args
     assert results[0].metric_args.items() >= {"rows": 2, "rows_in_split": 9}.items()
-
-
-def test_without_an_evaluation_the_leaderboard_needs_the_dataset_and_a_name(tmp_path: Path) -> None:
-    path = tmp_path / "leaderboard.json"
-    with pytest.raises(PredictionsError, match=r"size .* of these 2 rows is unknown.*--dataset"):
-        _export(path, ["ftspeech"], whole=False)
-    with pytest.raises(ConfigError, match="--model-name: expected one"):
-        _export(path, ["ftspeech"], model=None, whole=False)
-    path = tmp_path / "index.yaml"
-    _export(path, ["ftspeech"], whole=False)
-    assert "rows_in_split: unknown" in path.read_text("utf-8")

@@ -101,30 +101,6 @@ def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(r
         report_run(run.parent)
 
 
-def test_the_best_model_is_that_of_the_card_also_an_average(run: Path) -> None:
-    _train(run, until=40)
-    rows = [{"Step": n, WER: 400 / n, LOSS: 1.0} for n in (10, 20, 30, 40)]
-    _lines(run / "metrics" / "valid" / "ema.jsonl", rows)
-    text = _page(run)
-    assert f"{WER}, EMA, step 40" in text
-    assert "WER, EMA: 40 at step 10" in text
-    for name, score in {"ema": 10.0, "best_2": 9.5}.items():
-        checkpoints = run / "averages" / name / "checkpoints"
-        (checkpoints / "step_40").mkdir(parents=True)
-        (checkpoints / "scores").mkdir()
-        (checkpoints / "scores" / "step_40.txt").write_text(f"{-score}")
-    models = "averages/best_2 9.50 % (step 40), averages/ema 10.00 % (step 40), weights 12.50 %"
-    assert models in _page(run)
-
-
-def test_the_page_names_the_model_that_the_run_began_with(run: Path) -> None:
-    command = ["train", "model.path=demo/other"]
-    (run / "environment.json").write_text(json.dumps([{"command": command}]))
-    with (run / "config.yaml").open("a") as file:
-        file.write("model: {name: other, path: null}\n")
-    assert re.search(r"model\.path</th>.*>demo/other<.*command line", _page(run))
-
-
 def test_a_page_that_is_followed_reloads_until_the_run_is_complete(run: Path) -> None:
     followed: list[str] = []
     run.rename(run.with_name("later"))  # it begins while the page waits for it

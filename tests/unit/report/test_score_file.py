@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import read_references, write_predictions
 from tests.builders import build_dataset
@@ -57,17 +57,6 @@ def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
 
 def _evaluation(predictions: Path, document: Any) -> None:
     predictions.with_name("evaluation.json").write_text(json.dumps(document), encoding="utf-8")
-
-
-def test_a_partial_file_is_scored_with_a_warning_everywhere(predictions: Path) -> None:
-    _evaluation(predictions, {"rows_in_split": {"test": 9}, "model": "m1"})
-    console = _console()
-    page, block = predictions.with_name("report.html"), predictions.with_name("block.md")
-    scores = score_file(predictions, ReportOptions(outputs=[page, block]), console=console)
-    assert scores.rows.partial
-    for text in (console.export_text(), page.read_text("utf-8"), block.read_text("utf-8")):
-        assert "4 of 9 rows" in text
-    assert "Model: <strong>m1</strong>" in page.read_text("utf-8")
 
 
 def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> None:
@@ -123,17 +112,6 @@ def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path: Path)
     assert "ø\\n\\u202e" in shown.getvalue()
 
 
-@pytest.mark.parametrize("option", ["run_dir", "dataset"])
-def test_nothing_is_written_if_a_part_of_the_page_is_missing(
-    predictions: Path, option: str
-) -> None:
-    scores, page = predictions.with_name("scores.json"), predictions.with_name("report.html")
-    empty: dict[str, Any] = {option: predictions.parent}
-    with pytest.raises(DanishAsrError, match="expected the"):
-        score_file(predictions, ReportOptions(outputs=[scores, page], **empty), console=_console())
-    assert not scores.exists()
-
-
 def test_an_output_does_not_replace_an_input_or_another_output(
     tmp_path: Path, predictions: Path
 ) -> None:
@@ -146,20 +124,6 @@ def test_an_output_does_not_replace_an_input_or_another_output(
         with pytest.raises(ConfigError, match=outputs[-1].name):
             score_file(predictions, ReportOptions(outputs=outputs), console=_console())
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".json", ".jsonl"]
-
-
-def test_a_group_without_reference_words_shows_no_rate_anywhere(tmp_path: Path) -> None:
-    path, page, block = (tmp_path / name for name in ("p.jsonl", "r.html", "b.md"))
-    write_predictions(
-        path, [*four_rows(), prediction("e", "", "ja", dialect="Jysk", duration=30.0)]
-    )
-    console = _console()
-    outputs = [page, block, tmp_path / "c.csv"]
-    score_file(path, ReportOptions(outputs=outputs), console=console)
-    assert re.search(r"Jysk +│ +– │ not resolvable │ +– ", console.export_text())
-    assert "| Jysk | – | not resolvable | – |" in block.read_text("utf-8")
-    assert not re.search('[">-]nan', page.read_text("utf-8"))
-    assert 'Jysk,1,1,0,,,,"1 speaker' in (tmp_path / "c.csv").read_text("utf-8")
 
 
 def test_hypotheses_of_another_system_are_scored_with_a_dataset(tmp_path: Path) -> None:
@@ -210,23 +174,6 @@ def test_references_in_the_file_are_those_of_the_dataset(tmp_path: Path) -> None
         score_file(path, ReportOptions(split="test"))
 
 
-def test_predictions_of_an_evaluation_keep_its_name_and_split_beside_a_dataset(
-    tmp_path: Path,
-) -> None:
-    build_dataset(data := tmp_path / "data")
-    path, references = tmp_path / "p.jsonl", read_references(data, "dev")
-    write_predictions(
-        path, [prediction(k, v["reference"], "", split="dev") for k, v in references.items()]
-    )
-    _evaluation(path, {"model": "ours", "rows_in_split": {"dev": 99}})
-    options = ReportOptions(dataset=data, outputs=[tmp_path / "r.html"])
-    scores = score_file(path, options, console=_console())
-    assert scores.rows.in_split == 99
-    page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "<h1>ours" in page
-    assert "data:audio/flac" in page
-
-
 def test_the_page_of_an_evaluation_has_its_curves_and_audio_also_where_the_run_was_moved(
     tmp_path: Path,
 ) -> None:
@@ -249,21 +196,3 @@ def test_the_page_of_an_evaluation_has_its_curves_and_audio_also_where_the_run_w
     _evaluation(path, about | {"run": ""})  # a model that is not this run's
     score_file(path, ReportOptions(outputs=[tmp_path / "r.html"]), console=_console())
     assert "CTC loss" not in (tmp_path / "r.html").read_text(encoding="utf-8")
-
-
-def test_the_gaps_of_all_groupings_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
-    path, block = tmp_path / "predictions.jsonl", tmp_path / "block.md"
-    write_predictions(path, random_rows(1500))
-    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
-    by = ["dialect", "age_group,gender", "split"]
-    scores = score_file(path, ReportOptions(by=by, outputs=[block]), console=console)
-    table = console.export_text().split("above the best, points")[1].split("gap: of the")[0]
-    assert max(map(len, table.splitlines())) <= 80
-    gap = scores.groupings["dialect"].gap
-    assert gap
-    for shown in (gap.worst, gap.best, f"{gap.ratio.value:.2f} (", "(5 groups)"):
-        assert shown in table
-    assert f"| by dialect (5 groups) | {gap.worst} {100 * gap.wer.value:.2f} (" in (
-        block.read_text(encoding="utf-8")
-    )
-    assert "by split" not in table  # one group has no gap

@@ -2,7 +2,6 @@
 
 import json
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,24 +24,6 @@ def test_the_order_of_rows_does_not_matter(shuffled: list[Prediction]) -> None:
     expected = score_predictions(ROWS, by=["dialect"], settings=quick)
     assert expected.overall.wer.interval
     assert score_predictions(shuffled, by=["dialect"], settings=quick) == expected
-
-
-def test_a_value_is_in_its_interval_and_more_speakers_narrow_it() -> None:
-    widths = []
-    for speakers in (12, 200):
-        wer = score_predictions(random_rows(2000, speakers=speakers), by=[]).overall.wer
-        assert wer.interval
-        assert wer.interval.low < wer.value < wer.interval.high
-        widths.append(wer.interval.high - wer.interval.low)
-    assert widths[1] < widths[0] / 2
-
-
-def test_the_gap_is_between_the_worst_and_the_best_named_group() -> None:
-    assert score_predictions(four_rows(), by=["dialect"]).groupings["dialect"].gap is None
-    gap = score_predictions(random_rows(3000), by=["dialect"]).groupings["dialect"].gap
-    assert gap
-    assert gap.difference.interval
-    assert gap.difference.interval.low < gap.difference.value < gap.difference.interval.high
 
 
 def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
@@ -104,29 +85,6 @@ def test_no_row_to_score_and_unknown_columns_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"profile": "corl"},
-            "profile .*coral, raw, rye.*corl",
-        ),
-        ({"remove_fillers": True}, "remove_fillers: .*found profile 'coral'"),
-        (
-            {"row_filter": "official"},
-            "row filter: expected one of all, coral, rye; found 'official'",
-        ),
-        ({"denominator": "both"}, "denominator: expected one of standard, coral; found 'both'"),
-        ({"resamples": 10}, "resamples: expected 0, or 100 to 1000000; found 10"),
-        ({"seed": -1}, "seed: expected 0 or more; found -1"),
-        ({"profile": "corl", "row_filter": "x", "denominator": "both", "seed": -1}, "4 faults"),
-    ],
-)
-def test_invalid_settings_are_refused_all_at_once(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Settings(**values)
-
-
-@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"duration": 0.5}, "0.5 s or shorter"),
@@ -135,10 +93,8 @@ def test_invalid_settings_are_refused_all_at_once(values: dict[str, Any], messag
         ({"duration": 10.0}, "10 s or longer"),
         ({"duration": None}, "duration unknown"),
         ({"reference": " "}, "empty reference"),
-        ({"hypothesis": ""}, None),
         ({"extra": {"validated": "Rejected"}}, "rejected by the corpus's validators"),
         ({"extra": {"validated": "maybe"}}, None),
-        ({"extra": {"validated": None}}, None),
     ],
 )
 def test_the_coral_filter_is_strict_at_its_bounds(

@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import ErrorCounts
 from danish_asr.recipe.config.sections import AsrDatasetSection
 from danish_asr.recipe.data.targets import Targets
 from danish_asr.recipe.train.validation import ErrorRates
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import write_predictions
-from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import prediction, random_rows
+from tests.score_rows import prediction
 from tests.shards import char_tokenizer
 
 MODULE = '''
@@ -73,19 +71,6 @@ def test_a_metric_of_ones_own_has_groups_intervals_and_every_output(tmp_path: Pa
     for text in (console.export_text(), *(path.read_text("utf-8") for path in outputs[2:])):
         assert "Compounds apart" in text
         assert "47.50" in text
-
-
-def test_other_metrics_leave_wer_and_cer_as_they_are() -> None:
-    plain = score_predictions(random_rows(200))
-    more = score_predictions(random_rows(200), settings=Settings(metrics=["my_scoring:Compounds"]))
-    assert (more.overall.wer, more.overall.cer) == (plain.overall.wer, plain.overall.cer)
-    assert more.groupings["dialect"].gap == plain.groupings["dialect"].gap
-
-
-def test_what_is_no_profile_and_no_metric_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        Settings(profile="my_scoring:nothing", metrics=["my_scoring:lower", "gone:Metric"])
-    assert len(caught.value.faults) == 3
 
 
 def test_training_and_validation_take_the_profile_too(tmp_path: Path) -> None:

@@ -153,14 +153,6 @@ def test_recordings_and_text_files_without_the_other_are_named(tmp_path: Path) -
         read_all(source)
 
 
-@pytest.mark.parametrize("spec", ["", "/rec.xlsx", "/clips"])
-def test_what_is_of_no_kind_is_refused(tmp_path: Path, spec: str) -> None:
-    write(tmp_path / "rec.xlsx", b"PK")
-    write(tmp_path / "clips" / "a.mp3", b"")
-    with pytest.raises(SourceError, match="danish-asr convert --list"):
-        open_source(f"{tmp_path}{spec}", RADIO)
-
-
 def test_common_voices_metadata_are_read(tmp_path: Path) -> None:
     first, second = rows_of(tmp_path, "common-voice")
     assert (first.id, first.text) == ("test1", 'Er "nemt"')

@@ -1,15 +1,12 @@
 """The five test sets of RyeAI's Danish leaderboard."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as pads
-import pytest
 
-from danish_asr.base.errors import SourceError
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.leaderboard import SETS
 from tests.builders import build_source, tone
 from tests.datasets_files import write_with_datasets
@@ -79,31 +76,3 @@ def test_the_five_test_sets_become_the_columns_of_the_leaderboard(tmp_path: Path
         ids = [row.id for row in source.read(file, 0, file.rows)]
         assert source.ids(file).to_pylist() == ids
         assert all(path.is_file() for path in source.local_files(file))
-
-
-def test_a_local_copy_may_have_another_layout(tmp_path: Path) -> None:
-    rows = [{"audio_filepath": "a.wav", "text": "ja"}] * 3
-    (tmp_path / "cv17_da").mkdir()
-    for split in ("test", "train"):
-        lines = "\n".join(json.dumps(row) for row in rows)
-        (tmp_path / "cv17_da" / f"{split}_manifest.jsonl").write_text(lines)
-    source = open_source(f"leaderboard:{tmp_path}", SourceOptions(corpus="cv17_da"))
-    (file,) = source.files
-    assert (file.corpus, file.name) == ("cv17_da", "cv17_da/test_manifest.jsonl")
-    assert next(source.read(file, 0, 1)).audio == tmp_path / "cv17_da" / "a.wav"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (SourceOptions(), "no folder coral_read_aloud; .*--corpus"),
-        (SourceOptions(corpus="x"), "--corpus with some of coral_read_aloud, "),
-        (SourceOptions(split="test"), "neither --column nor --split"),
-        (SourceOptions(corpus="ftspeech"), "ftspeech.*no Parquet files"),
-    ],
-)
-def test_missing_sets_are_named(tmp_path: Path, options: SourceOptions, message: str) -> None:
-    path = tmp_path / "ftspeech" / "data" / "train-00000-of-00001.parquet"
-    write_set(path, ft_speech_row)
-    with pytest.raises(SourceError, match=message):
-        open_source(f"leaderboard:{tmp_path}", options)

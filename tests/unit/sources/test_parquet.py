@@ -105,52 +105,7 @@ def test_a_range_of_rows_is_read_wherever_row_groups_end(
     ]
 
 
-def write_row(folder: Path, name: str = "train.parquet", drop: str = "age") -> Path:
-    write_parquet(folder / name, [coral_row(0)])
-    pq.write_table(pq.read_table(folder / name).drop_columns([drop]), folder / name)
-    return folder / name
-
-
-def write_half_a_file(folder: Path) -> None:
-    path = write_row(folder)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-@pytest.mark.parametrize(
-    ("write", "message"),
-    [
-        (Path.mkdir, "not a known kind"),
-        (lambda folder: write_parquet(folder / "train.parquet", []), "no rows in the Parquet"),
-        (lambda folder: write_row(folder, drop="text"), "no column text; .* id_recording, "),
-        (lambda folder: write_row(folder, drop="id_recording"), "not a file of CoRal.* text"),
-        (lambda folder: write_row(folder, "all.parquet"), r"all\.parquet: cannot infer the split"),
-        (write_half_a_file, "not a complete Parquet file .*; download it again"),
-    ],
-)
-def test_an_unusable_source_is_refused(tmp_path: Path, write: Any, message: str) -> None:
-    write(tmp_path / "source")
-    with pytest.raises(SourceError, match=message):
-        open_source(str(tmp_path / "source"))
-
-
 FOLKETING = SourceOptions(corpus="folketing")
-
-
-@pytest.mark.parametrize(
-    ("spec", "options", "message"),
-    [
-        ("tape:/data", FOLKETING, "kind of source 'tape' .* one of coral, hf-parquet, "),
-        ("no_such_module.open:/data", FOLKETING, "kind of source 'no_such_module.open'"),
-        ("coral:/data", FOLKETING, "do not apply to CoRal; .* hf-parquet:/data"),
-        ("CoRal-project/coral-v2", SourceOptions(), "did you mean hf:CoRal-project/coral-v2"),
-        ("coral:CoRal-project/coral-v2", SourceOptions(), "mean hf:CoRal-project/coral-v2"),
-        ("hf-parquet:alexandrainst/x", FOLKETING, "mean hf:alexandrainst/x"),
-        ("hf-parquet:/no/such/place", FOLKETING, "/no/such/place: no such file or folder$"),
-    ],
-)
-def test_a_wrong_kind_of_source_is_refused(spec: str, options: SourceOptions, message: str) -> None:
-    with pytest.raises(SourceError, match=message):
-        open_source(spec, options)
 
 
 def test_columns_are_set_by_options(tmp_path: Path) -> None:
@@ -192,41 +147,6 @@ def test_a_file_is_read_whatever_its_suffix_and_case_and_alone(tmp_path: Path, n
         alone = open_source(str(tmp_path / name))
         assert [file.name for file in alone.files] == [name]
         assert len(read_all(alone)) == 1
-
-
-A = tone(0.2)
-TYPES: dict[str, dict[str, pa.Array]] = {
-    "views": {"audio": pa.array([A], pa.binary_view()), "text": pa.array(["ja"], pa.string_view())},
-    "dictionaries": {"audio": pa.array([A]).dictionary_encode()},
-    "fixed size": {"audio": pa.array([A], pa.binary(len(A))), "text": pa.array([b"ja"])},
-    "large": {
-        "audio": pa.array([A], pa.large_binary()),
-        "text": pa.array(["ja"], pa.large_string()),
-    },
-    "null": {"id": pa.nulls(1), "gender": pa.nulls(1)},
-    "bytes": {"id": pa.array([b"a"]), "text": pa.array([b"ja"])},
-}
-
-
-@pytest.mark.parametrize("columns", TYPES.values(), ids=TYPES)
-def test_arrow_types_of_audio_and_text_are_read(
-    tmp_path: Path, columns: dict[str, pa.Array]
-) -> None:
-    plain = {"audio": pa.array([A]), "text": pa.array(["ja"]), "id": pa.array(["a"])}
-    pq.write_table(pa.table(plain | columns), tmp_path / "train.parquet")
-    source = open_source(f"hf-parquet:{tmp_path}", FOLKETING)
-    (found,) = read_all(source)
-    assert (found.audio, found.text, found.refused) == (A, "ja", None)
-    expected = "train.parquet:0" if columns.get("id") == pa.nulls(1) else "a"
-    assert [found.id] == source.ids(source.files[0]).to_pylist() == [expected]
-
-
-@pytest.mark.parametrize("name", ["id", "text", "dialect"])
-def test_nested_values_are_refused_with_the_column(tmp_path: Path, name: str) -> None:
-    plain = {"audio": pa.array([A]), "text": pa.array(["ja"])}
-    pq.write_table(pa.table(plain | {name: pa.array([["a", "b"]])}), tmp_path / "train.parquet")
-    with pytest.raises(SourceError, match=rf"train\.parquet: .* in {name}; found list<"):
-        open_source(f"hf-parquet:{tmp_path}", FOLKETING)
 
 
 EMBEDDED = {"bytes": b"a", "path": "x.wav"}
