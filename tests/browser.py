@@ -34,34 +34,6 @@ frame.addEventListener("load", () => {{
 </script>
 """
 
-CONTRAST_AND_WIDTH = r"""
-const light = (text) => {
-  const most = text.startsWith("color(srgb") ? 1 : 255;
-  const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map((c) => c / most)
-    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const behind = (node) => {
-  for (let n = node; n; n = n.parentElement) {
-    const colour = window.getComputedStyle(n).backgroundColor;
-    if (!colour.startsWith("rgba(0, 0, 0, 0")) return colour;
-  }
-};
-const contrasts = [...document.querySelectorAll("body *:not(svg *)")]
-  .filter((node) => [...node.childNodes].some((c) => c.nodeType === 3 && c.data.trim()))
-  .filter((node) => node.getClientRects().length && !node.closest("script, style, option"))
-  .map((node) => {
-    const [a, b] = [light(window.getComputedStyle(node).color), light(behind(node))];
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  });
-return [
-  Math.min(...contrasts),
-  light(window.getComputedStyle(document.body).backgroundColor),
-  document.documentElement.scrollWidth,
-];
-"""
-"""The least contrast of texts, the lightness of the paper, and the width that is needed."""
-
 WIDTH = "return document.documentElement.scrollWidth;"
 
 

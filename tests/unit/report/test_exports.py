@@ -13,7 +13,7 @@ from rich.console import Console
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import four_rows, prediction, random_rows
+from tests.score_rows import four_rows, prediction
 
 
 def _export(
@@ -58,17 +58,6 @@ def test_each_scored_utterance_is_a_row_with_counts_texts_and_alignment(
     assert [int(count) for count in counts] == [2, 1, 0, 1]
     assert float(last["wer"]) == 0.5
     assert found[2]["alignment"] == "[-det-] [-er-] [-enogtyve-] [-grader-]"
-
-
-@pytest.mark.parametrize("name", ["errors.csv", "errors.jsonl"])
-def test_all_confusions_and_categories_are_rows(tmp_path: Path, name: str) -> None:
-    _export(tmp_path, list(random_rows(400)), name)
-    found = _read(tmp_path / name)
-    words = [row for row in found if row["kind"] in {"substitution", "insertion", "deletion"}]
-    assert len(words) > 3 * 30  # more than the page shows
-    assert sum(float(row["share"]) for row in words) == pytest.approx(1)
-    categories = [row for row in found if row["kind"] == "category"]
-    assert {row["profile"] for row in categories} == {"raw", "coral"}
 
 
 def test_no_cell_of_an_export_is_a_formula(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 import io
 import json
 import re
-import time
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -47,18 +45,14 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
-def _train(run: Path, until: int) -> None:
+def _complete(run: Path) -> None:
     report = {CHANCE: 9.0, "Learning Rate": 1e-3, "Gradient Norm": 2.0, "Data Time": 1.0}
     report |= {"Lapse Time": 20.0, "Number of Source Elements": 9_600_000.0}
     report["Peak Reserved Device Memory"] = 2**31
-    steps = range(10, until + 1, 10)
+    steps = range(10, 50, 10)
     _lines(run / "metrics" / "train.jsonl", [{"Step": n, LOSS: 20 / n, **report} for n in steps])
     rates = {n: {WER: 500 / n, f"wer/dialect/{HOSTILE}": 600 / n} for n in steps}
     _lines(run / "metrics" / "valid.jsonl", [{"Step": n, LOSS: 1.0, **rates[n]} for n in steps])
-
-
-def _complete(run: Path) -> None:
-    _train(run, until=40)
     (run / "cards").mkdir()
     (run / "cards" / "run.yaml").touch()
 
@@ -99,26 +93,6 @@ def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(r
     assert "the first one comes at step 10" in _page(run)
     with pytest.raises(RunError, match=r"no config\.yaml and no environment\.json"):
         report_run(run.parent)
-
-
-def test_a_page_that_is_followed_reloads_until_the_run_is_complete(run: Path) -> None:
-    followed: list[str] = []
-    run.rename(run.with_name("later"))  # it begins while the page waits for it
-
-    def end() -> None:
-        time.sleep(0.1)
-        run.with_name("later").rename(run)
-        while not (run / "report.html").is_file():
-            time.sleep(0.1)
-        followed.append((run / "report.html").read_text(encoding="utf-8"))
-        _complete(run)
-
-    Thread(target=end).start()
-    report_run(run, follow=True, seconds=1, console=Console(file=io.StringIO()))
-    assert 'http-equiv="refresh" content="1"' in followed[0]
-    page = (run / "report.html").read_text(encoding="utf-8")
-    assert 'http-equiv="refresh"' not in page
-    assert "complete" in page
 
 
 @pytest.mark.parametrize(

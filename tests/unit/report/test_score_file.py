@@ -172,27 +172,3 @@ def test_references_in_the_file_are_those_of_the_dataset(tmp_path: Path) -> None
         score(split="test")
     with pytest.raises(ConfigError, match="name it too: --dataset"):
         score_file(path, ReportOptions(split="test"))
-
-
-def test_the_page_of_an_evaluation_has_its_curves_and_audio_also_where_the_run_was_moved(
-    tmp_path: Path,
-) -> None:
-    build_dataset(data := tmp_path / "data")
-    run = tmp_path / "moved"
-    path, references = run / "eval/best/test/predictions.jsonl", read_references(data)
-    write_predictions(path, [prediction(k, v["reference"], "") for k, v in references.items()])
-    (run / "metrics").mkdir()
-    row = {"Step": 1, "Loss (nats per character)": 2.0}
-    (run / "metrics" / "train.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
-    about = {"run": f"{tmp_path}/gone/checkpoints", "rows_in_split": {"test": len(references)}}
-    pages = []
-    for root, audio in ((data, True), (data, False), (tmp_path / "gone", True)):
-        _evaluation(path, about | {"dataset_root": str(root)})
-        options = ReportOptions(outputs=[tmp_path / "r.html"], audio=audio)
-        score_file(path, options, console=_console())
-        pages.append((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert ["data:audio/flac" in page for page in pages] == [True, False, False]
-    assert all("nats per character" in page for page in pages)
-    _evaluation(path, about | {"run": ""})  # a model that is not this run's
-    score_file(path, ReportOptions(outputs=[tmp_path / "r.html"]), console=_console())
-    assert "CTC loss" not in (tmp_path / "r.html").read_text(encoding="utf-8")

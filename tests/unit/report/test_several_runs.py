@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from danish_asr.base.files import to_yaml
-from danish_asr.recipe.run.advice import CHANCE, LOSS, MOST, advise
+from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.run_table import report_runs
 from danish_asr.scoring.predictions import write_predictions
@@ -82,17 +82,3 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
         rows = list(csv.DictReader(file))
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
     assert in_browser(page, WIDTH, width=380) <= 380
-
-
-def test_metrics_show_a_wait_for_data_and_memory_that_is_left_and_advice_has_an_end() -> None:
-    reports = [
-        {"Step": n, LOSS: 2.0, CHANCE: 9.0, "Data Time": 3.0, "Compute Time": 7.0}
-        | {"Peak Reserved Device Memory (%)": 0.4}
-        for n in (1, 2)
-    ]
-    config = {"dataset.asr_task_config.max_num_elements": 1_000_000}
-    waiting, memory = advise(reports, [], WER, config, complete=True)
-    assert waiting.evidence == "30% of the training time waits for data"
-    assert "max_num_elements=2120000, 2.1 times as much" in memory.text
-    many = advise(reports, [], WER, config, complete=True, scored=[memory] * 9)
-    assert len(many) == MOST

@@ -180,21 +180,3 @@ def test_the_statistic_of_a_worked_example() -> None:
     assert matched_pairs(0, 0, 0).p is None
     assert matched_pairs(29, 5, 15).p is None  # too few for the normal approximation
     assert matched_pairs(30, 30, 30).p is None  # all differences are equal
-
-
-def test_few_speakers_have_a_view_over_their_utterances_only() -> None:
-    a = list(random_rows(600, speakers=5))
-    b = [prediction(r.id, r.reference, r.reference, speaker_id=r.speaker_id) for r in a]
-    settings = Settings(profile="raw")
-    first, second = compare_predictions(a, b, by=[], settings=settings).overall.runs
-    assert second.wer_paired
-    assert second.wer_paired.p is None
-    difference = second.wer_paired.difference
-    assert difference.interval is None
-    assert difference.utterances
-    assert difference.utterances.low < difference.value < difference.utterances.high < 0
-    test = second.mapsswe
-    assert test
-    assert test.p is not None
-    assert test.p < 1e-6
-    assert test.mean_difference * test.segments == -first.words.errors

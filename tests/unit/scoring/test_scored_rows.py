@@ -56,13 +56,6 @@ def test_words_per_second_are_those_of_the_normalised_reference() -> None:
     assert list(_groups(rows, "words_per_second")) == [("2–2.5 words/s",), (None,)]
 
 
-def test_rows_can_be_grouped_by_extra_keys_and_a_column_named_twice_counts_once() -> None:
-    rows = [prediction("a", "ja", "ja", extra={"age": "31"}), prediction("b", "ja", "ja")]
-    assert list(_groups(rows, "age")) == [("31",), (None,)]
-    scored = score_rows(rows, by=["age, age"], settings=Settings())
-    assert scored.groupings == {"age, age": ("age",)}
-
-
 @pytest.mark.parametrize("denominator", DENOMINATORS)
 def test_rates_of_sums_are_the_rates_of_counts(denominator: Denominator) -> None:
     numbers = np.array([[2, 3, 1, 1, 1, 9, 2, 0, 3], [1, 0, 0, 0, 4, 0, 0, 0, 7]])

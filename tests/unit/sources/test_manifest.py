@@ -147,14 +147,6 @@ def test_a_line_that_cannot_be_read_goes_to_the_ledger(
     assert list(entry.values()) == ["train.jsonl", 1, "train.jsonl:1", None, reason]
 
 
-def test_the_line_of_a_row_is_that_in_its_file(tmp_path: Path) -> None:
-    table = tmp_path / "all.csv"
-    table.write_text('path,text,split\na,"ja\nda",dev\n\na,"nej\nda",test\na,b,dev\n')
-    source = open_source(str(table), RADIO)
-    places = [source.place(file, row) for file in source.files for row in range(file.rows)]
-    assert places == ["all.csv, line 2", "all.csv, line 7", "all.csv, line 5"]
-
-
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (999, 1001), (1500, 2500)])
 def test_any_range_of_rows_is_read(tmp_path: Path, suffix: str, start: int, stop: int) -> None:
@@ -169,15 +161,6 @@ def test_any_range_of_rows_is_read(tmp_path: Path, suffix: str, start: int, stop
     found = [(row.row, row.id) for row in source.read(file, start, stop)]
     assert found == list(enumerate(ids))[start:stop]
     assert source.ids(file).to_pylist() == ids
-
-
-def test_keys_and_split_are_set_by_options(tmp_path: Path) -> None:
-    row = {"wav": "a.wav", "sætning": "ja", "del": "x", "nummer": 7}
-    path = write_lines(tmp_path / "everything.jsonl", [row])
-    names = ("audio=wav", "text=sætning", "id=del,nummer")
-    source = open_source(str(path), SourceOptions(corpus="radio", split="val", columns=names))
-    assert source.files[0].split == "dev"
-    assert read_all(source)[0].id == "x_7"
 
 
 HEADER = b"audio_filepath,text\n"
