@@ -88,12 +88,6 @@ def _expanded(text: str, variables: dict[str, str]) -> str:
     return re.sub(r" \[[^\]$]*\](?=\s|$)| \.\.\.(?=\s|$)", "", text)
 
 
-def inline(page: str) -> Iterator[str]:
-    """Each code in single backquotes in the text."""
-    text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / page).read_text(encoding="utf-8"))
-    yield from (" ".join(code.split()) for code in re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", text))
-
-
 def check(words: Sequence[str]) -> None:
     """Fail if options, choices, keys of the configuration or files of a command do not exist.
 

@@ -62,13 +62,12 @@ def write_shard(
     *,
     corpus: str = "a",
     split: str = "train",
-    language: str = "dan_Latn",
     name: str = "part-00000-of-00001.parquet",
     drop: Sequence[str] = (),
     **options: Any,
 ) -> Path:
     """Write one shard; ``options`` go to Parquet's writer."""
-    folder = root / VERSION_DIR / f"corpus={corpus}" / f"split={split}" / f"language={language}"
+    folder = root / VERSION_DIR / f"corpus={corpus}" / f"split={split}" / "language=dan_Latn"
     folder.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([field for field in UTTERANCE_SCHEMA if field.name not in drop])
     table = pa.Table.from_pylist([dict(row) for row in rows], schema)
@@ -86,10 +85,10 @@ def write_dataset(root: Path, counts: Mapping[tuple[str, str], int]) -> Path:
     return root
 
 
-def char_tokenizer(folder: Path, alphabet: str = "abcdefghijklmnopqrstuvwxyzæøå ") -> Tokenizer:
-    """A tokenizer of these characters."""
+def char_tokenizer(folder: Path) -> Tokenizer:
+    """A tokenizer of the lower-case Danish letters and the space."""
     path = folder / "characters.model"
-    path.write_bytes(build_char_tokenizer(alphabet))
+    path.write_bytes(build_char_tokenizer("abcdefghijklmnopqrstuvwxyzæøå "))
     return load_char_tokenizer(path, None)
 
 
@@ -125,12 +124,12 @@ def reader(
         opened.read_index(split, storage),
         tokenizer=tokenizer,
         gangs=gangs(rank, world),
-        dtype=options.pop("dtype", torch.float32),
+        dtype=torch.float32,
         num_accumulate=accumulate,
         storage_config=storage,
         task_config=task_config or task(),
         training=training,
-        seed=options.pop("seed", 1),
+        seed=1,
         **options,
     )
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.device import CPU
@@ -21,6 +20,7 @@ from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.training import AsrRecipe
 from tests.recipe.running import metrics, train
+from tests.shards import flac
 
 
 class Model:
@@ -85,12 +85,6 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_utterances(cause: 
         criterion(given, bag_of(criterion))
 
 
-def notes(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    start = "note: no effect here: "
-    lines = capsys.readouterr().err.splitlines()
-    return [line.removeprefix(start) for line in lines if line.startswith(start)]
-
-
 def test_manifests_train_too(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,10 +93,9 @@ def test_manifests_train_too(
     for split in ("train", "dev"):
         lines = []
         for number in range(8):
-            seconds = 1 + number / 8
-            waveform = np.sin(np.arange(int(16_000 * seconds)) / (10 + number))
-            soundfile.write(audio / f"{split}{number}.flac", 0.1 * waveform, 16_000)
-            lines.append(f"{split}{number}.flac\t{len(waveform)}")
+            samples = 16_000 + 2_000 * number
+            (audio / f"{split}{number}.flac").write_bytes(flac(samples, number))
+            lines.append(f"{split}{number}.flac\t{samples}")
         (tmp_path / f"{split}.tsv").write_text("\n".join([str(audio), *lines]) + "\n")
         (tmp_path / f"{split}.wrd").write_text("det er en god dag\n" * 8)
     cards = tmp_path / "cards"
@@ -123,18 +116,6 @@ def test_manifests_train_too(
     )
     assert status == 0
     assert [row["Step"] for row in metrics(tmp_path / "run", "train")] == [1, 2]
-    (note,) = notes(capsys)
+    lines = capsys.readouterr().err.splitlines()
+    (note,) = (line for line in lines if line.startswith("note: no effect here: "))
     assert "dataset.manifest_storage_config.cached_fd_count" in note
-
-
-def test_keys_without_effect_are_named_once_by_the_first_process(
-    dataset: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = "dataset.mixture_parquet_storage_config.fragment_loading.cache"
-    threads = "dataset.asr_task_config.npc"
-    overrides = ["dataset.train_split=none", f"{cache}=false", f"{threads}=3"]
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for rank, expected in (("0", [{cache, threads}]), ("1", [])):
-        monkeypatch.setenv("RANK", rank)
-        assert train(Path("unused"), dataset, *overrides) == 2
-        assert [set(note.split(", ")) for note in notes(capsys)] == expected

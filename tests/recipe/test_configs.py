@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.config_tree import flatten, merge, read_yaml
-from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.config import keys
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.keys import NO_EFFECT
 from danish_asr.recipe.config.loading import inspect, unstructure
 from danish_asr.recipe.train.preflight import with_accumulation
 
@@ -67,18 +65,6 @@ def test_the_configurations_resolve_to_the_golden_file() -> None:
     compare(GOLDEN, "".join(f"{line}\n" for line in lines))
 
 
-@pytest.mark.parametrize("name", STACKS)
-def test_a_configuration_holds_only_what_differs(name: str) -> None:
-    *below, own = (read_yaml(CONFIGS / f"{part}.yaml") for part in STACKS[name])
-    before = dict(flatten(merge(unstructure(AsrConfig()), *below)))
-    assert not {key: value for key, value in flatten(own) if before.get(key, "") == value}
-    assert not [
-        key
-        for key in dict(flatten(own.get("dataset", {})))
-        if f"dataset.{key}".startswith(NO_EFFECT)
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "processes", "batches"),
     [(BASE, 1, 8), ("lean", 2, 4), ("fast", 8, 1), ("a100", 4, 1), ("8xa100", 8, 4)],
@@ -92,21 +78,3 @@ def test_a_preset_has_its_batch_on_any_number_of_gpus(
     config, faults = inspect(AsrConfig, tree)
     assert with_accumulation(config, faults).trainer.grad_accumulation.num_batches == batches
     assert not faults
-
-
-def test_the_path_in_the_guide_leads_to_the_configurations() -> None:
-    linked = ROOT / "workflows" / "recipes" / "wav2vec2" / "asr" / "configs"
-    assert (linked / f"{GUIDE}.yaml").read_text() == (CONFIGS / f"{GUIDE}.yaml").read_text()
-
-
-def test_where_there_is_no_configs_the_packages_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = Path("configs", "demo.yaml")
-    assert read_yaml(file) == read_yaml(ROOT / file)
-    with pytest.raises(ConfigError, match="No such file"):
-        read_yaml(Path("demo.yaml"))
-    file.parent.mkdir()
-    file.write_text("regime: {num_steps: 1}")
-    assert read_yaml(file) == {"regime": {"num_steps": 1}}

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from danish_asr.recipe.data.dataset import DanishAsrDataset
@@ -13,19 +11,10 @@ from danish_asr.recipe.data.index import Index
 from tests.recipe.running import (
     copy_until,
     evaluate,
-    losses,
     metrics,
     same_weights,
     train,
 )
-
-
-def test_training_plays_its_rows_at_other_speeds(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    own = ["dataset.speed_factors=[0.9, 1.1]", "regime.num_steps=1", "dataset.valid_split=null"]
-    assert train(tmp_path / "run", dataset, *own) == 0
-    assert losses(tmp_path / "run")[0] != losses(finished_run)[0]
 
 
 @pytest.mark.parametrize("nested", [True, False])
@@ -43,30 +32,6 @@ def test_a_subset_is_fixed_leaves_no_dialect_out_and_in_training_holds_the_small
 
 def ids(index: Index) -> list[str]:
     return index.values("id", range(len(index)))
-
-
-def test_a_training_subset_has_the_dialects_and_corpora_in_their_shares(dataset: Path) -> None:
-    index = DanishAsrDataset(dataset).read_index("train")
-    # 48 rows become 9,600, in the order of their shards.
-    index = index.take(np.repeat(np.arange(len(index)), 200))
-    subset = index.subset(960, nested=True)
-    assert len(subset) == 960
-    whole, part = (Counter(rows.values("dialect", range(len(rows)))) for rows in (index, subset))
-    assert {name: 10 * part[name] for name in whole} == pytest.approx(whole, abs=40)
-    shares = [np.bincount(rows.partition_of) / len(rows) for rows in (index, subset)]
-    assert shares[0] == pytest.approx(shares[1], abs=0.005)
-
-
-def test_training_reads_its_subset(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, subset = tmp_path / "run", "dataset.train_subset=10"
-    rows = len(DanishAsrDataset(dataset).read_index("train").subset(10, nested=True))
-    every = ["dataset.asr_task_config.max_audio_len=640000", "regime.num_steps=2"]
-    assert train(run, dataset, subset, *every) == 0
-    (line,) = [text for text in capsys.readouterr().err.splitlines() if "for training" in text]
-    used, gone = (int(word) for word in line.replace(",", "").split() if word.isdigit())
-    assert used + gone == rows < 15
 
 
 def test_a_run_on_a_part_of_the_rows_continues_exactly(

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from danish_asr.base.config_tree import merge, parse_override
 from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
-from danish_asr.recipe.config.keys import key_faults
 from danish_asr.scoring.predictions import read_predictions
 from tests.builders import tone
-from tests.documented import MODULES, PAGES, PROGRAMS, ROOT, blocks, check, commands, inline, run
+from tests.documented import MODULES, PAGES, ROOT, blocks, check, commands, run
 from tests.recipe.running import evaluate
 
 ONLY_CHECKED = {
@@ -145,15 +143,3 @@ def _follow(text: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Non
     elif words[0] == "python" and Path(words[1]).is_file():
         command = text.replace("python", sys.executable)
         subprocess.run(["bash", "-c", command], check=True)
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_and_values_within_the_text_exist(page: str) -> None:
-    for code in inline(page):
-        if code.split()[0] in PROGRAMS:
-            for _, words in commands([code]):
-                check(words)
-        elif re.match(r"[\"']?[a-z_]+(\.\w+)+=", code):
-            values = [parse_override(value) for value in shlex.split(code)]
-            assert not [f for f in key_faults(merge(*values)) if "not a key" in f], code

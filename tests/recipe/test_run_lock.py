@@ -87,12 +87,6 @@ def test_a_process_that_was_suspended_ends_if_another_one_has_taken_over(
     assert "has taken over" in capfd.readouterr().err
 
 
-def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    (tmp_path / LOCK_FILE).mkdir()
-    with pytest.raises(RunError, match=f"{tmp_path} cannot be written"):
-        locked(tmp_path).__enter__()
-
-
 def content(run: Path) -> dict[Path, Any]:
     return {
         file: (file.stat().st_mtime_ns, file.read_bytes())

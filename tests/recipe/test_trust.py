@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from danish_asr.recipe.train.ending import refused_content
 from tests.recipe.running import evaluate, train
 
 
@@ -128,7 +127,3 @@ def test_a_run_of_another_user_continues_only_when_trusted(
     assert sorted(foreign.rglob("*")) == before
     assert train(foreign, dataset, longer, "--trust") == 0
     assert (foreign / "checkpoints" / "step_6").is_dir()
-
-
-def test_a_file_without_code_is_called_damaged() -> None:
-    assert "damaged" in refused_content(pickle.UnpicklingError("invalid load key, 'x'."))

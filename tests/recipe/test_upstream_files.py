@@ -84,9 +84,6 @@ TRAINING = {
     "ctc-finetune": NAMED | PLAIN,
     "ctc-finetune-recommendation": NAMED | RECOMMENDED,
     "ctc-from-encoder": merge(FROM_ENCODER, PLAIN, SLOW_START),
-    "ctc-from-encoder-recommendation": merge(
-        FROM_ENCODER, RECOMMENDED, {"regime": {"num_steps": 30_000}}
-    ),
 }
 EVALUATION = merge(
     {"dataset": COMMON["dataset"]},

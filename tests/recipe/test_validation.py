@@ -9,7 +9,6 @@ from fairseq2.metrics.recorders import MetricDescriptorRegistry
 from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.runtime.dependency import DependencyContainer
 
-from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.metrics import compute_wer
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
@@ -59,20 +58,6 @@ def test_an_empty_hypothesis_is_a_hypothesis() -> None:
     assert published(rates)["wer"] == 100.0
 
 
-class Letters:
-    """The half of a tokenizer that decoding needs."""
-
-    def create_decoder(self, *, skip_special_tokens: bool) -> object:
-        assert skip_special_tokens
-        return lambda symbols: "".join(chr(96 + int(symbol)) for symbol in symbols)
-
-
-def test_greedy_decoding_merges_repeats_drops_blanks_and_may_be_empty() -> None:
-    best = torch.tensor([[1, 1, 0, 1, 2, 9], [0, 0, 0, 0, 0, 0]])
-    logits = torch.nn.functional.one_hot(best, 10).float()
-    assert GreedyDecoder(Letters())(logits, [5, 6]) == ["aab", ""]  # type: ignore[arg-type]
-
-
 def test_counts_of_two_processes_add_up_to_those_of_one() -> None:
     a, b = "dialect/a", "dialect/b"
     rows = [("en to", "en", [a]), ("tre", "tre fire", [b]), ("fem seks", "fem sek", [a])]
@@ -104,15 +89,3 @@ def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) 
     characters = row["Number of Elements"] - row["Number of Source Elements"]
     nats = row["CTC Loss"] * math.log(2) * row["Number of Examples"] / characters
     assert row["Loss (nats per character)"] == pytest.approx(nats)
-
-
-def test_a_subset_is_validated_and_scored_by_the_metric_that_is_named(
-    tmp_path: Path, dataset: Path
-) -> None:
-    run = tmp_path / "run"
-    chosen = ["dataset.valid_subset=6", "regime.score_metric=worst_group_wer"]
-    assert train(run, dataset, "regime.num_steps=2", *chosen) == 0
-    (row,) = metrics(run, "valid")
-    assert 5 <= row["Number of Examples"] <= 7
-    score = float((run / "checkpoints" / "scores" / "step_2.txt").read_text())
-    assert score == pytest.approx(-row["WER of the worst dialect"])

@@ -10,7 +10,6 @@ from fairseq2.data.tokenizers import Tokenizer
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.recipe.data.dataset import DanishAsrDataset, DanishAsrDatasetConfig, open_dataset
 from tests.shards import (
     ids_of,
     reader,
@@ -31,12 +30,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def batches_of(steps: Any) -> list[Any]:
     return [batch for step in steps for batch in step]
-
-
-def test_a_card_opens_the_root_or_its_version_directory(root: Path) -> None:
-    for path in (root, root / "version=0"):
-        dataset = open_dataset(DanishAsrDatasetConfig(data=path))
-        assert dataset.splits == ["test", "train", "test_a", "test_b", "train_a", "train_b"]
 
 
 def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) -> None:
@@ -60,17 +53,6 @@ def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) ->
             assert tokens.tolist() == encode(row["text"]).tolist()
             rest = batch.target_seqs[place, batch.target_seq_lens[place] :]
             assert (rest == tokenizer.vocab_info.pad_idx).all()
-
-
-def test_waveforms_are_normalised_in_single_precision_and_then_cast(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    half, single = (
-        batches_of(reader(root, tokenizer, "test", training=False, dtype=dtype))[0].source_seqs
-        for dtype in (torch.bfloat16, torch.float32)
-    )
-
-    assert torch.equal(half, single.to(torch.bfloat16))
 
 
 def test_an_empty_reference_and_a_row_too_short_for_a_frame_are_evaluated(
@@ -102,19 +84,6 @@ def test_targets_follow_profile_and_remove_unknown_and_references_stay_raw(
     assert tokenizer.create_decoder()(coral.target_seqs[0]) == "køb to øl"
     assert read().example["target_size"] == [5], "without K, 2, Ø and !"
     assert read(training=False).example["target_size"] == [9]
-
-
-def test_no_padding_cuts_training_batches_to_their_shortest_row(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    config = task(no_padding=True)
-
-    training = batches_of(reader(root, tokenizer, task_config=config))
-    evaluation = batches_of(reader(root, tokenizer, training=False, task_config=config))
-
-    assert all(len(set(batch.source_seq_lens)) == 1 for batch in training)
-    assert all(min(b.example["audio_size"]) == b.source_seqs.size(1) for b in training)
-    assert all(b.source_seq_lens == b.example["audio_size"] for b in evaluation)
 
 
 def test_augmentation_acts_in_training_only_and_sections_are_left_as_they_are(
@@ -170,67 +139,3 @@ def test_a_partition_filter_is_obeyed_in_every_split(
     found = ids_of(reader(root, tokenizer, split, training=training, storage_config=storage))
 
     assert sorted(found) == sorted(f"b-{split}-{n}" for n in range(1, COUNTS["b", split], 2))
-
-
-def test_a_filter_that_is_no_condition_is_refused(root: Path) -> None:
-    storage = MixtureParquetStorageConfig()
-    storage.fragment_loading.filters = "no python"
-    with pytest.raises(ConfigError, match=r"fragment_loading.filters: .*'no python'"):
-        DanishAsrDataset(root).read_index("test", storage)
-    storage.fragment_loading.filters = 'pc.field("age") == 7'
-    with pytest.raises(DatasetError, match="age has nulls only"):
-        DanishAsrDataset(root).read_index("test", storage)
-
-
-@pytest.fixture
-def ages(tmp_path: Path) -> DanishAsrDataset:
-    """Two corpora; ages 20 to 75, one of them null."""
-    for corpus, first in (("read", 0), ("talk", 6)):
-        rows = [utterance(n, age=20 + 5 * n if n else None) for n in range(first, first + 6)]
-        write_shard(tmp_path, rows, corpus=corpus)
-    return DanishAsrDataset(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("where", "rows"),
-    [
-        ("age >= 60", 4),
-        ("age >= 40 and corpus = 'read'", 2),
-        ("age < 40 or age is null", 4),
-        ("not age >= 60", 7),
-    ],
-)
-def test_rows_are_selected_by_any_column_and_partition(
-    ages: DanishAsrDataset, where: str, rows: int
-) -> None:
-    assert len(ages.read_index("train", where=where)) == rows
-
-
-@pytest.mark.parametrize(
-    ("where", "error", "message"),
-    [
-        ("age > 90", DatasetError, "age has 25 to 75"),
-        ("corpus = 'rad'", DatasetError, "corpus has read, talk"),
-        ("dialekt = 'x'", ConfigError, '"dialekt".*columns are id, text'),
-        ('dialect = "Fynsk"', ConfigError, '"Fynsk".*single quotes'),
-        ("age", ConfigError, "Boolean"),
-        ("age >", ConfigError, "SQL"),
-    ],
-)
-def test_a_condition_that_selects_nothing_is_refused_with_what_exists(
-    ages: DanishAsrDataset, where: str, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        ages.read_index("train", where=where)
-
-
-def test_the_split_may_stand_under_another_key(tmp_path: Path) -> None:
-    path = write_shard(tmp_path, [utterance(0)])
-    moved = tmp_path / "version=0" / "corpus=a" / "fold=one" / "language=dan_Latn" / path.name
-    moved.parent.mkdir(parents=True)
-    path.rename(moved)
-    storage = MixtureParquetStorageConfig(split_column="fold")
-
-    index = DanishAsrDataset(tmp_path).read_index("one", storage)
-
-    assert index.values("id", [0]) == ["a-train-0"]

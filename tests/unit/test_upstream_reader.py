@@ -65,7 +65,6 @@ def our_texts(root: Path, pattern: str) -> Counter[str]:
     [
         ("dev", "corpus=*/split=dev"),
         ("test", "corpus=*/split=test"),
-        ("test_coral_read_aloud", "corpus=coral_read_aloud/split=test"),
         ("dev_coral_conversation", "corpus=coral_conversation/split=dev"),
     ],
 )

@@ -9,13 +9,11 @@ import pytest
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from tests.shards import flac, utterance, write_shard
+from tests.shards import utterance, write_shard
 
 FORMATS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "plain, many pages": {"data_page_size": 1_000, "write_batch_size": 2},
     "plain, pages of version 2": {"data_page_version": "2.0"},
-    "statistics in page headers": {"write_statistics": True, "write_page_index": True},
     "compressed": {"compression": "zstd"},
     "dictionary": {"use_dictionary": True},
 }
@@ -31,18 +29,6 @@ def test_every_row_is_read_in_any_order_however_the_column_is_stored(
 
     for row in np.random.default_rng(0).permutation(23).tolist():
         assert index.audio.read(row) == rows[row]["audio_bytes"]
-
-
-def test_our_own_layout_is_read_without_decoding_a_row_group(tmp_path: Path) -> None:
-    path = write_shard(tmp_path, [utterance(number) for number in range(23)])
-    index = DanishAsrDataset(tmp_path).read_index("train")
-    # Without its footer the file is not Parquet any more; values are still where they were.
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(size - 8)
-        file.write(b"\0" * 8)
-
-    assert index.audio.read(17) == flac(8_000 + (17 * 1_237) % 16_000, 17)
 
 
 def test_a_nullable_column_is_read_and_a_null_is_named(tmp_path: Path) -> None:
@@ -83,13 +69,3 @@ def leads_below(folder: Path, link: Path) -> bool:
         return link.readlink().is_relative_to(folder)
     except FileNotFoundError:  # the descriptor of the listing itself
         return False
-
-
-def test_a_file_that_was_cut_off_is_an_error_that_names_the_row(tmp_path: Path) -> None:
-    path = write_shard(tmp_path, [utterance(number) for number in range(12)])
-    index = DanishAsrDataset(tmp_path).read_index("train")
-    with path.open("r+b") as file:
-        file.truncate(100)
-
-    with pytest.raises(DatasetError, match=r"part-00000.*row group 1, row 2: cannot be read"):
-        index.audio.read(7)

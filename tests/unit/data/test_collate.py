@@ -47,14 +47,10 @@ def test_channels_are_averaged(form: str, subtype: str) -> None:
     ("encoded", "message"),
     [
         (b"no audio", "cannot be decoded"),
-        (b"fLaC but no more", "cannot be decoded"),
         (flac(12_345, 3)[:10_000], r"damaged: \d+ of 12345 samples can be decoded"),
-        (flac(12_345, 3)[:10_000] + bytes(9_000), r"damaged: \d+ of 12345 samples"),
         (flac(12_344, 3), "audio_size is 12345, the audio has 12344 samples"),
-        (encode(waveform(12_346, 3), "WAV"), "audio_size is 12345, the audio has 12346 samples"),
         # Trains silently wrong upstream (TRAPS).
         (flac(12_345, 3, 48_000), "expected audio at 16000 Hz, found 48000 Hz"),
-        (encode(waveform(12_345, 3), "WAV", rate=8_000), "expected audio at 16000 Hz, found 8000"),
     ],
 )
 def test_unexpected_audio_is_refused(encoded: bytes, message: str) -> None:

@@ -2,7 +2,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -44,12 +43,11 @@ def by_rows(rows: int, **values: Any) -> AsrTaskConfig:
 
 
 def batches_of(
-    lengths: Lengths, config: AsrTaskConfig, *, repeats: int = 1, seed: int = 1, epoch: int = 0
+    lengths: Lengths, config: AsrTaskConfig, *, seed: int = 1, epoch: int = 0
 ) -> Batches:
     """Training batches of rows in row groups of ten."""
     rows = np.arange(len(lengths), dtype=np.int32)
-    entries = np.repeat(rows, repeats)
-    return training_batches(lengths, rows // 10, entries, config, seed=seed, epoch=epoch)
+    return training_batches(lengths, rows // 10, rows, config, seed=seed, epoch=epoch)
 
 
 def coral_like_lengths(count: int) -> Lengths:
@@ -91,14 +89,6 @@ def test_full_batches_use_the_limit_and_hold_a_multiple_of_the_wanted_number() -
     assert ((sizes % 3 == 0) | (sizes < 3)).all()
 
 
-@pytest.mark.parametrize("window", [0, 1, 1_000, 2_000])
-def test_padding_is_at_most_five_percent_on_lengths_of_1_to_20_seconds(window: int) -> None:
-    lengths = coral_like_lengths(20_000)
-    config = by_samples(3_840_000, num_seqs_multiple_of=8, example_shuffle_window=window)
-
-    assert batches_of(lengths, config).padding(lengths) <= 0.05
-
-
 def test_seed_and_epoch_fix_the_batches_and_a_row_meets_others_in_the_next_epoch() -> None:
     lengths, config = coral_like_lengths(3_000), by_samples(1_000_000)
 
@@ -124,39 +114,6 @@ def test_a_window_of_one_keeps_row_groups_together_and_zero_mixes_everything() -
     assert (kept // 10 == kept[:, :1] // 10).all()
     assert kept[:, 0].tolist() != later[:, 0].tolist(), "row groups come in another order"
     assert (mixed.max(axis=1) - mixed.min(axis=1)).mean() > 10_000
-
-
-def test_a_batch_window_shuffles_neighbours_only() -> None:
-    lengths = coral_like_lengths(8_000)
-    kept = batches_of(lengths, by_samples(1_000_000, **UNSHUFFLED))
-    place = {int(row): number for number in range(len(kept)) for row in kept.batch(number)}
-
-    window = UNSHUFFLED | {"batch_shuffle_window": 5}
-    shuffled = batches_of(lengths, by_samples(1_000_000, **window))
-
-    moves = [abs(place[int(shuffled.batch(n)[0])] - n) for n in range(len(shuffled))]
-    assert 0 < max(moves) < 5
-    longest = lengths[kept.rows[kept.offsets[:-1]]]
-    # In the order of the stream, not from long to short, as they were cut.
-    assert abs(np.corrcoef(np.arange(len(longest)), longest)[0, 1]) < 0.5
-
-
-def test_drop_remainder_and_max_num_batches_shorten_the_epoch() -> None:
-    full, short = np.full(90, 16_000, np.int32), np.full(95, 16_000, np.int32)
-    drop = by_rows(30, drop_remainder=True)
-
-    assert len(batches_of(full, drop).rows) == len(batches_of(short, drop).rows) == 90
-    assert len(batches_of(short, by_rows(30)).rows) == 95
-    assert len(batches_of(short, by_rows(10, max_num_batches=7)).rows) == 70
-
-
-def test_a_repeated_row_occurs_as_often_and_apart_from_its_copies() -> None:
-    lengths = np.full(1_000, 16_000, np.int32)
-
-    batches = batches_of(lengths, by_rows(10, **UNSHUFFLED), repeats=3)
-
-    assert np.bincount(batches.rows).tolist() == [3] * 1_000
-    assert all(len(set(batches.batch(n).tolist())) == 10 for n in range(len(batches)))
 
 
 def rows_per_step(

@@ -1,15 +1,11 @@
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import pytest
 from omnilingual_asr.datasets.storage.manifest_storage import ManifestStorageConfig
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
-from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.keys import NO_EFFECT
-from danish_asr.recipe.data.settings import check_settings
 
 SECTIONS = {
     "mixture_parquet_storage_config": MixtureParquetStorageConfig(),
@@ -47,24 +43,3 @@ def test_every_key_that_upstream_has_is_obeyed_without_effect_or_refused() -> No
     ours += [f"{name}.{key}" for name, row in OBEYED.items() for key in row.split()]
 
     assert sorted(ours) == sorted(upstream)
-
-
-def test_all_impossible_settings_are_refused_at_once() -> None:
-    storage = MixtureParquetStorageConfig(beta_corpus=2)
-    task = AsrTaskConfig(
-        batch_size=0,
-        use_fbank=True,
-        spec_aug_p=1.5,
-        no_padding=True,
-        batching_strategy=BatchingStrategy.STATIC,
-    )
-    with pytest.raises(ConfigError) as error:
-        check_settings(task, storage)
-    assert [fault.split()[0].rpartition(".")[2] for fault in error.value.faults] == [
-        "batch_size",
-        "use_fbank",
-        "no_padding",
-        "beta_corpus",
-        "speed_factors,",
-    ]
-    assert "batch_size must be 1 or more, but is 0" in str(error.value)

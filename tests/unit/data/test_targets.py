@@ -4,23 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.targets import FrameCount, Targets, count_unknown
+from danish_asr.recipe.data.targets import FrameCount, count_unknown
 from tests.shards import char_tokenizer, utterance, write_shard
-
-
-def test_targets_are_the_tokens_of_the_normalised_text(tmp_path: Path) -> None:
-    tokenizer = char_tokenizer(tmp_path)
-    encode, decode = tokenizer.create_encoder(), tokenizer.create_decoder()
-
-    raw, coral = Targets(tokenizer, "raw"), Targets(tokenizer, "coral")
-
-    assert raw("hej med dig").tolist() == encode("hej med dig").tolist()
-    assert decode(torch.from_numpy(coral("Køb 2 øl!"))) == "køb to øl"
-    assert raw("").tolist() == []
-    with pytest.raises(ConfigError, match="raw"):
-        Targets(tokenizer, "rå")
 
 
 def test_unknown_symbols_are_counted_by_name_and_share(tmp_path: Path) -> None:
@@ -62,12 +48,3 @@ def test_frames_are_those_of_the_convolutions(samples: int) -> None:
 
     assert FrameCount()(samples) == length
     assert FrameCount()(np.array([samples], np.int32)).tolist() == [length]
-
-
-@pytest.mark.parametrize("layers", [FrameCount().layers, ((10, 5), (3, 2)), ((1, 1),)])
-def test_the_shortest_input_gives_the_first_frame(layers: tuple[tuple[int, int], ...]) -> None:
-    count = FrameCount(layers)
-
-    shortest = count.shortest_input()
-
-    assert (count(shortest), count(shortest - 1)) == (1, 0)
