@@ -37,7 +37,7 @@ frame.addEventListener("load", () => {{
 WIDTH = "return document.documentElement.scrollWidth;"
 
 
-def in_browser(page: Path, script: str, *, width: int = 1200, dark: bool = False) -> Any:
+def in_browser(page: Path, script: str, *, width: int = 1200) -> Any:
     """Return what the body of a function of ``document`` and ``window`` returns in the page.
 
     An error or a warning in the console fails the test.
@@ -45,9 +45,8 @@ def in_browser(page: Path, script: str, *, width: int = 1200, dark: bool = False
     frame = page.with_name("frame.html")
     text = _FRAME.format(width=width, page=page.as_uri(), script=script)
     frame.write_text(text, encoding="utf-8")
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     profile = f"--user-data-dir={page.with_name('profile')}"
-    command = [str(_BROWSER), *_FLAGS, scheme, profile, "--dump-dom", frame.as_uri()]
+    command = [str(_BROWSER), *_FLAGS, profile, "--dump-dom", frame.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert "CONSOLE" not in done.stderr, done.stderr
     found = re.search(r'data-found="([^"]*)"', done.stdout)
@@ -55,13 +54,12 @@ def in_browser(page: Path, script: str, *, width: int = 1200, dark: bool = False
     return json.loads(unquote(found[1]))
 
 
-def drive(url: str, found: Queue[Any], profile: Path, *flags: str, dark: bool = False) -> Any:
+def drive(url: str, found: Queue[Any], profile: Path, *flags: str) -> Any:
     """Open a page and return what its own script, a test's, makes its server put into ``found``.
 
     An error or a warning in the console fails the test.
     """
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    command = [str(_BROWSER), *_FLAGS, scheme, f"--user-data-dir={profile}", *flags, url]
+    command = [str(_BROWSER), *_FLAGS, f"--user-data-dir={profile}", *flags, url]
     with (
         profile.with_suffix(".log").open("w+", encoding="utf-8") as log,
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as browser,

@@ -170,5 +170,3 @@ def test_references_in_the_file_are_those_of_the_dataset(tmp_path: Path) -> None
     rows[1] |= {"reference": None, "split": "dev"}
     with pytest.raises(PredictionsError, match=r"rows of split dev, and --split is test"):
         score(split="test")
-    with pytest.raises(ConfigError, match="name it too: --dataset"):
-        score_file(path, ReportOptions(split="test"))

@@ -8,7 +8,6 @@ from danish_asr.metrics import align_counts
 from danish_asr.scoring.error_analysis import (
     CATEGORIES,
     LARGEST_TABLE,
-    WORST,
     CategoryShare,
     Confusion,
     ErrorAnalysis,
@@ -17,7 +16,7 @@ from danish_asr.scoring.error_analysis import (
 )
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import four_rows, prediction, random_rows
+from tests.score_rows import prediction, random_rows
 
 CASE, FILLERS, NUMERALS, COMPOUNDS, ALL = CATEGORIES
 WORDS = st.lists(st.sampled_from(["rød", "grød", "rødgrød", "med", "fløde", "å"]), max_size=8)
@@ -56,16 +55,6 @@ def test_the_errors_are_those_of_the_scores(profile: str) -> None:
     assert analysis.rows == scores.overall.rows
     for share in _shares(analysis, profile).values():
         assert share.errors == analysis.word_errors
-
-
-def test_the_worst_utterances_come_first_with_their_words_aligned() -> None:
-    worst = analyse_errors(four_rows()).worst
-    assert [utterance.row.id for utterance in worst] == ["c", "d", "b"]
-    assert worst[0].word_errors == worst[0].words == 4
-    assert [word.tag for word in worst[0].alignment] == ["deletion"] * 4
-    rows = [prediction(str(n), "ja", "nej " * n) for n in range(1, 100)]
-    worst = analyse_errors(rows).worst
-    assert [utterance.word_errors for utterance in worst] == list(range(99, 99 - WORST, -1))
 
 
 @pytest.mark.parametrize(

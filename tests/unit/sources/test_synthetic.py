@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
-from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.metadata import DIALECTS
 from danish_asr.corpus.sources.synthetic import (
     OPENERS,
@@ -62,22 +61,6 @@ def test_speakers_and_sentences_are_disjoint_between_splits(rows: Rows, column: 
     }
     assert all(values.values())
     assert len(set.union(*values.values())) == sum(map(len, values.values()))
-
-
-def test_every_group_is_tested_and_training_has_about_corals_shares(corpus: Path) -> None:
-    source = open_source(str(corpus))
-    found = {
-        (file.corpus, file.split): [row.speaker for row in source.read(file, 0, file.rows)]
-        for file in source.files
-    }
-    tested = [speaker for key, own in found.items() if key[1] == "test" for speaker in own]
-    assert {speaker.dialect for speaker in tested} == set(DIALECTS)
-    assert {speaker.age_group for speaker in tested} == {"0-24", "25-49", "50+"}
-    assert {speaker.gender for speaker in tested} >= {"female", "male"}
-    trained = [speaker.dialect for speaker in found["coral_read_aloud", "train"]]
-    for dialect, voice in DIALECT_VOICES.items():
-        share = 100 * trained.count(dialect) / len(trained)
-        assert share == pytest.approx(voice.share, abs=1.2)
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(
