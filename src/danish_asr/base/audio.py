@@ -13,7 +13,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from danish_asr.base.audio_formats import (
+from danish_asr.base.audio_beyond_libsndfile import (
     HEAD,
     Media,
     Mp3,

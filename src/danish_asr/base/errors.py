@@ -1,7 +1,7 @@
 """Every error that a user can cause, as one tree, and what finds and guards the code of users.
 
 Each message says what was found, what was expected and what to do. Entry points print the
-message and exit with status 1; only our own bugs show a traceback.
+message and exit with one of the statuses below; only our own bugs show a traceback.
 """
 
 import traceback

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import soundfile
 
-from danish_asr.base.audio_formats import open_flac
+from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA
 from danish_asr.base.workers import uninterrupted

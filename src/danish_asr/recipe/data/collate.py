@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from danish_asr.base.audio_formats import open_flac
+from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.errors import DatasetError, user_code
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.recipe.data.epoch_lengths import EpochLengths
