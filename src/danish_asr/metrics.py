@@ -53,6 +53,28 @@ class Counts:
         return self.errors / max(length, 1)
 
 
+# A line of counts is the number of rows and then, for each metric, the four numbers of
+# `Counts.to_tuple`. Words (WER) are the first metric, characters (CER) the second.
+NUMBERS_PER_METRIC: Final = 4
+
+
+def counts_of_metric(number: int) -> slice:
+    """Return where a line of counts has those of a metric, numbered from 0."""
+    start = 1 + NUMBERS_PER_METRIC * number
+    return slice(start, start + NUMBERS_PER_METRIC)
+
+
+def reference_of_metric(number: int) -> slice:
+    """Return where the counts are that add up to the reference: all but the insertions."""
+    counts = counts_of_metric(number)
+    return slice(counts.start, counts.stop - 1)
+
+
+WORD_COUNTS: Final = counts_of_metric(0)
+CHARACTER_COUNTS: Final = counts_of_metric(1)
+REFERENCE_WORDS: Final = reference_of_metric(0)
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorCounts:
     """The counts of one utterance or of any set of utterances."""
@@ -76,7 +98,8 @@ class ErrorCounts:
     @classmethod
     def from_tuple(cls, numbers: Sequence[int]) -> ErrorCounts:
         """Build the counts from the numbers that `to_tuple` returns."""
-        return cls(numbers[0], Counts(*numbers[1:5]), Counts(*numbers[5:9]))
+        words, characters = numbers[WORD_COUNTS], numbers[CHARACTER_COUNTS]
+        return cls(numbers[0], Counts(*words), Counts(*characters))
 
     def to_tuple(self) -> tuple[int, ...]:
         """Return rows, then hits, substitutions, deletions, insertions of words, of characters."""

@@ -97,7 +97,7 @@ def test_the_guides_configuration_fits_12_gb_with_what_the_plan_lays_over_it() -
     assert sum(every for every, _ in plan.parameters.values()) == 325_494_996
     after = make_plan(merge(GUIDE, plan.overlay), where="guide", card=card)
     assert after.fits
-    assert after.total == plan.total - sum(step.gives for step in plan.steps)
+    assert after.total == plan.total - sum(remedy.gives for remedy in plan.remedies)
     assert after.minutes == plan.minutes == 32
 
 

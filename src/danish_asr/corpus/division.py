@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -113,7 +114,8 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     """Assign each speaker to a split, an index of `SPLITS`, by its share of the speech.
 
     Each dialect is divided by itself: its speakers, in an order that mixes genders and age groups
-    evenly, go to the split with the most room.
+    evenly, go to the split with the most room. A split with share 0 gets nobody. If no row has a
+    length above 0, train gets all speakers but one for each other split.
 
     Raises:
         SourceError: There are fewer speakers than splits.
@@ -126,32 +128,56 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
             "name their column (--column speaker_id=THEIRS), put the recordings of each speaker "
             "into a folder, or convert with --split train"
         )
-    speakers.sort(
-        key=lambda speaker: (speaker.group, sha256(f"{seed}:{speaker.name}".encode()).digest())
-    )
+    speakers.sort(key=lambda speaker: (speaker.group, _shuffled_place(speaker, seed)))
     fractions = np.array(shares) / sum(shares)
-    room = np.zeros(len(fractions))
+    # How much speech each split still lacks, negative if it has too much; never the roomiest is a
+    # split with share 0.
+    room = np.where(fractions > 0, 0.0, -np.inf)
     assigned: dict[str, int] = {}
-    for _, members in groupby(speakers, lambda speaker: speaker.dialect):
+    # Groups begin with the dialect, so the sorted speakers of a dialect are adjacent.
+    for _, members in groupby(speakers, attrgetter("dialect")):
         of_dialect = list(members)
         due = fractions * sum(speaker.weight for speaker in of_dialect)
         room += due
-        # Speakers that are too large for the smallest split come first, while train has room.
-        smallest = min(due[wanted])
-        mixed = _mix_groups(of_dialect)
-        mixed.sort(key=lambda speaker: speaker.weight <= smallest)
-        for speaker in mixed:
+        for speaker in _large_ones_first(_mix_groups(of_dialect), smallest_due=min(due[wanted])):
             roomiest = int(np.argmax(room))
             assigned[speaker.name] = roomiest
             room[roomiest] -= speaker.weight
-        room /= 2  # half of it goes on to the next dialect, so that errors cancel
+        # A split that got too little of this dialect gets more of the next ones, so that the
+        # shares of the whole come out. Only half of it counts there: one large speaker would
+        # otherwise keep all speakers of a small dialect out of a split.
+        room /= 2
+    _fill_empty_splits(assigned, speakers, wanted)
+    return assigned
+
+
+def _shuffled_place(speaker: _Speaker, seed: int) -> bytes:
+    """A key that sorts speakers at random by the seed, whoever else there is."""
+    return sha256(f"{seed}:{speaker.name}".encode()).digest()
+
+
+def _large_ones_first(speakers: Sequence[_Speaker], smallest_due: float) -> list[_Speaker]:
+    """Put speakers first that are too large for the smallest split, while train has room."""
+
+    def fits_everywhere(speaker: _Speaker) -> bool:
+        return speaker.weight <= smallest_due
+
+    return sorted(speakers, key=fits_everywhere)  # False is before True; otherwise in their order
+
+
+def _fill_empty_splits(
+    assigned: dict[str, int], speakers: Sequence[_Speaker], wanted: Sequence[int]
+) -> None:
+    """Give each empty split one speaker: the lightest of the split with the most speakers.
+
+    That split has two or more, because there are no fewer speakers than splits.
+    """
     for split in wanted:
         if split not in assigned.values():
             fullest = Counter(assigned.values()).most_common(1)[0][0]
             movable = [speaker for speaker in speakers if assigned[speaker.name] == fullest]
-            lightest = min(movable, key=lambda speaker: speaker.weight)
+            lightest = min(movable, key=attrgetter("weight"))
             assigned[lightest.name] = split
-    return assigned
 
 
 def _speakers_of(rows: pa.Table) -> list[_Speaker]:

@@ -48,8 +48,10 @@ _ROUNDING: Final = 0.01  # seconds by which a manifest may round a duration up
 _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
 _QUIET: Final = -60.0  # dBFS, RMS
-_SILENCE: Final = (3.0, 1e-4)  # seconds; energy below this share of the loudest frame's
-_FRAME: Final = SAMPLE_RATE // 100
+_LONG_SILENCE: Final = 3.0  # seconds
+_SILENT: Final = 1e-4  # energy below this share of the loudest frame's
+_FRAMES_PER_SECOND: Final = 100
+_FRAME: Final = SAMPLE_RATE // _FRAMES_PER_SECOND
 
 
 @dataclass(kw_only=True)
@@ -248,8 +250,15 @@ def examine(
     loudness = 10 * log10(max(float(energies.mean()) / frames.shape[1], 1e-12))
     if loudness < _QUIET:
         yield "dBFS, very quiet", loudness
-    loud = np.flatnonzero(energies >= _SILENCE[1] * energies.max())
-    pause = (loud[1:] - loud[:-1]).max(initial=1) - 1
-    silence = float(max(loud[0], pause, len(energies) - 1 - loud[-1])) / 100
-    if silence > _SILENCE[0]:
+    silence = _longest_silence(energies)
+    if silence > _LONG_SILENCE:
         yield "seconds of silence", silence
+
+
+def _longest_silence(energies: NDArray[np.float32]) -> float:
+    """The seconds of the longest run of silent frames."""
+    loud = np.flatnonzero(energies >= _SILENT * energies.max())
+    before_first = loud[0]
+    between_two = np.diff(loud).max(initial=1) - 1  # neighbours differ by 1: no frame between
+    after_last = len(energies) - 1 - loud[-1]
+    return float(max(before_first, between_two, after_last)) / _FRAMES_PER_SECOND

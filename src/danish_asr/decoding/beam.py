@@ -113,18 +113,21 @@ class BeamDecoder:
         self._usable = torch.tensor([label is not None for label in self._labels])
         self._search = partial(beam_search.search, self.search_settings)
         self._columns = beam_search.Columns
-        alone = parent_process() is not None  # a worker process starts no others
-        self._workers = workers or (1 if alone else usable_cpus())
-        self._seconds = SECONDS_ALONE if workers else 0.0  # processes that were chosen start now
+        is_worker_itself = parent_process() is not None  # and then starts no others
+        default_workers = 1 if is_worker_itself else usable_cpus()
+        self._workers = workers or default_workers
+        self._workers_were_chosen = workers is not None  # then they start at once
+        self._seconds_alone = 0.0
         self._pool: WorkerPool | None = None
 
     def __call__(self, logits: Tensor, lengths: Sequence[int]) -> list[str]:
         """Return one text per row of ``logits``, (N, S, V)."""
         tasks = self.columns(logits, lengths)
-        if self._workers == 1 or len(tasks) < 2 or self._seconds < SECONDS_ALONE:
+        pays = self._workers_were_chosen or self._seconds_alone >= SECONDS_ALONE
+        if self._workers == 1 or len(tasks) < 2 or not pays:
             begin = time.monotonic()
             texts = [self._search(task) for task in tasks]
-            self._seconds += time.monotonic() - begin
+            self._seconds_alone += time.monotonic() - begin
             return texts
         if self._pool is None:
             self._pool = WorkerPool(self._workers)
@@ -195,10 +198,12 @@ def check_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     values = {**saved, **{name: value for name, value in config.items() if value is not None}}
     faults = []
     for name, (low, high) in _LIMITS.items():
-        value, kinds = values.get(name, low), (int,) if name in _WHOLE else (int, float)
-        if isinstance(value, kinds) and low <= value <= high:
+        value = values.get(name, low)
+        whole = name in _WHOLE
+        right_type = isinstance(value, int) if whole else isinstance(value, int | float)
+        if right_type and low <= value <= high:
             continue
-        kind = "whole number" if name in _WHOLE else "number"
+        kind = "whole number" if whole else "number"
         limits = f"from {low:g} to {high:g}"
         faults.append(f"decoder.config.{name}: expected a {kind} {limits}, found {value!r}")
     if faults:

@@ -107,15 +107,30 @@ class Window:
 
 
 class Cutter:
-    """Takes a stream of one channel block by block and returns windows when they are complete."""
+    """Takes a stream of one channel block by block and returns windows when they are complete.
+
+    Positions are samples of the stream. Within a region, in this order::
+
+        _settled   _region      _start   _cut       _spoken    now
+        |          |            |        |          |          |
+        end of     the region   the window begins,  end of the end of the
+        the last   begins       and counts from     last       last chunk
+        region                  its cut on          speech
+
+    Between ``_start`` and ``_cut`` the window overlaps the one before.
+    """
 
     def __init__(self, cutting: Cutting, activity: Activity) -> None:
         self.cutting = cutting
-        self._activity, self._chunks = activity, 0
-        self._samples, self._base = np.empty(0, np.float32), 0  # what is kept, and where it begins
-        self._region: int | None = None
-        self._settled = 0  # the end of the region before
-        self._start = self._cut = self._spoken = 0  # of the window; the end of the last speech
+        self._activity = activity
+        self._chunks = 0  # that the activity is known of
+        self._samples = np.empty(0, np.float32)  # those kept: all that a window may still need
+        self._base = 0  # the position of the first one kept
+        self._region: int | None = None  # None between regions
+        self._settled = 0
+        self._start = 0
+        self._cut = 0
+        self._spoken = 0
         self._breaths: list[int] = []  # of windows that are not out yet
 
     def __call__(self, samples: NDArray[np.float32], *, last: bool = False) -> Iterator[Window]:
@@ -129,7 +144,8 @@ class Cutter:
         if self._region is None:
             # Where a region would begin that the next chunk belongs to.
             begin = self._chunks * CHUNK - self._size(self.cutting.margin)
-            self._settled = self._start = max(self._settled, begin)
+            self._settled = max(self._settled, begin)
+            self._start = self._settled
         self._samples = self._samples[max(0, self._start - self._base) :]
         self._base = max(self._base, self._start)
 
@@ -143,11 +159,12 @@ class Cutter:
         return round(seconds * SAMPLE_RATE / FRAME) * FRAME
 
     def _advance(self, probability: float) -> Iterator[Window]:
-        now, margin = self._chunks * CHUNK, self._size(self.cutting.margin)
+        now = self._chunks * CHUNK
         if self._region is None:
             if probability < self.cutting.speech:
                 return
-            self._region = self._start = self._cut = max(self._settled, now - CHUNK - margin)
+            begin = now - CHUNK - self._size(self.cutting.margin)
+            self._begin_region(max(self._settled, begin))
             self._spoken = now
         if probability >= self.cutting.silence:
             yield from self._breathe(now - CHUNK - self._spoken)
@@ -157,6 +174,11 @@ class Cutter:
             return
         if now >= self._cut + self._size(self.cutting.longest + self.cutting.overlap):
             yield self._cut_window()
+
+    def _begin_region(self, position: int) -> None:
+        self._region = position
+        self._start = position
+        self._cut = position
 
     def _breathe(self, silent: int) -> Iterator[Window]:
         """Speech goes on after so many samples."""
@@ -170,20 +192,24 @@ class Cutter:
             middle - self._start >= self._size(self.cutting.shortest)
         ):
             yield self._window(middle + FRAME, middle, last=False)
-            self._start = self._cut = middle
+            self._start = middle
+            self._cut = middle
 
     def _end_region(self) -> Window:
         end = self._spoken + self._size(self.cutting.margin)
         end = min(end, self._base + len(self._samples))
         window = self._window(end, end, last=True)
-        self._region, self._settled = None, end
+        self._region = None
+        self._settled = end
         return window
 
     def _cut_window(self) -> Window:
         """Cut the window in its second half, where the fifth of a second around is quietest."""
         assert self._region is not None
-        longest, overlap = (self._size(s) for s in (self.cutting.longest, self.cutting.overlap))
-        first, last = self._cut + longest // (2 * FRAME) * FRAME, self._cut + longest
+        longest = self._size(self.cutting.longest)
+        overlap = self._size(self.cutting.overlap)
+        first = self._cut + longest // (2 * FRAME) * FRAME
+        last = self._cut + longest
         around = self._size(0.1)
         part = self._samples[first - around - self._base : last + around - self._base]
         energy = np.square(part.reshape(-1, FRAME)).mean(axis=1)
@@ -193,9 +219,10 @@ class Cutter:
         ends = cut - self._region >= self._size(self.cutting.joined)
         window = self._window(cut if ends else cut + overlap, cut, last=ends)
         if ends:
-            self._region = self._start = self._cut = cut
+            self._begin_region(cut)
         else:
-            self._start, self._cut = cut - overlap, cut
+            self._start = cut - overlap
+            self._cut = cut
         return window
 
     def _window(self, end: int, cut: int, *, last: bool) -> Window:

@@ -50,7 +50,7 @@ _DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""
 
 
-class Step(NamedTuple):
+class AppliedRemedy(NamedTuple):
     """A change of the configuration, what it costs, and the bytes that it gives back."""
 
     change: Tree
@@ -71,7 +71,7 @@ class Plan:
         epoch: None if the dataset cannot be read here.
         minutes: Of audio in a step; without the dataset as many as there can be.
         host: Of one process.
-        steps: What makes it fit, the cheapest first; empty if it fits, or nothing does.
+        remedies: What makes it fit, the cheapest first; empty if it fits, or nothing does.
         notes: What could not be known, and what would not work.
     """
 
@@ -85,7 +85,7 @@ class Plan:
     minutes: float
     disk: CheckpointSpace
     host: int
-    steps: Sequence[Step] = ()
+    remedies: Sequence[AppliedRemedy] = ()
     notes: Sequence[str] = ()
 
     @property
@@ -118,7 +118,7 @@ class Plan:
     @property
     def overlay(self) -> Tree:
         """The configuration to lay over this one so that it fits."""
-        return merge(*(step.change for step in self.steps))
+        return merge(*(remedy.change for remedy in self.remedies))
 
 
 def make_plan(
@@ -140,7 +140,7 @@ def make_plan(
         plan = _plan(config, inputs, card, gpus, run)
         if card is None or plan.fits:
             return plan
-        return replace(plan, steps=_steps(tree, inputs, plan, card))
+        return replace(plan, remedies=_remedies(tree, inputs, plan, card))
     except ConfigError as error:
         raise ConfigError(error.faults, where=where) from None
 
@@ -192,51 +192,51 @@ def _memory(
     return batch, step_memory(config, model, batch, gpus=gpus)
 
 
-def _steps(tree: Tree, inputs: _Inputs, plan: Plan, card: Card) -> list[Step]:
+def _remedies(tree: Tree, inputs: _Inputs, plan: Plan, card: Card) -> list[AppliedRemedy]:
     """Change the configuration until it fits; empty if nothing makes it fit."""
     layers = inputs.model(plan.config).config.encoder_config.num_encoder_layers
 
-    def total(chosen: Sequence[Step]) -> int:
+    def total(chosen: Sequence[AppliedRemedy]) -> int:
         """Return the memory with some changes; as much as without them if they are refused."""
-        config, faults = inspect(AsrConfig, merge(tree, *(step.change for step in chosen)))
+        config, faults = inspect(AsrConfig, merge(tree, *(remedy.change for remedy in chosen)))
         config = with_accumulation(config, faults, plan.gpus)
         if faults:  # another optimizer lacks a key, or the batches do not make up a step
             return plan.total
         _, memory = _memory(config, inputs.model(config), plan.epoch, plan.gpus)
         return sum(memory.values())
 
-    steps: list[Step] = []
+    applied: list[AppliedRemedy] = []
     needed = plan.total
     for remedy in REMEDIES:
         while needed > card.free:
-            config, _ = inspect(AsrConfig, merge(tree, *(step.change for step in steps)))
+            config, _ = inspect(AsrConfig, merge(tree, *(earlier.change for earlier in applied)))
             change = remedy.change(config, layers)
             if change is None:
                 break
-            step = Step(change, remedy.cost, 0)
-            less = total([*steps, step])
+            candidate = AppliedRemedy(change, remedy.cost, 0)
+            less = total([*applied, candidate])
             if less >= needed:
                 break
-            steps.append(step)
+            applied.append(candidate)
             needed = less
     if needed > card.free:
         return []
-    return _needed_steps(steps, total, card)
+    return _needed_remedies(applied, total, card)
 
 
-def _needed_steps(
-    steps: list[Step], total: Callable[[Sequence[Step]], int], card: Card
-) -> list[Step]:
+def _needed_remedies(
+    applied: list[AppliedRemedy], total: Callable[[Sequence[AppliedRemedy]], int], card: Card
+) -> list[AppliedRemedy]:
     """Leave out what is not needed, and note what each of the others gives back."""
-    for step in steps[-2::-1]:  # without the last one it did not fit
-        others = [other for other in steps if other is not step]
+    for remedy in applied[-2::-1]:  # without the last one it did not fit
+        others = [other for other in applied if other is not remedy]
         if total(others) <= card.free:
-            steps = others
+            applied = others
     needed = []
     before = total([])
-    for number, step in enumerate(steps, 1):
-        after = total(steps[:number])
-        needed.append(step._replace(gives=before - after))
+    for number, remedy in enumerate(applied, 1):
+        after = total(applied[:number])
+        needed.append(remedy._replace(gives=before - after))
         before = after
     return needed
 

@@ -47,7 +47,7 @@ def show_plan(
         console.out(json.dumps(_as_json(plan), indent=1, ensure_ascii=False), highlight=False)
     else:
         _print(console, plan)
-    if write and card and plan.steps:
+    if write and card and plan.remedies:
         title = f"# Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
         publish_text(write, f"{title}\n{to_yaml(plan.overlay)}")
         note(f"wrote {write}; lay it over the configuration with --config")
@@ -116,12 +116,12 @@ def _verdict(plan: "Plan") -> Iterator[str]:
         return
     yield f"It does not fit {plan.card.name}: {sizes}."
     left = plan.total
-    for step in plan.steps:
-        left -= step.gives
-        yield "  " + " ".join(f"{key}={value}" for key, value in flatten(step.change))
-        gives = f"gives back {step.gives / _GIB:.1f} GiB, then {left / _GIB:.1f}"
-        yield f"      {gives}; costs {step.cost}"
-    if not plan.steps:
+    for remedy in plan.remedies:
+        left -= remedy.gives
+        yield "  " + " ".join(f"{key}={value}" for key, value in flatten(remedy.change))
+        gives = f"gives back {remedy.gives / _GIB:.1f} GiB, then {left / _GIB:.1f}"
+        yield f"      {gives}; costs {remedy.cost}"
+    if not plan.remedies:
         yield (
             "No key makes it fit: take a larger card, a smaller model, or more GPUs with "
             "trainer.data_parallelism=fsdp"
@@ -145,7 +145,7 @@ def _as_json(plan: "Plan") -> dict[str, Any]:
         "epochs": plan.epochs,
         "disk": plan.disk._asdict(),
         "host": plan.host,
-        "steps": [step._asdict() for step in plan.steps],
+        "steps": [remedy._asdict() for remedy in plan.remedies],
         "notes": plan.notes,
     }
 

@@ -3,7 +3,7 @@
 from math import isnan
 from typing import Final
 
-from danish_asr.scoring.groupings import MEASURES, columns_of, name_of
+from danish_asr.scoring.groupings import MEASURES, column_specs, name_of
 from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, MIN_WORDS, Interval
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
@@ -48,7 +48,7 @@ def short(text: str | None, most: int = 80) -> str:
 
 def grouping_title(name: str) -> str:
     """A heading, e.g. "by age group and gender" for ``age_group,gender``."""
-    return "by " + " and ".join(name_of(column).replace("_", " ") for column in columns_of(name))
+    return "by " + " and ".join(name_of(spec).replace("_", " ") for spec in column_specs(name))
 
 
 def summary(scores: Scores) -> str:

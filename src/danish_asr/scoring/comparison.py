@@ -15,17 +15,17 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.metrics import Counts
+from danish_asr.metrics import WORD_COUNTS, Counts
 from danish_asr.scoring.intervals import rates
 from danish_asr.scoring.paired import (
     AlignedRun,
     MatchedPairs,
     PairedRate,
-    adjust,
     matched_pairs,
     number_or_none,
     paired_rates,
     segment_sums,
+    set_adjusted_p,
 )
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import (
@@ -199,26 +199,27 @@ def compare_runs(
     if len(set(known_sizes.values())) > 1:
         listed = ", ".join(f"{name} of {size:,} rows" for name, size in known_sizes.items())
         raise PredictionsError(f"the runs are of different splits: {listed}")
-    first: ScoredRows | None = None
-    first_name = ""
-    used: dict[str, RowsUsed] = {}
+    baseline = next(iter(runs))
+    first_name, first_predictions = next(iter(runs[baseline].items()))
+    one_seed = len(runs[baseline]) == 1
+    first = score_rows(first_predictions, by=by, settings=settings, for_mapsswe=one_seed)
+    used = {first_name: first.used(sizes.get(first_name), where.get(first_name))}
     aligned: list[AlignedRun] = []
     for run, files in runs.items():
         seeds: list[IntArray] = []
         segments: IntArray | None = None
+        one_seed_each = one_seed and len(files) == 1
         for name, predictions in files.items():
-            rows = score_rows(predictions, by=() if first else by, settings=settings, places=True)
+            if run == baseline and name == first_name:
+                seeds.append(first.counts)
+                continue
+            rows = score_rows(predictions, by=(), settings=settings, for_mapsswe=one_seed_each)
             used[name] = rows.used(sizes.get(name), where.get(name))
-            if first is None:
-                first, first_name = rows, name
-                seeds.append(rows.counts)
-            else:
-                order = _order_by_id(first, rows, first_name, name)
-                seeds.append(rows.counts[order])
-                pairs = zip(first.errors_at, [rows.errors_at[at] for at in order], strict=True)
-                segments = np.array([segment_sums(a, b) for a, b in pairs], np.int64)
+            order = _order_by_id(first, rows, first_name, name)
+            seeds.append(rows.counts[order])
+            if one_seed_each:
+                segments = _segments(first, rows, order)
         aligned.append(AlignedRun(run, seeds, segments))
-    assert first is not None
     groupings: dict[str, list[ComparedGroup]] = {}
     for grouping, columns in first.groupings.items():
         groupings[grouping] = _compare(first.groups(columns), aligned, settings)
@@ -266,6 +267,13 @@ def _order_by_id(a: ScoredRows, b: ScoredRows, name_a: str, name_b: str) -> list
     return order
 
 
+def _segments(first: ScoredRows, rows: ScoredRows, order: Sequence[int]) -> IntArray:
+    """Return `segment_sums` of each utterance, (rows, 3), for MAPSSWE."""
+    errors_of_rows = [rows.errors_at[at] for at in order]
+    pairs = zip(first.errors_at, errors_of_rows, strict=True)
+    return np.array([segment_sums(a, b) for a, b in pairs], np.int64)
+
+
 def _compare(
     groups: Sequence[Group], runs: Sequence[AlignedRun], settings: Settings
 ) -> list[ComparedGroup]:
@@ -277,7 +285,7 @@ def _compare(
         for run in others:
             paired = paired_rates(group, baseline, run, settings)
             test = None
-            if len(baseline.seeds) == len(run.seeds) == 1 and run.segments is not None:
+            if run.segments is not None:
                 test = matched_pairs(*run.segments[group.rows].sum(axis=0).tolist())
             scores.append(replace(_score(group, run, settings), paired=paired, mapsswe=test))
         sums = group.sums(baseline.seeds[0])
@@ -292,8 +300,8 @@ def _compare(
         )
     runs_compared = [run for group in compared for run in group.runs[1:]]
     for metric in settings.all_metrics:
-        adjust([run.paired[metric.name] for run in runs_compared])
-    adjust([run.mapsswe for run in runs_compared if run.mapsswe])
+        set_adjusted_p([run.paired[metric.name] for run in runs_compared])
+    set_adjusted_p([run.mapsswe for run in runs_compared if run.mapsswe])
     return compared
 
 
@@ -301,7 +309,7 @@ def _score(group: Group, run: AlignedRun, settings: Settings) -> RunScore:
     names = [metric.name for metric in settings.all_metrics]
     of_seeds = np.array([group.sums(counts).sums.sum(axis=0) for counts in run.seeds])
     total = of_seeds.sum(axis=0)
-    words = Counts(*total[1:5].tolist())
+    words = Counts(*total[WORD_COUNTS].tolist())
     several = len(of_seeds) > 1 and words.reference_length > 0
     deviations: dict[str, float | None] = {}
     for name, seeds in zip(names, rates(of_seeds, settings).tolist(), strict=True):

@@ -1,7 +1,8 @@
 """Groupings as users name them, and bands for columns of numbers.
 
 ``age_group,gender`` is a pair of columns, ``age:5`` has five bands of about as many rows each, and
-``age:18,25,50`` has bands with these bounds.
+``age:18,25,50`` has bands with these bounds. What is written of one column, such as ``age:5``, is
+its spec; its name is ``age``.
 """
 
 import re
@@ -39,14 +40,14 @@ _ROUNDING: Final = 0.05
 _BETWEEN_COLUMNS: Final = re.compile(r",(?!\s*[-+]?\d[\d.]*\s*(?:,|$))")  # not between bounds
 
 
-def columns_of(grouping: str) -> tuple[str, ...]:
-    """Return the columns of a grouping, each with its bands if it names some."""
-    return tuple(dict.fromkeys(column.strip() for column in _BETWEEN_COLUMNS.split(grouping)))
+def column_specs(grouping: str) -> tuple[str, ...]:
+    """Return the specs of a grouping's columns."""
+    return tuple(dict.fromkeys(spec.strip() for spec in _BETWEEN_COLUMNS.split(grouping)))
 
 
-def name_of(column: str) -> str:
+def name_of(spec: str) -> str:
     """Return the name of a column without its bands."""
-    return column.partition(":")[0].rstrip()
+    return spec.partition(":")[0].rstrip()
 
 
 class Bands(NamedTuple):
@@ -67,26 +68,38 @@ class Bands(NamedTuple):
         return self.labels[bisect_right(self.bounds, number)]
 
 
-def fixed_bands(column: str) -> Bands | int | None:
-    """Return the bands of a column that names their bounds, or how many it names.
+class RequestedBands(NamedTuple):
+    """What a spec says of bands: their bounds, their number, or neither (then values decide)."""
+
+    fixed: Bands | None = None
+    number: int | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there must be bands, so that each value must be a number."""
+        return self.fixed is not None or self.number is not None
+
+
+def requested_bands(spec: str) -> RequestedBands:
+    """Return the bands that a spec names, or those of `MEASURES`.
 
     Raises:
         ConfigError: The part behind the colon is neither, or the column holds names.
     """
-    name, text = name_of(column), column.partition(":")[2]
+    name, text = name_of(spec), spec.partition(":")[2]
     default, unit = MEASURES.get(name, ((), ""))
     if not text:
-        return Bands.between(default, unit) if default else None
+        return RequestedBands(fixed=Bands.between(default, unit) if default else None)
     try:
         bounds = sorted({float(number) for number in text.split(",")})
     except ValueError:
         bounds = []
     if name not in COLUMNS and len(bounds) > 1 and all(map(isfinite, bounds)):
-        return Bands.between(bounds, unit)
+        return RequestedBands(fixed=Bands.between(bounds, unit))
     if name not in COLUMNS and len(bounds) == 1 and bounds[0] in range(2, _MOST_BANDS + 1):
-        return int(bounds[0])
+        return RequestedBands(number=int(bounds[0]))
     known = f"such as age:5 (2 to {_MOST_BANDS} bands) or age:18,25,50 (their bounds)"
-    raise ConfigError([f"by: bands are for columns of numbers, {known}; found '{column}'"])
+    raise ConfigError([f"by: bands are for columns of numbers, {known}; found '{spec}'"])
 
 
 class Column(NamedTuple):
@@ -96,13 +109,14 @@ class Column(NamedTuple):
     codes: npt.NDArray[np.int64]  # (rows,), the position of each row's label
 
 
-def group_column(column: str, bands: Bands | int | None, values: Sequence[str | None]) -> Column:
+def group_column(spec: str, requested: RequestedBands, values: Sequence[str | None]) -> Column:
     """Put the values of a column into groups: bands by size, or else each value by itself.
 
     Raises:
-        ConfigError: The column has ``bands``, and a value is not a number.
+        ConfigError: Bands are requested, and a value is not a number.
     """
-    group_of = _groups(column, bands, Counter(value for value in values if value is not None))
+    row_counts = Counter(value for value in values if value is not None)
+    group_of = _group_of_each_value(spec, requested, row_counts)
     labels = [*dict.fromkeys(group_of.values()), None]
     code_of_label = {label: code for code, label in enumerate(labels)}
     code_of_value = {value: code_of_label[label] for value, label in group_of.items()}
@@ -111,29 +125,37 @@ def group_column(column: str, bands: Bands | int | None, values: Sequence[str | 
     return Column(labels, np.array(codes, np.int64))
 
 
-def _groups(column: str, bands: Bands | int | None, rows: Mapping[str, int]) -> dict[str, str]:
-    """Map each value, which has so many ``rows``, to its group, in the order of the groups."""
-    alphabetical = {value: value for value in sorted(rows)}
-    if bands is None and (column in COLUMNS or column.endswith("id")):
+def _group_of_each_value(
+    spec: str, requested: RequestedBands, row_counts: Mapping[str, int]
+) -> dict[str, str]:
+    """Map each value to its group, in the order of the groups; ``row_counts`` has all values."""
+    alphabetical = {value: value for value in sorted(row_counts)}
+    if not requested.is_any and (spec in COLUMNS or _holds_identifiers(spec)):
         return alphabetical
     number_of: dict[str, float] = {}
-    for value in rows:
+    for value in row_counts:
         number = _to_number(value)
         if number is not None:
             number_of[value] = number
-        elif bands is None:
+        elif not requested.is_any:
             return alphabetical
         else:
-            raise ConfigError([f"by: '{column}': only numbers have bands; found {value!r:.40}"])
+            raise ConfigError([f"by: '{spec}': only numbers have bands; found {value!r:.40}"])
     by_size = sorted(number_of, key=lambda value: (number_of[value], value))
-    if not isinstance(bands, Bands):
+    bands = requested.fixed
+    if bands is None:
         numbers: list[float] = []
         for value in by_size:
-            numbers += [number_of[value]] * rows[value]
-        bands = _quantiles(numbers, bands)
+            numbers += [number_of[value]] * row_counts[value]
+        bands = _quantiles(numbers, requested.number)
     if bands is None:
         return {value: value for value in by_size}
     return {value: bands.label(number_of[value]) for value in by_size}
+
+
+def _holds_identifiers(name: str) -> bool:
+    """Whether numbers in the column are names, such as "recording_id": bands say nothing."""
+    return name == "id" or name.endswith("_id")
 
 
 def _to_number(label: str) -> float | None:

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from danish_asr.metrics import NUMBERS_PER_METRIC, REFERENCE_WORDS, reference_of_metric
 from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
 from danish_asr.scoring.settings import Settings
 
@@ -64,7 +65,8 @@ def rates(sums: IntArray | FloatArray, settings: Settings) -> FloatArray:
 
     NaN without a unit in the reference.
     """
-    counts = sums[..., 1:].reshape(*sums.shape[:-1], len(settings.all_metrics), 4)
+    metrics = len(settings.all_metrics)
+    counts = sums[..., 1:].reshape(*sums.shape[:-1], metrics, NUMBERS_PER_METRIC)
     hits, substitutions, deletions, insertions = np.moveaxis(counts, (-1, -2), (0, 1))
     reference = hits + substitutions + deletions
     length = reference + (insertions if settings.denominator == "coral" else 0)
@@ -111,12 +113,12 @@ def spreads(
         values = values - baseline_values
         without_one = without_one - baseline_without_one
     speakers = len(group.speakers)
-    words = group.sums[:, 1:4].sum(axis=1).astype(float)
+    words = group.sums[:, REFERENCE_WORDS].sum(axis=1).astype(float)
     freedom = words.sum() ** 2 / max((words**2).sum(), 1) - 1
     result: list[Spread] = []
     for number, metric in enumerate(settings.all_metrics):
         deviation = sqrt(speakers - 1) * float(without_one[number].std())
-        units = float(group.sums[:, 1 + 4 * number : 4 + 4 * number].sum())
+        units = float(group.sums[:, reference_of_metric(number)].sum())
         reason = _why_not_resolvable(group, deviation, units, metric.unit)
         result.append(Spread(values[number].item(), deviation, freedom, reason))
     return result
@@ -137,7 +139,7 @@ def _why_not_resolvable(  # noqa: PLR0911 - a reason each
     speakers = len(group.speakers)
     if speakers < MIN_SPEAKERS:
         return f"{speakers} speaker{'s' if speakers > 1 else ''}, {MIN_SPEAKERS} needed"
-    words = group.sums[:, 1:4].sum(axis=1)
+    words = group.sums[:, REFERENCE_WORDS].sum(axis=1)
     if words.sum() < MIN_WORDS:
         return f"{words.sum():.0f} words, {MIN_WORDS} needed"
     if units < MIN_WORDS:
@@ -192,23 +194,46 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
     if len(resolved) < 2:
         return None
     (best, best_label), (worst, worst_label) = min(resolved), max(resolved)
-    difference, ratio = worst.value - best.value, worst.value / best.value
-    alpha = ALPHA / (len(resolved) * (len(resolved) - 1) / 2)
-    (low, high), (best_low, best_high) = worst.limits(alpha), best.limits(alpha)
-    factor = exp(hypot(log(high / worst.value), log(best_high / best.value)))
-    least = difference - hypot(worst.value - low, best_high - best.value)
-    least_ratio = ratio / factor
-    if least <= 0 or least_ratio <= 1:  # both say the same
-        least, least_ratio = min(least, 0), min(least_ratio, 1)
-    most = difference + hypot(high - worst.value, best.value - best_low)
+    pairs_of_groups = len(resolved) * (len(resolved) - 1) / 2
+    alpha = ALPHA / pairs_of_groups
+    difference = _difference_limits(worst, best, alpha)
+    ratio = _ratio_limits(worst, best, alpha)
+    if difference.low <= 0 or ratio.low <= 1:
+        # If one cannot tell the groups apart, neither shall the other.
+        difference = difference._replace(low=min(difference.low, 0))
+        ratio = ratio._replace(low=min(ratio.low, 1))
     return Gap(
         worst_label,
         best_label,
         len(resolved),
         Estimate(worst.value, worst.limits(ALPHA / len(resolved))),
-        Estimate(difference, Interval(least, most)),
-        Estimate(ratio, Interval(least_ratio, ratio * factor)),
+        Estimate(worst.value - best.value, difference),
+        Estimate(worst.value / best.value, ratio),
     )
+
+
+def _difference_limits(worst: Spread, best: Spread, alpha: float) -> Interval:
+    """Return the limits of ``worst - best`` by MOVER (Zou and Donner 2008).
+
+    The least difference is that of a low worst and a high best. Its distance from the estimate is
+    the root of the sum of the squares of both distances; likewise for the greatest.
+    """
+    difference = worst.value - best.value
+    worst_limits, best_limits = worst.limits(alpha), best.limits(alpha)
+    below = hypot(worst.value - worst_limits.low, best_limits.high - best.value)
+    above = hypot(worst_limits.high - worst.value, best.value - best_limits.low)
+    return Interval(difference - below, difference + above)
+
+
+def _ratio_limits(worst: Spread, best: Spread, alpha: float) -> Interval:
+    """Return the limits of ``worst / best`` by MOVER (Zou and Donner 2008) of the logarithms.
+
+    The logarithms have symmetric limits, so the ratio has one factor for both directions.
+    """
+    ratio = worst.value / best.value
+    worst_high, best_high = worst.limits(alpha).high, best.limits(alpha).high
+    factor = exp(hypot(log(worst_high / worst.value), log(best_high / best.value)))
+    return Interval(ratio / factor, ratio * factor)
 
 
 def _utterance_intervals(group: GroupSums, settings: Settings) -> list[Interval | None]:

@@ -28,7 +28,9 @@ class AlignedRun:
 
     name: str
     seeds: Sequence[IntArray]  # the counts of each file, (rows, counts)
-    segments: IntArray | None  # (rows, 3), see `segment_sums`; None for the baseline
+    segments: (
+        IntArray | None
+    )  # (rows, 3), see `segment_sums`; None unless both it and the baseline have one seed
 
 
 @dataclass(slots=True)
@@ -66,6 +68,16 @@ class MatchedPairs:
     p_adjusted: float | None = None  # by Holm, over the groups of a grouping
 
 
+def correct_words_between(before: int, place: int) -> int:
+    """Return how many words of the reference are between two errors in a row, at these places.
+
+    Places are those of `error_places`: 2 i + 1 is word i, 2 i an insertion before word i.
+    """
+    word_after_before = (before + 1) // 2  # i + 1 after word i; i after an insertion before it
+    word_of_place = place // 2  # in both cases the words up to it are correct
+    return word_of_place - word_after_before
+
+
 def segment_sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int]:
     """Return n, sum of Z and sum of Z squared over the segments of an utterance; they add up."""
     if not a and not b:
@@ -75,7 +87,7 @@ def segment_sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int]:
     segments: list[int] = []
     before = -1
     for place in sorted(difference):
-        if not segments or place // 2 - (before + 1) // 2 >= MIN_CORRECT:
+        if not segments or correct_words_between(before, place) >= MIN_CORRECT:
             segments.append(0)
         segments[-1] += difference[place]
         before = place
@@ -127,8 +139,8 @@ def _by_utterance(sums: GroupSums) -> GroupSums:
     return replace(sums, speakers=[str(row) for row in range(len(sums.rows))], sums=sums.rows)
 
 
-def adjust(tests: Sequence[PairedRate] | Sequence[MatchedPairs]) -> None:
-    """Set the p-values adjusted over all of the tests."""
+def set_adjusted_p(tests: Sequence[PairedRate] | Sequence[MatchedPairs]) -> None:
+    """Set ``p_adjusted`` of each test, adjusted over all of the tests."""
     resolvable = [test for test in tests if test.p is not None]
     adjusted = holm([test.p for test in resolvable if test.p is not None])
     for test, p in zip(resolvable, adjusted, strict=True):

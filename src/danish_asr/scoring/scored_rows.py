@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.metrics import error_places, split_words
+from danish_asr.metrics import NUMBERS_PER_METRIC, REFERENCE_WORDS, error_places, split_words
 from danish_asr.scoring.groupings import (
     COLUMNS,
     MEASURES,
     Column,
-    columns_of,
-    fixed_bands,
+    column_specs,
     group_column,
     name_of,
+    requested_bands,
 )
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
@@ -65,7 +65,7 @@ class GroupSums:
     """Counts of one group; rows of unknown speakers are one line, as if of one person.
 
     A line of counts is the number of rows, then hits, substitutions, deletions and insertions of
-    each metric: with WER and CER nine numbers.
+    each metric: with WER and CER nine numbers. `danish_asr.metrics` has the positions.
     """
 
     group: Mapping[str, str | None]  # values of the columns
@@ -108,12 +108,12 @@ class Group:
 class ScoredRows:
     """The rows that the row filter keeps, in the order of the file."""
 
-    groupings: Mapping[str, Sequence[str]]  # the columns of each grouping
-    columns: Mapping[str, Column]
+    groupings: Mapping[str, Sequence[str]]  # the specs of each grouping's columns: "age:5"
+    columns: Mapping[str, Column]  # by spec
     ids: Sequence[str]
     references: Sequence[int]  # hashes of the raw texts
     counts: IntArray  # (rows, counts), see `GroupSums`
-    errors_at: Sequence[Sequence[int]]  # see `error_places`; empty unless requested
+    errors_at: Sequence[Sequence[int]]  # see `error_places`; empty unless they are for MAPSSWE
     left_out: Mapping[str, int]
     splits: Sequence[str]
 
@@ -130,28 +130,28 @@ class ScoredRows:
             where=where,
         )
 
-    def groups(self, columns: Sequence[str] = ()) -> list[Group]:
+    def groups(self, specs: Sequence[str] = ()) -> list[Group]:
         """Return the groups of a grouping, in alphabetical order or by the size of a number."""
         if not self.ids:
             return []
-        names = [*columns, "speaker_id"]
-        codes = np.stack([self.columns[name].codes for name in names])
+        columns = [self.columns[spec] for spec in specs]
+        speaker = self.columns["speaker_id"]
+        codes = np.stack([column.codes for column in [*columns, speaker]])
         order = np.lexsort(codes[::-1])  # by the first column, rows of equal codes as in the file
         codes = codes[:, order]
         changed = codes[:, 1:] != codes[:, :-1]
         speaker_starts = np.flatnonzero([True, *changed.any(axis=0)])
         group_starts = np.flatnonzero([True, *changed[:-1].any(axis=0)])
-        texts = {text for name in columns for text in self.columns[name].labels}
+        texts = {text for column in columns for text in column.labels}
         missing = "unknown (no value)" if "unknown" in texts else "unknown"
         groups: list[Group] = []
         for start, stop in zip(group_starts, [*group_starts[1:], len(order)], strict=True):
             inside = (start <= speaker_starts) & (speaker_starts < stop)
             starts = speaker_starts[inside]
-            speaker_labels = self.columns["speaker_id"].labels
-            speakers = [speaker_labels[code] for code in codes[-1, starts]]
+            speakers = [speaker.labels[code] for code in codes[-1, starts]]
             group: dict[str, str | None] = {}
-            for name, code in zip(names[:-1], codes[:-1, start], strict=True):
-                group[name_of(name)] = self.columns[name].labels[code]
+            for spec, column, code in zip(specs, columns, codes[:-1, start], strict=True):
+                group[name_of(spec)] = column.labels[code]
             groups.append(Group(group, speakers, order[start:stop], starts - start, missing))
         return groups
 
@@ -161,9 +161,12 @@ def score_rows(
     *,
     by: Iterable[str],
     settings: Settings,
-    places: bool = False,
+    for_mapsswe: bool = False,
 ) -> ScoredRows:
     """Count the errors of each row, and keep the columns of each grouping, e.g. "age_group,gender".
+
+    A spec is a column as a user writes it, with bands if it names some ("age:5"); its name is
+    "age". ``for_mapsswe`` also keeps the places of the errors, which that test needs.
 
     Raises:
         ConfigError: A column is unknown, or has bands and is no column of numbers.
@@ -171,11 +174,11 @@ def score_rows(
     """
     normalize = settings.normalizer()
     reason_to_skip = ROW_FILTERS[settings.row_filter]
-    groupings = {grouping: columns_of(grouping) for grouping in by}
-    columns = dict.fromkeys(["speaker_id", *chain(*groupings.values())])
-    bands = {column: fixed_bands(column) for column in columns}
-    values: dict[str, list[str | None]] = {column: [] for column in bands}
-    names: set[str] = set()
+    groupings = {grouping: column_specs(grouping) for grouping in by}
+    specs = dict.fromkeys(["speaker_id", *chain(*groupings.values())])
+    bands = {spec: requested_bands(spec) for spec in specs}
+    values_of: dict[str, list[str | None]] = {spec: [] for spec in specs}
+    extra_columns: set[str] = set()
     splits: set[str] = set()
     left_out: Counter[str] = Counter()
     ids: list[str] = []
@@ -183,7 +186,7 @@ def score_rows(
     lines: list[list[int]] = []
     errors_at: list[Sequence[int]] = []
     for row in predictions:
-        names.update(row.extra)
+        extra_columns.update(row.extra)
         if row.split:
             splits.add(row.split)
         reference = normalize(row.reference)
@@ -198,24 +201,25 @@ def score_rows(
         ids.append(row.id)
         references.append(hash(row.reference))
         lines.append(counts)
-        if places:
+        if for_mapsswe:
             errors_at.append(error_places(split_words(reference), split_words(hypothesis)))
-        for column, of_column in values.items():
-            of_column.append(_value(row, name_of(column), sum(counts[1:4])))
-    available = [*COLUMNS, *MEASURES, *sorted(names)]
-    unknown = sorted({name_of(column) for column in columns} - set(available))
+        words = sum(counts[REFERENCE_WORDS])
+        for spec, values in values_of.items():
+            values.append(_value(row, name_of(spec), words))
+    available = [*COLUMNS, *MEASURES, *sorted(extra_columns)]
+    unknown = sorted({name_of(spec) for spec in specs} - set(available))
     if unknown:
         known = ", ".join(available)
         raise ConfigError([f"by: unknown column '{name}'; available: {known}" for name in unknown])
-    width = 1 + 4 * len(settings.all_metrics)
+    width = 1 + NUMBERS_PER_METRIC * len(settings.all_metrics)
     counts_of_rows = np.array(lines, np.int64).reshape(len(ids), width)
-    if ids and not counts_of_rows[:, 1:4].any():
+    if ids and not counts_of_rows[:, REFERENCE_WORDS].any():
         raise PredictionsError(
             f"no word in the references of {len(ids)} rows under profile {settings.profile}"
         )
     return ScoredRows(
         groupings=groupings,
-        columns={name: group_column(name, bands[name], values[name]) for name in bands},
+        columns={spec: group_column(spec, bands[spec], values_of[spec]) for spec in specs},
         ids=ids,
         references=references,
         counts=counts_of_rows,
