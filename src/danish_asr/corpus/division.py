@@ -130,8 +130,8 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
         )
     speakers.sort(key=lambda speaker: (speaker.group, _shuffled_place(speaker, seed)))
     fractions = np.array(shares) / sum(shares)
-    # How much speech each split still lacks, negative if it has too much; never the roomiest is a
-    # split with share 0.
+    # How much speech each split still lacks, negative if it has too much. A split with share 0 is
+    # never the one with the most room.
     room = np.where(fractions > 0, 0.0, -np.inf)
     assigned: dict[str, int] = {}
     # Groups begin with the dialect, so the sorted speakers of a dialect are adjacent.
@@ -143,9 +143,8 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
             roomiest = int(np.argmax(room))
             assigned[speaker.name] = roomiest
             room[roomiest] -= speaker.weight
-        # A split that got too little of this dialect gets more of the next ones, so that the
-        # shares of the whole come out. Only half of it counts there: one large speaker would
-        # otherwise keep all speakers of a small dialect out of a split.
+        # A split that got too little of this dialect gets more of the next one, so that errors
+        # cancel. Only half counts there, so that each dialect keeps nearly its own shares.
         room /= 2
     _fill_empty_splits(assigned, speakers, wanted)
     return assigned
