@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
+from fairseq2.data.tokenizers import Tokenizer
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -17,10 +19,7 @@ from danish_asr.decoding.decoders import Decoder, decode
 from danish_asr.decoding.transcript import Segment
 from danish_asr.inference.sound import Sound
 from danish_asr.inference.voice_activity import VoiceActivity
-from danish_asr.inference.windows import Cutter, Window, join, separate
-
-if TYPE_CHECKING:
-    from danish_asr.inference.model import Model
+from danish_asr.inference.windows import Cutter, Cutting, Window, join, separate
 
 ShowProgress = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if unknown."""
@@ -29,6 +28,20 @@ ShowProgress = Callable[[float, float | None], None]
 _UNKNOWN: Final = "⁇"
 """How SentencePiece writes the unknown symbol, which a model can have learnt to emit for letters
 that its tokenizer lacks; a transcript leaves it out."""
+
+
+class AcousticModel(Protocol):
+    """What this file needs of `danish_asr.inference.model.Model`."""
+
+    tokenizer: Tokenizer
+    separator: int
+    cutting: Cutting
+    batch_seconds: float
+
+    def log_probs(
+        self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
+    ) -> list[Tensor]:
+        """Return the log-probabilities of each waveform, (S, V)."""
 
 
 @dataclass
@@ -52,7 +65,7 @@ class _Channel:
 
 
 def read_regions(
-    model: Model, sound: Sound, progress: ShowProgress | None = None
+    model: AcousticModel, sound: Sound, progress: ShowProgress | None = None
 ) -> Iterator[tuple[float, Tensor]]:
     """Yield the speech of a sound's first channel: its start in seconds, its log-probabilities."""
     channel = _Channel(0, None, Cutter(model.cutting, VoiceActivity()))
@@ -68,7 +81,7 @@ def read_regions(
 
 
 def recognise(
-    model: Model,
+    model: AcousticModel,
     decoder: Decoder,
     sounds: Iterable[Sound],
     *,
@@ -106,7 +119,7 @@ def recognise(
 
 
 def _recognise(
-    model: Model, decoder: Decoder, channels: Sequence[_Channel], batch_seconds: float
+    model: AcousticModel, decoder: Decoder, channels: Sequence[_Channel], batch_seconds: float
 ) -> list[tuple[int, Segment]]:
     """Run the model on the waiting windows; return the segments that are complete."""
     windows = [window.samples for channel in channels for window in channel.waiting]
