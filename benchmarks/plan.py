@@ -33,7 +33,7 @@ from danish_asr.base.fairseq2_private import new_model
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, mixed_precision, step_memory
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.loading import load_with_faults
 from danish_asr.recipe.models.assets import Assets
 
 __all__ = ["danish_asr"]
@@ -99,7 +99,7 @@ def measure(case: Case) -> tuple[int, int]:
         "freeze_encoder_layers": case.frozen,
     }
     tree = {"model": {"arch": case.arch}, "dataset": {"name": "none"}, "trainer": trainer}
-    config, faults = inspect(AsrConfig, tree)
+    config, faults = load_with_faults(AsrConfig, tree)
     assert not faults, faults
     family: Any = Assets(config).model_family()
     described = replace(family.maybe_get_arch_config(case.arch), use_masking=False)

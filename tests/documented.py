@@ -19,7 +19,7 @@ from danish_asr import cli
 from danish_asr.cli.app import app
 from danish_asr.recipe import entry as recipe
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.loading import load_with_faults
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "data/README.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")))
@@ -137,7 +137,7 @@ def _parse(arguments: Sequence[str]) -> None:
 @contextmanager
 def _unused_recipe() -> Iterator[None]:
     def check_tree(_request: object, tree: dict[str, Any]) -> None:
-        _, faults = inspect(AsrConfig, tree)
+        _, faults = load_with_faults(AsrConfig, tree)
         assert not faults, faults
 
     module = SimpleNamespace(run=check_tree)

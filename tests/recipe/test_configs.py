@@ -9,7 +9,7 @@ from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.config import keys
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.loading import inspect, unstructure
+from danish_asr.recipe.config.loading import load_with_faults, unstructure
 from danish_asr.recipe.train.preflight import with_accumulation
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ STACKS = {
 
 def resolved(*names: str) -> dict[str, object]:
     tree = merge(*(read_yaml(CONFIGS / f"{name}.yaml") for name in names))
-    config, faults = inspect(AsrConfig, tree)
+    config, faults = load_with_faults(AsrConfig, tree)
     assert not faults
     return dict(flatten(unstructure(config)))
 
@@ -75,6 +75,6 @@ def test_a_preset_has_its_batch_on_any_number_of_gpus(
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     tree = merge(*(read_yaml(CONFIGS / f"{part}.yaml") for part in STACKS[name]))
-    config, faults = inspect(AsrConfig, tree)
+    config, faults = load_with_faults(AsrConfig, tree)
     assert with_accumulation(config, faults).trainer.grad_accumulation.num_batches == batches
     assert not faults

@@ -9,7 +9,7 @@ import pytest
 from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.keys import key_faults
-from danish_asr.recipe.config.loading import inspect, unstructure
+from danish_asr.recipe.config.loading import load_with_faults, unstructure
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 
@@ -22,7 +22,7 @@ def tree_of(key: str, value: object) -> dict[str, Any]:
 
 
 def faults_of(*trees: dict[str, Any]) -> list[str]:
-    return inspect(AsrConfig, merge(SOUND, *trees))[1]
+    return load_with_faults(AsrConfig, merge(SOUND, *trees))[1]
 
 
 def test_an_unknown_key_a_wrong_type_and_a_broken_rule_are_reported_at_once() -> None:
@@ -64,7 +64,7 @@ def test_every_value_of_every_key_is_accepted_or_refused(value: object) -> None:
     """None ends in another error; NaN and wrong types are refused."""
     for key, default in flatten(unstructure(AsrConfig())):
         tree = merge(SOUND, tree_of(key, value))
-        _, faults = inspect(AsrConfig, tree)
+        _, faults = load_with_faults(AsrConfig, tree)
         assert set(key_faults(tree)) <= set(faults)
         not_finite = isinstance(value, float) and not math.isfinite(value)
         wrong_type = isinstance(default, int | float) and isinstance(value, str | list | dict)

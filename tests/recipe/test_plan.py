@@ -20,7 +20,7 @@ from danish_asr.planning.gpus import Card
 from danish_asr.planning.memory import Model, step_memory
 from danish_asr.planning.plan import make_plan
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.loading import load_with_faults
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.train.learning import Freezing
@@ -79,7 +79,7 @@ def test_the_planned_memory_of_a_batch_is_what_pytorch_allocates(
     trainer: dict[str, object], part: str, off: float
 ) -> None:
     tree = {"dataset": {"name": "none"}, "trainer": {"mixed_precision": {"mode": "off"}, **trainer}}
-    (config, _), model, batch = inspect(AsrConfig, tree), deep(12), Batch(3, 64_000)
+    (config, _), model, batch = load_with_faults(AsrConfig, tree), deep(12), Batch(3, 64_000)
     parts = step_memory(config, model, batch, on_gpu=False)
     state = sum(parts.pop(name) for name in ("weights", "gradients", "optimizer's moments"))
     module = model.build(config)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.recipe.running import evaluate, train
+from tests.shards import utterance, write_shard
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -88,6 +89,18 @@ def test_a_recorder_without_its_library_is_refused(
     assert split.startswith("dataset.train_split")
     assert missing.startswith("common.metric_recorders.wandb.enabled")
     assert missing.endswith("pip install 'danish-asr[wandb]'")
+
+
+def test_an_evaluation_needs_no_training_rows(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_shard(tmp_path / "data", [utterance(0, split="dev")], split="dev")
+    family = "name: null, family: mixture_parquet_asr_dataset"
+    own = f"dataset={{{family}, config_overrides: {{data: {tmp_path}/data}}}}"
+    changes = [own, "dataset.train_where=age > 20", "tokenizer.name=tiny_char"]
+    assert evaluate(tmp_path / "empty", dataset, *changes, "evaluator.split=dev") == 2
+    (fault,) = faults(capsys)
+    assert fault.startswith("evaluator.checkpoint")
 
 
 def test_an_evaluation_is_refused_in_one_pass_too(

@@ -11,7 +11,7 @@ import pytest
 from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.loading import inspect, unstructure
+from danish_asr.recipe.config.loading import load_with_faults, unstructure
 from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import evaluate
@@ -114,7 +114,7 @@ def write(folder: Path, tree: Tree) -> Path:
 @pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
 def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
     kls, tree = (AsrConfig, TRAINING[name]) if name in TRAINING else (AsrEvalConfig, EVALUATION)
-    config, faults = inspect(kls, read_yaml(write(tmp_path, tree)))
+    config, faults = load_with_faults(kls, read_yaml(write(tmp_path, tree)))
     assert not faults
     dtypes = {"torch.bfloat16": "bfloat16"}
     expected = {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
@@ -124,7 +124,7 @@ def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
 def test_the_keys_mean_what_upstream_documents() -> None:
     """TRAPS, data reading: a window of 0 is refused there; max_num_elements is exact here."""
     plain, recommended = (
-        inspect(AsrConfig, TRAINING[name])[0].dataset.asr_task_config
+        load_with_faults(AsrConfig, TRAINING[name])[0].dataset.asr_task_config
         for name in ("ctc-finetune", "ctc-finetune-recommendation")
     )
     assert plain.example_shuffle_window == 1

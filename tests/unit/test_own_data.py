@@ -13,7 +13,7 @@ from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.files import from_yaml
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.loading import load_with_faults
 from tests.builders import tone
 
 ROOT = Path(__file__).parents[2]
@@ -41,4 +41,6 @@ def test_the_segments_of_transcripts_become_a_table_to_convert(
 
 def test_the_configurations_have_no_fault() -> None:
     blocks = map(from_yaml, re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
-    assert not inspect(AsrConfig, merge(read_yaml(ROOT / "configs" / "demo.yaml"), *blocks))[1]
+    assert not load_with_faults(
+        AsrConfig, merge(read_yaml(ROOT / "configs" / "demo.yaml"), *blocks)
+    )[1]

@@ -8,7 +8,7 @@ from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import RunError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.config import AsrEvalConfig
-from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.loading import load_with_faults
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.models.hugging_face import is_hugging_face
 from danish_asr.recipe.run.run_directory import (
@@ -44,7 +44,7 @@ def select_model(model: str | Path) -> AsrEvalConfig:
     if (path := check_model(model)).is_dir():
         config = _of_directory(path)
     else:
-        config, _ = inspect(AsrEvalConfig, {"model": {"name": str(model)}})
+        config, _ = load_with_faults(AsrEvalConfig, {"model": {"name": str(model)}})
     # Neither is needed, and the data that a model was trained on may be gone.
     dataset = replace(config.dataset, name=None, family=None)
     config = replace(config, dataset=dataset, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def _of_directory(path: Path) -> AsrEvalConfig:
             for key in reversed(keys):
                 value = {key: value}
             taken = merge(taken, value)
-    config, _ = inspect(AsrEvalConfig, merge(taken, changes))
+    config, _ = load_with_faults(AsrEvalConfig, merge(taken, changes))
     return config
 
 

@@ -139,7 +139,7 @@ def check_gpu() -> Finding:
 def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
     """Check a configuration, its downloads, memory and disk, and its dataset."""
     from danish_asr.recipe.config.config import AsrConfig  # noqa: PLC0415 - imports fairseq2
-    from danish_asr.recipe.config.loading import inspect  # noqa: PLC0415 - as above
+    from danish_asr.recipe.config.loading import load_with_faults  # noqa: PLC0415 - as above
     from danish_asr.recipe.train.preflight import resolve  # noqa: PLC0415 - as above
 
     overrides = []
@@ -150,7 +150,7 @@ def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
     request = Request(output_dir=run, config_files=files, overrides=overrides)
     try:
         tree = read_configuration(request)
-        config, faults = inspect(AsrConfig, tree)
+        config, faults = load_with_faults(AsrConfig, tree)
         yield from _guarded("weights", _check_downloads(config))
         resolved = resolve(config, where=request.where, faults=faults)
     except ConfigError as problem:

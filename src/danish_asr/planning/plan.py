@@ -32,7 +32,7 @@ from danish_asr.planning.memory import (
     step_memory,
 )
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.loading import load_with_faults
 from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.reader import EpochSize
@@ -131,7 +131,7 @@ def make_plan(
     Raises:
         ConfigError: A value is wrong, or the model is not known.
     """
-    config, faults = inspect(AsrConfig, tree)
+    config, faults = load_with_faults(AsrConfig, tree)
     config = with_accumulation(config, faults, gpus)
     if faults:
         raise ConfigError(faults, where=where)
@@ -198,7 +198,9 @@ def _remedies(tree: Tree, inputs: _Inputs, plan: Plan, card: Card) -> list[Appli
 
     def total(chosen: Sequence[AppliedRemedy]) -> int:
         """Return the memory with some changes; as much as without them if they are refused."""
-        config, faults = inspect(AsrConfig, merge(tree, *(remedy.change for remedy in chosen)))
+        config, faults = load_with_faults(
+            AsrConfig, merge(tree, *(remedy.change for remedy in chosen))
+        )
         config = with_accumulation(config, faults, plan.gpus)
         if faults:  # another optimizer lacks a key, or the batches do not make up a step
             return plan.total
@@ -209,7 +211,9 @@ def _remedies(tree: Tree, inputs: _Inputs, plan: Plan, card: Card) -> list[Appli
     needed = plan.total
     for remedy in REMEDIES:
         while needed > card.free:
-            config, _ = inspect(AsrConfig, merge(tree, *(earlier.change for earlier in applied)))
+            config, _ = load_with_faults(
+                AsrConfig, merge(tree, *(earlier.change for earlier in applied))
+            )
             change = remedy.change(config, layers)
             if change is None:
                 break

@@ -16,6 +16,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    Self,
     TypeVar,
     Union,
     cast,
@@ -61,25 +62,43 @@ _RULE: Final = re.compile(r"`[\w.]+` must ")
 _converter = StandardValueConverter()
 
 
+class Fault(str):
+    """A text that begins with the dotted ``key`` of the value that it is about."""
+
+    __slots__ = ("key",)
+
+    key: str
+
+    def __new__(cls, key: str, text: str) -> Self:
+        """Keep the key beside the text, so that nothing reads it from the text."""
+        fault = super().__new__(cls, text)
+        fault.key = key
+        return fault
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override] # two, for `__new__`
+        """Pickle for another process."""
+        return self.key, str(self)
+
+
 def unstructure(config: object) -> Tree:
     """Return a typed configuration as a mapping, as it is written to ``config.yaml``."""
     return cast(Tree, _converter.unstructure(config))
 
 
-def inspect(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[str]]:
+def load_with_faults(kls: type[ConfigT], tree: Mapping[str, Any]) -> tuple[ConfigT, list[str]]:
     """Turn a mapping into a ``kls`` and the list of its faults; faulty keys keep their defaults."""
     config, faults = overlay(kls(), tree)
     for key, value in flatten(tree):
         values = value if isinstance(value, list) else [value]
         negative = any(isinstance(number, int | float) and number < 0 for number in values)
         if negative and not _MAY_BE_NEGATIVE.fullmatch(key) and not is_faulty(key, faults):
-            faults.append(f"{key} must be 0 or more, but is {value!r}")
-    return config, faults
+            faults.append(Fault(key, f"{key} must be 0 or more, but is {value!r}"))
+    return config, list(faults)
 
 
-def overlay(config: ConfigT, tree: object, path: str = "") -> tuple[ConfigT, list[str]]:
+def overlay(config: ConfigT, tree: object, path: str = "") -> tuple[ConfigT, list[Fault]]:
     """Return a copy changed by the sound values of ``tree``, and the faults of the others."""
-    faults: list[str] = []
+    faults: list[Fault] = []
     config = _converted(type(config), config, tree, path, faults)
     try:
         StandardObjectValidator().validate(config)
@@ -93,9 +112,9 @@ def overlay(config: ConfigT, tree: object, path: str = "") -> tuple[ConfigT, lis
 
 
 def is_faulty(key: str, faults: Sequence[str]) -> bool:
-    """Whether a fault is that of a key, or of a section around it."""
-    faulty = [fault.split(maxsplit=1)[0].rstrip(":") for fault in faults]
-    return any(key == other or key.startswith(f"{other}.") for other in faulty)
+    """Whether a value's fault is that of a key, or of a section around it."""
+    faulty_keys = [fault.key for fault in faults if isinstance(fault, Fault)]
+    return any(key == other or key.startswith(f"{other}.") for other in faulty_keys)
 
 
 def component_settings(section: str, name: object) -> type:
@@ -112,14 +131,14 @@ def component_settings(section: str, name: object) -> type:
     return SCHEDULES[str(name)]
 
 
-def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[str]) -> Any:
+def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[Fault]) -> Any:
     """Return ``value`` as its type; if it cannot be, add a fault and return the ``current`` one."""
     kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
     section = next((kind for kind in kinds if is_dataclass(kind)), None)
     if section and not (value is None and type(None) in kinds):
         if isinstance(value, Mapping):
             return _built(current or cast(Any, section)(), value, path, faults)
-        faults.append(no_section(path, value))
+        faults.append(Fault(path, no_section(path, value)))
         return current
     try:
         converted = _converter.structure(value, hint)
@@ -127,18 +146,18 @@ def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[str]
             return converted
     except (StructureError, ValueError, OverflowError):
         pass
-    faults.append(f"{path} must be {_describe(hint)}, but is {value!r}")
+    faults.append(Fault(path, f"{path} must be {_describe(hint)}, but is {value!r}"))
     return current
 
 
-def _built(config: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -> Any:
+def _built(config: Any, tree: Mapping[str, Any], path: str, faults: list[Fault]) -> Any:
     hints = get_type_hints(type(config))
     if path in _CHOOSE_SETTINGS:
         name = tree.get("name", config.name)
         try:
             settings = component_settings(path, name)
         except ConfigError as error:
-            faults.extend(error.faults)
+            faults.extend(Fault(join(path, "name"), fault) for fault in error.faults)
             return config
         if name != config.name:
             config = replace(config, config=settings())
@@ -149,7 +168,7 @@ def _built(config: Any, tree: Mapping[str, Any], path: str, faults: list[str]) -
         if key in hints:
             values[key] = _converted(hints[key], getattr(config, key), value, dotted, faults)
         else:
-            faults.append(unknown_key(dotted, key, hints))
+            faults.append(Fault(dotted, unknown_key(dotted, key, hints)))
     return replace(config, **values)
 
 
@@ -181,7 +200,7 @@ def _describe(hint: Any) -> str:
 
 def _broken_rules(
     result: ValidationResult, section: Any, path: str
-) -> Iterator[tuple[list[str], str]]:
+) -> Iterator[tuple[list[str], Fault]]:
     """Yield the keys that a broken rule compares, and its fault."""
     for error in result.errors:
         message = error.rstrip(".")
@@ -189,10 +208,14 @@ def _broken_rules(
         if _RULE.match(message):
             value = "" if "but is" in message else f", but is {attrgetter(names[0])(section)!r}"
             rule = message.replace(f"`{names[0]}`", join(path, names[0]), 1)
-            yield [join(path, name) for name in names], f"{rule}{value}"
-        elif message.startswith(path):  # it begins with the whole key
-            yield [message.split(maxsplit=1)[0].rstrip(":")], message
+            keys = [join(path, name) for name in names]
+            yield keys, Fault(keys[0], f"{rule}{value}")
+        elif message.startswith(path):
+            # fairseq2's validation carries texts alone; this one begins with the whole key.
+            key = message.split(maxsplit=1)[0].rstrip(":")
+            yield [key], Fault(key, message)
         else:
-            yield [join(path, name) for name in names] or [path], f"{path}: {message}"
+            keys = [join(path, name) for name in names] or [path]
+            yield keys, Fault(path, f"{path}: {message}")
     for key, below in result.sub_results.items():
         yield from _broken_rules(below, getattr(section, key, None), join(path, key))

@@ -17,7 +17,7 @@ from typing_extensions import override
 from danish_asr.base.audio import RESAMPLING_QUALITY
 from danish_asr.base.errors import user_code
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.data.sampler import Rows
+from danish_asr.recipe.data.sampler import RandomStream, Rows
 from danish_asr.recipe.data.transforms import Transform, Waveform
 
 _SHORTEST_PAUSE: Final = 0.1
@@ -178,7 +178,7 @@ class EpochLengths:
         epoch: int,
     ) -> Self:
         """Draw an epoch's values; a row acts only if it ``fits`` with its new length."""
-        rng = np.random.default_rng([seed, epoch, 3])
+        rng = RandomStream.LENGTHS.generator(seed, epoch)
         draws = []
         for transform in transforms:
             if isinstance(transform, LengthTransform):

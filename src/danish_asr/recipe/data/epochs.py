@@ -24,7 +24,13 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.corpus.shards import Partition
 from danish_asr.recipe.data.epoch_lengths import AnyTransform, EpochLengths, Join
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.sampler import Batches, BatchLimits, Rows, training_batches
+from danish_asr.recipe.data.sampler import (
+    Batches,
+    BatchLimits,
+    RandomStream,
+    Rows,
+    training_batches,
+)
 from danish_asr.recipe.data.targets import FrameCount, Targets, TokenCounts, select_rows
 
 _Key = TypeVar("_Key")
@@ -112,7 +118,7 @@ class TrainingEpochs:
         row_group_of = index.row_group_of
         for join in self._transforms:
             if isinstance(join, Join):
-                rng = np.random.default_rng([seed, epoch, 4])
+                rng = RandomStream.JOINED_ROWS.generator(seed, epoch)
                 entries, pairs = join.draw(
                     entries, index.voices(), lengths.lengths, self._longest, rng
                 )
@@ -186,7 +192,7 @@ def epoch_entries(index: Index, kept: Rows, mix: Mix, *, seed: int, epoch: int) 
     A partition with 1.37 repeats shows every row once and 37 % of them, drawn anew in each epoch,
     a second time.
     """
-    rng = np.random.default_rng([seed, epoch, 2])
+    rng = RandomStream.REPEATED_ROWS.generator(seed, epoch)
     times = np.ones(len(kept), np.int64)
     codes: NDArray[np.int16] = index.partition_of[kept]
     for row in mix.rows:

@@ -7,6 +7,7 @@ continue with another number of processes.
 
 import math
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
@@ -25,6 +26,23 @@ a window of 1 means no shuffling, not batches of mixed lengths."""
 LENGTH_STEP: Final = 1.02
 """Training treats lengths within 2 % as equal and keeps their random order, so that a row meets
 other rows in every epoch; exact sorting would make the same batches again and again."""
+
+
+class RandomStream(IntEnum):
+    """What is drawn for an epoch; each has random numbers of its own.
+
+    The values are part of the seeds: other values would change the batches of all runs.
+    """
+
+    ROW_ORDER = 0
+    BATCH_ORDER = 1
+    REPEATED_ROWS = 2
+    LENGTHS = 3
+    JOINED_ROWS = 4
+
+    def generator(self, seed: int, epoch: int) -> np.random.Generator:
+        """The generator of this stream in an epoch."""
+        return np.random.default_rng([seed, epoch, self.value])
 
 
 class BatchLimits(NamedTuple):
@@ -118,31 +136,39 @@ def training_batches(
     the epoch's rows in ascending order, repeated rows several times.
     """
     limits = BatchLimits.of(task, quadratic)
-    rng = np.random.default_rng([seed, epoch, 0])
+    rng = RandomStream.ROW_ORDER.generator(seed, epoch)
     stream = _shuffled_rows(row_group_of, entries, task.example_shuffle_window, rng)
-    window = max(task.example_shuffle_window or len(stream), BUCKETING_ROWS)
-    window = max(1, min(len(stream), window))
-    if limits.max_samples is None and limits.max_rows:
-        # Batches of a fixed size fill a window exactly.
-        window = math.ceil(window / limits.max_rows) * limits.max_rows
-    window_of = np.arange(len(stream)) // window
+    bucketing_window = _bucketing_window(len(stream), task.example_shuffle_window, limits)
+    window_of = np.arange(len(stream)) // bucketing_window
     step = np.log(LENGTH_STEP)
     bins = np.ceil(np.log(np.maximum(lengths[stream], 1)) / step).astype(np.int32)
-    # By window, then from long to short; rows of equal bins keep the stream's order.
-    order = np.lexsort((-bins, window_of))
-    # A batch is cut for the upper edge of its first row's bin, so that none exceeds the limit.
-    edges = np.exp(bins[order] * step).astype(np.int64) + 1
-    longest = np.minimum(edges, lengths[stream].max(initial=1))
-    ends = np.minimum(np.arange(window, len(stream) + window, window), len(stream))
-    batches = Batches(stream[order], _cut(longest, ends, limits))
-    # A batch stands in the epoch where its first row stands in the stream.
-    place_of_batch = np.minimum.reduceat(order, batches.offsets[:-1])
+    # Positions in the stream by window, then from long to short; equal bins keep their order.
+    positions = np.lexsort((-bins, window_of))
+    # A batch is cut for the upper length of its first row's bin, so that none exceeds the limit.
+    upper_lengths = np.exp(bins[positions] * step).astype(np.int64) + 1
+    longest = np.minimum(upper_lengths, lengths[stream].max(initial=1))
+    full_window_ends = np.arange(bucketing_window, len(stream) + bucketing_window, bucketing_window)
+    window_ends = np.minimum(full_window_ends, len(stream))
+    batches = Batches(stream[positions], _cut(longest, window_ends, limits))
+    # Batch b holds the stream's rows at positions[offsets[b]:offsets[b + 1]]. The least of these
+    # is where its first row stands in the stream, and there the batch stands in the epoch.
+    place_of_batch = np.minimum.reduceat(positions, batches.offsets[:-1])
     last = batches.batch(len(batches) - 1)
     if task.drop_remainder and len(last) < limits.rows(int(lengths[last].max())):
         place_of_batch = place_of_batch[:-1]
-    rng = np.random.default_rng([seed, epoch, 1])
+    rng = RandomStream.BATCH_ORDER.generator(seed, epoch)
     numbers = _shuffled(np.argsort(place_of_batch), task.batch_shuffle_window, rng)
     return batches.take(numbers[: task.max_num_batches])
+
+
+def _bucketing_window(rows: int, shuffle_window: int, limits: BatchLimits) -> int:
+    """How many neighbouring rows, of these many, are sorted by length together."""
+    wanted = max(shuffle_window or rows, BUCKETING_ROWS)
+    window = max(1, min(rows, wanted))
+    if limits.max_samples is None and limits.max_rows:
+        # Batches of a fixed size fill a window exactly.
+        return math.ceil(window / limits.max_rows) * limits.max_rows
+    return window
 
 
 def _shuffled_rows(
@@ -151,12 +177,14 @@ def _shuffled_rows(
     """Row groups in random order, and their rows shuffled within windows."""
     begins = np.flatnonzero(np.append(True, entries[1:] != entries[:-1]))
     times = np.diff(np.append(begins, len(entries)))
-    copy = np.arange(len(entries)) - np.repeat(begins, times)
-    # The copies of a row group are row groups of their own, so that they stay apart.
-    groups = row_group_of[entries] + copy * (int(row_group_of.max()) + 1)
-    _, group_of = np.unique(groups, return_inverse=True)
-    place_of_group = rng.permutation(int(group_of.max()) + 1)
-    rows = entries[np.argsort(place_of_group[group_of], kind="stable")]
+    # 0 for a row's first occurrence among the entries, 1 for its second, ...
+    occurrence = np.arange(len(entries)) - np.repeat(begins, times)
+    # A row group's second occurrences are a group of their own, so that repeats stay apart.
+    row_groups = int(row_group_of.max()) + 1
+    group_keys = row_group_of[entries] + occurrence * row_groups
+    _, group_of_entry = np.unique(group_keys, return_inverse=True)
+    place_of_group = rng.permutation(int(group_of_entry.max()) + 1)
+    rows = entries[np.argsort(place_of_group[group_of_entry], kind="stable")]
     return _shuffled(rows, window, rng)
 
 

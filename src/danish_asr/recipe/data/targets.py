@@ -130,8 +130,12 @@ class TokenCounts:
 
     Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. A text
     that Unicode's NFKC leaves as it is has at most one token per character; that is enough for most
-    rows. :meth:`count` makes ``tokens`` and ``frames`` (that CTC needs) of others exact. Where
-    ``any_known`` holds, a token is certainly known.
+    rows. :meth:`make_exact` counts the others.
+
+    Attributes:
+        most_tokens: Upper bound of each row's tokens, ``(rows,)``; exact after :meth:`make_exact`.
+        most_frames: The same of the frames that CTC needs.
+        any_known: Rows with a token that is certainly known; exact after :meth:`make_exact`.
     """
 
     def __init__(self, index: Index, targets: Targets, *, remove_unknown: bool) -> None:
@@ -140,30 +144,31 @@ class TokenCounts:
         chunks = [targets.normalized(chunk) for chunk in index.table.column("text").chunks]
         texts = pa.chunked_array(chunks, pa.string())
         self.characters = pc.utf8_length(texts).to_numpy()
-        self.tokens = self.characters + np.int32(_ADDED_TOKENS)
-        self.frames = 2 * self.tokens
+        self.most_tokens = self.characters + np.int32(_ADDED_TOKENS)
+        self.most_frames = 2 * self.most_tokens  # all tokens equal
         self.empty = np.array(pc.equal(pc.utf8_trim_whitespace(texts), ""))
         self.any_known = np.zeros(len(index), np.bool_)
         if letters:
             self.any_known = np.array(pc.match_substring_regex(texts, f"[{letters}]"))
         self._exact = self.empty.copy()
-        self.count(np.array(pc.not_equal(texts, pc.utf8_normalize(texts, "NFKC"))))
+        self.make_exact(np.array(pc.not_equal(texts, pc.utf8_normalize(texts, "NFKC"))))
 
-    def count(self, unsure: NDArray[np.bool_]) -> None:
-        """Tokenise these rows, ``(rows,)``, each once."""
-        for row in np.flatnonzero(unsure & ~self._exact).tolist():
+    def make_exact(self, chosen: NDArray[np.bool_]) -> None:
+        """Tokenise the chosen rows, a mask ``(rows,)``, each once."""
+        for row in np.flatnonzero(chosen & ~self._exact).tolist():
             (text,) = self._index.values("text", [row])
             tokens = self._targets(text)
             known = self._targets.known(tokens)
             # Upstream compares the number of tokens before it removes unknown symbols.
-            self.tokens[row], self.any_known[row] = len(tokens), len(known) > 0
-            self.frames[row] = ctc_frames(known if self._remove_unknown else tokens)
+            self.most_tokens[row] = len(tokens)
+            self.any_known[row] = len(known) > 0
+            self.most_frames[row] = ctc_frames(known if self._remove_unknown else tokens)
             self._exact[row] = True
 
     def enough(self, frames: NDArray[np.int32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which of these rows, a mask, have as many frames as CTC needs; ``frames`` of each."""
-        self.count(rows & (self.frames > frames))
-        return np.asarray(rows & (self.frames <= frames))
+        self.make_exact(rows & (self.most_frames > frames))
+        return np.asarray(rows & (self.most_frames <= frames))
 
 
 def select_rows(
@@ -181,10 +186,10 @@ def select_rows(
         TOO_MANY_CHARS: lengths < task.min_samples_per_char * counts.characters,
     }
     left = ~np.logical_or.reduce(list(reasons.values()))
-    counts.count(left & ~counts.any_known)
+    counts.make_exact(left & ~counts.any_known)
     if most is not None:
-        counts.count(left & (counts.tokens > most))
-        reasons[TOO_MANY_TOKENS] = counts.tokens > most
+        counts.make_exact(left & (counts.most_tokens > most))
+        reasons[TOO_MANY_TOKENS] = counts.most_tokens > most
     reasons[ALL_UNKNOWN] = ~counts.any_known
     reasons[TOO_FEW_FRAMES] = ~counts.enough(frames(lengths), left)
     reason_of = np.select(list(reasons.values()), range(len(reasons)), len(reasons))

@@ -15,7 +15,7 @@ from danish_asr.base.schema import VERSION_DIR
 from danish_asr.decoding.decoders import GREEDY, Decoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.config.config import AsrEvalConfig
-from danish_asr.recipe.config.loading import inspect, unstructure
+from danish_asr.recipe.config.loading import load_with_faults, unstructure
 from danish_asr.recipe.models.assets import configured_dataset, validation_indices
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.run.run_directory import (
@@ -141,36 +141,39 @@ def log_stop(done: int, rows: int) -> None:
 def select(run_dir: Path | None, tree: Tree) -> Selection:
     """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML.
 
+    Where ``evaluator.checkpoint`` is not given, a YAML that only names a model scores that model;
+    any other, such as that of a training run, scores the best checkpoint of the run in OUTDIR.
     Without OUTDIR, which only ``--dump-config`` allows, no checkpoint is looked up.
     """
     evaluator = _texts(tree.get("evaluator"))
     model = _texts(tree.get("model"))
-    trains = any(section in tree for section in TRAINING_SECTIONS)
-    names_model = not trains and bool(model.get("name") or model.get("path"))
-    checkpoint = evaluator.get("checkpoint") or (NO_CHECKPOINT if names_model else "best")
-    split = evaluator.get("split") or ("test" if trains else None)
+    only_names_model = bool(model.get("name") or model.get("path")) and not is_training_config(tree)
+    checkpoint = evaluator.get("checkpoint") or (NO_CHECKPOINT if only_names_model else "best")
+    split = evaluator.get("split") or ("test" if is_training_config(tree) else None)
     changes: Tree = {"dataset": {"valid_where": evaluator.get("where")}}
     if split:
         changes["dataset"]["valid_split"] = split
-    scored_model, step, faults = None, None, list[str]()
+    step, faults = None, list[str]()
     if run_dir is not None and checkpoint != NO_CHECKPOINT:
+        # The model that the run began with is not looked up.
+        tree = {key: value for key, value in tree.items() if key != "model"}
+        tree["pretrained_encoder"] = {"name": ""}
         try:
             directory, step = _find_checkpoint(run_dir, checkpoint)
             checkpoints = str((directory / CHECKPOINTS).resolve())
             changes["common"] = {"assets": {"prev_checkpoint_dir": checkpoints}}
-            scored_model = f"checkpoint_step_{step}"
+            changes["model"] = {"name": f"checkpoint_step_{step}"}
         except RunError as error:
             faults.append(f"evaluator.checkpoint: {error}")
-            scored_model = checkpoint  # no further fault for a model that is not there
-    if scored_model is not None:
-        tree = {**tree, "model": {"name": scored_model}, "pretrained_encoder": {"name": ""}}
     elif isinstance(tree.get("model"), Mapping):
         tree = {**tree, "model": {**tree["model"]}}
         tree["model"].pop("head", None)  # it is for training
-    config, more_faults = inspect(AsrEvalConfig, merge(tree, changes))
-    if faults:
+    has_no_checkpoint = bool(faults)
+    config, config_faults = load_with_faults(AsrEvalConfig, merge(tree, changes))
+    faults += config_faults
+    if has_no_checkpoint:
+        # Not the default model: no checkpoint is the fault, not one of a model nobody named.
         config = replace(config, model=ReferenceModelSection(name=""))
-    faults += more_faults
     if model.get("path"):
         # A run that began with another model takes its tokenizer from there.
         assets = config.common.assets
@@ -188,6 +191,11 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
         lr_scheduler=None,  # type: ignore[arg-type]
     )
     return _with_directory(run_dir or Path(), config, step, faults)
+
+
+def is_training_config(tree: Tree) -> bool:
+    """Whether a YAML has a section that only training reads."""
+    return any(section in tree for section in TRAINING_SECTIONS)
 
 
 def _texts(section: object) -> dict[str, str]:

@@ -28,7 +28,7 @@ from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.fairseq2_private import new_model, supported
 from danish_asr.base.files import publish_text
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import inspect
+from danish_asr.recipe.config.loading import load_with_faults
 from danish_asr.recipe.models.assets import Assets, configured_dataset, overridden
 from danish_asr.recipe.models.cards import with_own_tokenizer
 from danish_asr.recipe.run.run_directory import (
@@ -178,7 +178,7 @@ def average_command(run: Path, *, best: int | None, last: int | None) -> None:
     count = last or best or len(steps)
     if not 2 <= count <= len(steps):
         raise RunError(f"{run} has {len(steps)} checkpoints, and {max(count, 2)} are needed")
-    config, faults = inspect(AsrConfig, read_yaml(file))
+    config, faults = load_with_faults(AsrConfig, read_yaml(file))
     config = resolve(config, where=str(file), faults=faults)
     average(run, config, sorted(steps[-count:]), f"{'last' if last else 'best'}_{count}")
     write_model_card(run, tokenizer_card(config))

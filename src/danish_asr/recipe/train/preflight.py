@@ -1,6 +1,7 @@
 """Checks of a configuration against cards and files, in seconds, before any model is built.
 
-They also fill in what the cards say: the tokenizer, and the size of the head.
+They also fill in what the cards say: the tokenizer, and the size of the head. A check yields its
+faults; a function that returns something else, such as a card, adds to the ``faults`` it is given.
 """
 
 import sys
@@ -25,14 +26,19 @@ from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
 from danish_asr.corpus.shards import find_shards, split_names, splitting_hint
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import is_faulty, unstructure
-from danish_asr.recipe.config.sections import AsrModelSection, names_of_splits, top_layers
+from danish_asr.recipe.config.sections import names_of_splits, top_layers
 from danish_asr.recipe.data.dataset import (
     AsrDataset,
     DanishAsrDataset,
     conditions_of_filters,
 )
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT
-from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, validation_indices
+from danish_asr.recipe.models.assets import (
+    DATASET_FAMILIES,
+    Assets,
+    ModelDescription,
+    validation_indices,
+)
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
 from danish_asr.recipe.train.learning import group_faults, layer_groups, optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
@@ -54,23 +60,31 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
         assets = Assets(config)
     except ConfigError as error:
         raise ConfigError([*faults, *error.faults], where=where) from None
-    searched = replace(config.common.assets, extra_paths=assets.extra_paths)
-    config = replace(config, common=replace(config.common, assets=searched))
+    section_of_assets = replace(config.common.assets, extra_paths=assets.extra_paths)
+    config = replace(config, common=replace(config.common, assets=section_of_assets))
     faults.extend(_summary_faults(config))
-    dataset_card = _check_dataset(assets, config, faults)
+    dataset_name = config.dataset.name
+    dataset_card = assets.find("dataset.name", dataset_name, faults) if dataset_name else None
+    if dataset_card is not None or not dataset_name:
+        faults.extend(_dataset_faults(assets, config, dataset_card))
     name, encoder = config.model.name, config.pretrained_encoder.name
     model_card = assets.find("model.name", name, faults) if name else None
     if encoder:
         assets.find("pretrained_encoder.name", encoder, faults)
-    if config.tokenizer.path is None:
-        tokenizer_name = (
-            config.tokenizer.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
-        )
-        config = replace(config, tokenizer=replace(config.tokenizer, name=tokenizer_name))
+    config = _with_tokenizer_name(config, model_card, dataset_card)
     tokenizer = assets.open_tokenizer(config.tokenizer, faults)
     size = tokenizer.vocab_info.size if tokenizer else None
-    section, module = _check_model(config, assets, model_card, size, faults)
-    config = replace(config, model=section)
+    description = assets.describe_model(config.model, model_card, faults)
+    module = _build_without_memory(description, faults) if description is not None else None
+    if description is not None and module is not None:
+        if description.has_new_head and model_card and isinstance(config, AsrEvalConfig):
+            # The sole fault: others, as that of a missing tokenizer, follow from it.
+            name = model_card.name.removesuffix("-hf")  # of `import_model`
+            fault = f"model.path: '{name}' is an encoder without a head; train it first"
+            raise ConfigError([fault], where=where)
+        faults.extend(_model_faults(config, description, model_card, size))
+        if description.has_new_head:
+            config = _with_head_size(config, size)
     if config.optimizer is not None:  # an evaluation has none
         config = with_accumulation(config, faults)
         faults.extend(optimizer_faults(config.optimizer.name))
@@ -97,43 +111,39 @@ def tokenizer_card(config: AsrConfig) -> AssetCard | None:
     return Assets(config).find("tokenizer.name", name, []) if name else None
 
 
-def _check_dataset(assets: Assets, config: AsrConfig, faults: list[str]) -> AssetCard | None:
-    """Check that the dataset has what the configuration reads of it; return its card."""
-    section, card = config.dataset, None
-    if section.name:
-        card = assets.find("dataset.name", section.name, faults)
-        if card is None:
-            return None
-    elif section.family not in DATASET_FAMILIES:
+def _dataset_faults(assets: Assets, config: AsrConfig, card: AssetCard | None) -> Iterator[str]:
+    """Check that the dataset, of a card or of a family, has what the configuration reads of it."""
+    section = config.dataset
+    if card is None and section.family not in DATASET_FAMILIES:
         if section.family:
             families = ", ".join(DATASET_FAMILIES)
-            faults.append(f"dataset.family must be one of {families}, but is '{section.family}'")
-        return None
+            yield f"dataset.family must be one of {families}, but is '{section.family}'"
+        return
     try:
         dataset = assets.open_dataset(section, card)
+        # A check reads what the ones before it found to be there.
         for check in (_split_faults, _condition_faults, _score_faults):
-            if dataset_faults := list(check(dataset, config)):
-                faults.extend(dict.fromkeys(dataset_faults))
-                break
+            faults = dict.fromkeys(check(dataset, config))
+            if faults:
+                yield from faults
+                return
     except ConfigError as error:
-        faults.extend(error.faults)
+        yield from error.faults
     except DatasetError as error:
-        fault = f"dataset.config_overrides: {error}"
-        if card is not None:
+        if card is None:
+            yield f"dataset.config_overrides: {error}"
+        else:
             names = assets.available("dataset.name", card.name)
-            fault = f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
-        faults.append(fault)
-    return card
+            yield f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
 
 
-def _summary_faults(config: AsrConfig) -> list[str]:
+def _summary_faults(config: AsrConfig) -> Iterator[str]:
     file = config.dataset.mixture_parquet_storage_config.dataset_summary_path
     if config.dataset.storage_mode != "MIXTURE_PARQUET" or isinstance(config, AsrEvalConfig):
-        return []
-    if not file or Path(file).is_file():
-        return []
-    rule = f"must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
-    return [f"dataset.mixture_parquet_storage_config.dataset_summary_path {rule}"]
+        return
+    if file and not Path(file).is_file():
+        rule = f"must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
+        yield f"dataset.mixture_parquet_storage_config.dataset_summary_path {rule}"
 
 
 def _split_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
@@ -167,10 +177,13 @@ def _condition_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     section = config.dataset
     filtered = bool(conditions_of_filters(section.mixture_parquet_storage_config))
     if isinstance(config, AsrEvalConfig):
+        # It reads no training rows; its dataset may have none.
         parts = [("evaluator.where", section.valid_where, section.valid_split)]
     else:
-        parts = [("dataset.valid_where", section.valid_where, section.valid_split)]
-    parts.insert(0, ("dataset.train_where", section.train_where, section.train_split))
+        parts = [
+            ("dataset.train_where", section.train_where, section.train_split),
+            ("dataset.valid_where", section.valid_where, section.valid_split),
+        ]
     for key, where, splits in parts:
         if not where and not filtered:
             continue
@@ -197,48 +210,55 @@ def _score_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
         )
 
 
-def _check_model(
-    config: AsrConfig,
-    assets: Assets,
-    card: AssetCard | None,
-    size: int | None,
-    faults: list[str],
-) -> tuple[AsrModelSection, Module | None]:
-    """Check which model is trained; return its section, completed, and the model without memory.
+def _with_tokenizer_name(
+    config: AsrConfig, model_card: AssetCard | None, dataset_card: AssetCard | None
+) -> AsrConfig:
+    """Return a configuration with the tokenizer of its cards, if it has none itself."""
+    section = config.tokenizer
+    if section.path is not None:
+        return config
+    name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
+    return replace(config, tokenizer=replace(section, name=name))
 
-    A new head gets the size of the tokenizer, which a trained one must have.
-    """
-    section = config.model
-    description = assets.describe_model(section, card, faults)
-    if description is None:
-        return section, None
-    family, model = description.family, description.config
+
+def _build_without_memory(description: ModelDescription, faults: list[str]) -> Module | None:
+    """Build a model on the meta device, which finds sizes that do not fit each other."""
+    gangs = create_fake_gangs(CPU)
     try:
-        # Without memory: this finds sizes that do not fit each other.
-        module = new_model(family, model, create_fake_gangs(CPU), torch.float32, meta=True)
+        return new_model(description.family, description.config, gangs, torch.float32, meta=True)
     except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
         faults.append(f"model.config_overrides: no model can be built with these values: {error}")
-        return section, None
-    faults.extend(masking_faults(config.masking, model, description.card_config if card else None))
+        return None
+
+
+def _model_faults(
+    config: AsrConfig, description: ModelDescription, card: AssetCard | None, size: int | None
+) -> Iterator[str]:
+    """Check the masking, the weights and the head, which has the ``size`` of the tokenizer."""
+    model = description.config
+    yield from masking_faults(config.masking, model, description.card_config if card else None)
     if card is not None:
-        faults.extend(_weights_faults(card))
+        yield from _weights_faults(card)
+    if size is None:
+        return
     if description.has_new_head:
-        if card is not None and isinstance(config, AsrEvalConfig):
-            # Alone, as its lack of a tokenizer follows from it.
-            name = card.name.removesuffix("-hf")  # of `import_model`
-            faults[:] = [f"model.path: '{name}' is an encoder without a head; train it first"]
-        overrides = cast(Mapping[str, object], section.config_overrides or {})
+        overrides = cast(Mapping[str, object], config.model.config_overrides or {})
         configured = overrides.get("target_vocab_size", size)
-        if size is not None and configured != size:
+        if configured != size:
             rule = f"must be {size}, as in the tokenizer, but is {configured}; leave it out"
-            faults.append(f"model.config_overrides.target_vocab_size {rule}")
-        section = replace(section, config_overrides={**overrides, "target_vocab_size": size})
-    elif card is not None and size not in {None, model.target_vocab_size}:
-        faults.append(
+            yield f"model.config_overrides.target_vocab_size {rule}"
+    elif card is not None and size != model.target_vocab_size:
+        yield (
             f"tokenizer has {size} symbols, but the head of '{card.name}' has "
             f"{model.target_vocab_size}; leave tokenizer.name out to use the model's own"
         )
-    return section, module
+
+
+def _with_head_size(config: AsrConfig, size: int | None) -> AsrConfig:
+    """Return a configuration whose new head has as many symbols as the tokenizer."""
+    overrides = cast(Mapping[str, object], config.model.config_overrides or {})
+    changed = {**overrides, "target_vocab_size": size}
+    return replace(config, model=replace(config.model, config_overrides=changed))
 
 
 def _weights_faults(card: AssetCard) -> Iterator[str]:

@@ -25,7 +25,7 @@ from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import inspect, unstructure
+from danish_asr.recipe.config.loading import load_with_faults, unstructure
 from danish_asr.recipe.config.sections import ALL_LAYERS, FULL
 from danish_asr.recipe.models.assets import register_datasets
 from danish_asr.recipe.run import continuing, run_directory
@@ -48,7 +48,7 @@ def run(request: cli.Request, tree: Tree) -> None:
     hide_progress_bar()
     output_dir = cast(Path, request.output_dir)  # only a dump needs none
     with exit_on_error():
-        config, faults = inspect(AsrConfig, tree)
+        config, faults = load_with_faults(AsrConfig, tree)
         if request.dump_config:
             dump(config, where=request.where, faults=faults)
             return
