@@ -31,6 +31,7 @@ from danish_asr.recipe.run.run_directory import FAILED, SWEEP
 
 BASE: Final = "base.yaml"
 
+_LAST_LINES: Final = 10  # of a log, as the reason of a failure
 _LIMIT: Final = "trainer.max_wall_minutes"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _IN_USE: Final = "Wait for its end, or stop it; the same command then continues the sweep."
@@ -237,8 +238,8 @@ class _Runner:
             file_of_reason = run / FAILED
             if not file_of_reason.is_file():  # its configuration was refused, or it was killed
                 lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-                last = lines[-1].strip() if lines else "it printed nothing"
-                publish_text(file_of_reason, f"status {status}: {last}; see {log}\n")
+                last = "\n".join(lines[-_LAST_LINES:])
+                publish_text(file_of_reason, f"status {status}; the end of {log}:\n{last}\n")
             reason = file_of_reason.read_text(encoding="utf-8").strip()
             self._console.print(f"{run.name}: failed: {reason}")
             self._console.print(f"To try it again: rm {file_of_reason}")
