@@ -240,7 +240,9 @@ def join(region: Sequence[tuple[Window, Tensor]]) -> Tensor:
 
     Each frame is taken from one window. The frames of two windows stand at the same times, but near
     a cut the models' outputs can differ by a frame, which could double or lose a symbol. So the
-    seam is put where both windows agree, see `seam`.
+    seam is put where both windows agree, see `seam`. A window that ends in a short pause may give a
+    frame less than the pause needs, with a wide front end; blanks take their place, so that later
+    frames keep their times.
     """
     parts, begin = [], 0  # in frames of the region
     for number, (window, log_probs) in enumerate(region):
@@ -255,9 +257,19 @@ def join(region: Sequence[tuple[Window, Tensor]]) -> Tensor:
             if overlap > 0:
                 ours = log_probs[common - start : common - start + overlap]
                 end += seam(ours, next_log_probs[:overlap], centre)
-        parts.append(log_probs[begin - start : end - start])
+        part = log_probs[begin - start : end - start]
+        parts.append(part)
+        if missing := end - begin - len(part):
+            parts.append(_blanks(missing, log_probs))
         begin = end
     return torch.cat(parts)
+
+
+def _blanks(count: int, like: Tensor) -> Tensor:
+    """Return so many frames of certain blanks, (count, V)."""
+    frames = like.new_full((count, like.shape[-1]), math.log(1e-8))
+    frames[:, BLANK] = 0.0
+    return frames
 
 
 def separate(log_probs: Tensor, region: Sequence[tuple[Window, Tensor]], separator: int) -> Tensor:

@@ -142,9 +142,16 @@ def test_pauses_end_regions_and_windows_wherever_blocks_end() -> None:
     ("speech_before", "chunks", "windows", "expected"),
     [(15, 5, 1, "en ko"), (60, 5, 2, "en ko"), (60, 1, 1, "enko")],
 )
+@pytest.mark.parametrize("receptive", [400, 912], ids=["omniASR", "demo"])
 def test_a_short_pause_separates_words_between_which_the_model_writes_nothing(
-    speech_before: int, chunks: int, windows: int, expected: str, tokenizer: Tokenizer
+    speech_before: int,
+    chunks: int,
+    windows: int,
+    expected: str,
+    receptive: int,
+    tokenizer: Tokenizer,
 ) -> None:
+    """Also with a front end that is wider than two frames."""
     spoken = np.ones(speech_before + chunks + 30, np.float32)
     spoken[speech_before : speech_before + chunks] = 0
     audio = speech(len(spoken) * CHUNK // FRAME, np.random.default_rng(0))
@@ -159,13 +166,15 @@ def test_a_short_pause_separates_words_between_which_the_model_writes_nothing(
         whole[round(middle) + at, [0, int(encode(letter)[0])]] = torch.tensor([-8.0, -0.01])
     region = []
     for window in found:
-        first, count = window.start // FRAME, (len(window.samples) - 400) // FRAME + 1
+        first, count = window.start // FRAME, (len(window.samples) - receptive) // FRAME + 1
         region.append((window, whole[first : first + count]))
     joined = separate(join(region), region, separator_of(tokenizer))
-    assert len(joined) == frames - 1
+    assert len(joined) == (len(audio) - receptive) // FRAME + 1
     for decoder in ("greedy", "beam"):
         assert make_decoder(decoder, {}, tokenizer)(joined[None], [len(joined)]) == [expected]
-    assert [word.text for word in align_words(joined, expected, tokenizer)] == expected.split()
+    words = align_words(joined, expected, tokenizer)
+    assert [word.text for word in words] == expected.split()
+    assert joined[:, int(encode("o")[0])].argmax() == round(middle) + 10
 
 
 def test_voice_activity_is_that_of_the_package() -> None:
