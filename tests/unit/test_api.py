@@ -62,6 +62,18 @@ def test_runs_are_compared_by_file_or_by_row(tmp_path: Path) -> None:
         compare(a, better[1:])
 
 
+def test_rows_are_paired_by_id_in_any_order_and_a_duplicate_id_is_refused() -> None:
+    rows = four_rows()
+    better = [replace(row, hypothesis=row.reference) for row in rows]
+    assert compare(rows, better[::-1]).overall == compare(rows, better).overall
+    twice = [*rows, replace(better[1], hypothesis="")]
+    for runs in ([rows, twice], [rows, twice[::-1]], [twice, rows], [twice, twice]):
+        with pytest.raises(PredictionsError, match="duplicate id 'b'"):
+            compare(*runs)
+    with pytest.raises(PredictionsError, match="duplicate id 'b'"):
+        score(twice, row_filter="coral")
+
+
 def test_a_table_is_converted_with_the_options_of_the_command(tmp_path: Path) -> None:
     lines = ["audio,words,speaker"]
     for number in range(8):

@@ -170,7 +170,7 @@ def score_rows(
 
     Raises:
         ConfigError: A column is unknown, or has bands and is no column of numbers.
-        PredictionsError: No reference has a word.
+        PredictionsError: An id occurs twice, or no reference has a word.
     """
     normalize = settings.normalizer()
     reason_to_skip = ROW_FILTERS[settings.row_filter]
@@ -182,10 +182,14 @@ def score_rows(
     splits: set[str] = set()
     left_out: Counter[str] = Counter()
     ids: list[str] = []
+    known_ids: set[str] = set()
     references: list[int] = []
     lines: list[list[int]] = []
     errors_at: list[Sequence[int]] = []
     for row in predictions:
+        if row.id in known_ids:
+            raise PredictionsError(f"duplicate id {row.id!r}; expected each utterance once")
+        known_ids.add(row.id)
         extra_columns.update(row.extra)
         if row.split:
             splits.add(row.split)
