@@ -4,15 +4,15 @@ from math import isnan
 from typing import Final
 
 from danish_asr.scoring.groupings import MEASURES, column_specs, name_of
-from danish_asr.scoring.intervals import MAX_SHARE, MIN_SPEAKERS, MIN_WORDS, Interval
+from danish_asr.scoring.intervals import MIN_EFFECTIVE, MIN_SPEAKERS, MIN_WORDS, Interval
 from danish_asr.scoring.scores import Grouping, Scores
 from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import profile_version
 
 NOT_RESOLVABLE: Final = "not resolvable"
 INTERVAL_NOTE: Final = (
-    f"{NOT_RESOLVABLE}: an interval needs {MIN_SPEAKERS} speakers who differ, none of them with "
-    f"more than {100 * MAX_SHARE:.0f} % of the words, and {MIN_WORDS} words"
+    f"{NOT_RESOLVABLE}: an interval needs {MIN_SPEAKERS} speakers who differ, {MIN_EFFECTIVE} "
+    f"effective ones (fewer if some have most of the words), and {MIN_WORDS} words"
 )
 
 

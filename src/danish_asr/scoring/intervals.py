@@ -14,7 +14,7 @@ Differences of groups come from the limits of both (MOVER: Zou and Donner, Stati
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import atan, exp, hypot, isnan, log, pi, sqrt, tan
+from math import atan, exp, floor, hypot, isnan, log, pi, sqrt, tan
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,11 +25,12 @@ from danish_asr.scoring.settings import Settings
 
 ALPHA: Final = 0.05  # one minus the level of the intervals
 
-# Below these, or with a speaker of a larger share of the words, there is no interval
-# (``benchmarks/intervals.py``).
+# Below these there is no interval (``benchmarks/intervals.py``).
 MIN_SPEAKERS: Final = 8
 MIN_WORDS: Final = 100
-MAX_SHARE: Final = 0.5
+MIN_EFFECTIVE: Final = 4
+"""Effective speakers: with 4, no speaker has more than half of the words, and a limit is at most
+3.2 deviations away (Student's t with 3 degrees of freedom); with 2 it would be 12.7."""
 
 
 class Interval(NamedTuple):
@@ -113,8 +114,7 @@ def spreads(
         values = values - baseline_values
         without_one = without_one - baseline_without_one
     speakers = len(group.speakers)
-    words = group.sums[:, REFERENCE_WORDS].sum(axis=1).astype(float)
-    freedom = words.sum() ** 2 / max((words**2).sum(), 1) - 1
+    freedom = _effective_speakers(group) - 1
     result: list[Spread] = []
     for number, metric in enumerate(settings.all_metrics):
         deviation = sqrt(speakers - 1) * float(without_one[number].std())
@@ -122,6 +122,12 @@ def spreads(
         reason = _why_not_resolvable(group, deviation, units, metric.unit)
         result.append(Spread(values[number].item(), deviation, freedom, reason))
     return result
+
+
+def _effective_speakers(group: GroupSums) -> float:
+    """Return how many speakers with equally many words would count for as much (Kish 1965)."""
+    words = group.sums[:, REFERENCE_WORDS].sum(axis=1).astype(float)
+    return float(words.sum() ** 2 / max((words**2).sum(), 1))
 
 
 def _jackknife(group: GroupSums, settings: Settings) -> tuple[FloatArray, FloatArray]:
@@ -139,14 +145,15 @@ def _why_not_resolvable(  # noqa: PLR0911 - a reason each
     speakers = len(group.speakers)
     if speakers < MIN_SPEAKERS:
         return f"{speakers} speaker{'s' if speakers > 1 else ''}, {MIN_SPEAKERS} needed"
-    words = group.sums[:, REFERENCE_WORDS].sum(axis=1)
-    if words.sum() < MIN_WORDS:
-        return f"{words.sum():.0f} words, {MIN_WORDS} needed"
+    words = group.sums[:, REFERENCE_WORDS].sum()
+    if words < MIN_WORDS:
+        return f"{words:.0f} words, {MIN_WORDS} needed"
     if units < MIN_WORDS:
         return f"{units:.0f} {unit}, {MIN_WORDS} needed"
-    share = words.max() / words.sum()
-    if share > MAX_SHARE:
-        return f"one speaker has {100 * share:.0f} % of the words"
+    effective = _effective_speakers(group)
+    if effective < MIN_EFFECTIVE:
+        found = floor(10 * effective) / 10
+        return f"words as of {found} equal speakers, {MIN_EFFECTIVE} needed: few have most of them"
     if isnan(deviation):
         return f"one speaker has all {unit}"
     if deviation < 1e-12:

@@ -19,6 +19,7 @@ from danish_asr.scoring.scored_rows import GroupSums, IntArray
 from danish_asr.scoring.settings import Settings
 
 SETTINGS = Settings()
+FEW_HAVE_MOST = "words as of {} equal speakers, 4 needed: few have most of them"
 
 
 def group(words: Any, errors: Any, name: str = "x") -> GroupSums:
@@ -118,7 +119,9 @@ def test_t_quantiles_are_those_of_the_tables_and_of_the_cauchy_distribution() ->
     [
         ([1000], [0.1], "1 speaker, 8 needed"),
         ([100] * 7, [0.1, 0.2] * 3 + [0.3], "7 speakers, 8 needed"),
-        ([1000] + [100] * 9, [0.1, 0.2] * 5, "one speaker has 53 % of the words"),
+        ([1000] + [100] * 9, [0.1, 0.2] * 5, FEW_HAVE_MOST.format("3.3")),
+        ([400] * 2 + [1] * 6, [0.1, 0.2] * 4, FEW_HAVE_MOST.format("2.0")),
+        ([400] * 3 + [50] * 6, [0.1, 0.2, 0.3] * 3, None),
         ([100] * 9, [0.0] * 9, "every speaker has the same value"),
         ([100] * 9, [0.3] * 9, "every speaker has the same value"),
         ([10] * 9, [0.1, 0.2, 0.3] * 3, "90 words, 100 needed"),
