@@ -12,6 +12,7 @@ from danish_asr.recipe.run.continuing import (
 )
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
+    checkpoint_scores,
     checkpoint_steps,
     resumable_steps,
     validation_scores,
@@ -44,6 +45,19 @@ def test_metrics_after_the_last_checkpoint_are_dropped(run: Path, cut: str) -> N
     tidy(run)
     assert (train.read_text(), valid.read_text()) == (row(1) + row(2), row(1))
     assert not half.parent.exists()
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\n", b"\0\0\0", b"-4\xff", b"-"])
+def test_a_damaged_score_counts_as_absent_and_is_deleted_when_the_run_continues(
+    run: Path, damaged: bytes
+) -> None:
+    scores = run / "checkpoints" / "scores"
+    scores.mkdir()
+    (scores / "step_2.txt").write_text("-40.5\n")
+    (scores / "step_4.txt").write_bytes(damaged)
+    assert checkpoint_scores(run) == {2: -40.5}
+    tidy(run)
+    assert [file.name for file in scores.iterdir()] == ["step_2.txt"]
 
 
 @pytest.mark.parametrize(

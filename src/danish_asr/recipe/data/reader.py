@@ -97,6 +97,11 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         """Epochs that were read to their end."""
         return self.epoch + (self._done == len(self._steps))
 
+    @property
+    def epochs_just_ended(self) -> int:
+        """Epochs that were read, if nothing of the next one was; otherwise 0."""
+        return self.epoch if self._position == 0 else 0
+
     def epoch_size(self) -> EpochSize:
         """The size of the current epoch."""
         batches, lengths = self._batches, self._lengths.lengths

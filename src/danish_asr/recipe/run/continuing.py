@@ -21,6 +21,7 @@ from danish_asr.recipe.run.run_directory import (
     FAILED,
     METRICS,
     TENSORBOARD,
+    read_score,
     recorded,
     resumable_steps,
 )
@@ -193,10 +194,14 @@ def configuration_of_steps(output_dir: Path) -> Iterator[None]:
 def tidy(output_dir: Path) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
-    Its metrics files then hold each step once, in complete lines.
+    A damaged score is deleted too: fairseq2 would refuse it. The metrics files then hold each step
+    once, in complete lines.
     """
     for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
+    for score in (output_dir / CHECKPOINTS / "scores").glob("*.txt"):
+        if read_score(score) is None:
+            score.unlink()
     last = max(resumable_steps(output_dir), default=0)
     for file in (output_dir / METRICS).rglob("*.jsonl"):
         kept = "".join(line for line, values in recorded(file) if values["Step"] <= last)

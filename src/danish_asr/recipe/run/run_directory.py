@@ -56,10 +56,18 @@ def checkpoint_scores(output_dir: Path) -> dict[int, float]:
     folder = output_dir / CHECKPOINTS / "scores"
     scores = {}
     for step in checkpoint_steps(output_dir):
-        file = folder / f"step_{step}.txt"
-        if file.is_file():
-            scores[step] = float(file.read_text(encoding="utf-8"))
+        score = read_score(folder / f"step_{step}.txt")
+        if score is not None:
+            scores[step] = score
     return scores
+
+
+def read_score(file: Path) -> float | None:
+    """Return the score in a file; None if there is no file, or a kill has left it damaged."""
+    try:
+        return float(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def best_step(output_dir: Path) -> int | None:

@@ -116,7 +116,7 @@ class StoppableTraining(StoppableTask):
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
         last = self._regime.num_data_epochs
-        if last is not None:
+        if last is not None or self._regime.validate_every_n_data_epochs is not None:
             self._checkpoints.load_data_reader_state(step, self._reader)
         complete = last is not None and self._reader.epochs_read >= last
         return self._skipped_validation_stops(step) or complete
@@ -151,9 +151,12 @@ class StoppableTraining(StoppableTask):
         regime = self._regime
         if step == regime.num_steps or self._reader.epochs_read >= (regime.num_data_epochs or inf):
             return True
-        after = getattr(regime, f"{what}_after_n_steps")
-        every = getattr(regime, f"{what}_every_n_steps")
-        return bool(every) and step > after and step % every == 0
+        for unit, count in (("steps", step), ("data_epochs", self._reader.epochs_just_ended)):
+            after = getattr(regime, f"{what}_after_n_{unit}")
+            every = getattr(regime, f"{what}_every_n_{unit}")
+            if every and count > after and count % every == 0:
+                return True
+        return False
 
     @property
     def began(self) -> bool:
