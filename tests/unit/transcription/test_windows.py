@@ -144,6 +144,7 @@ def test_pauses_end_regions_and_windows_wherever_blocks_end() -> None:
 )
 @pytest.mark.parametrize("receptive", [400, 912], ids=["omniASR", "demo"])
 def test_a_short_pause_separates_words_between_which_the_model_writes_nothing(
+    *,
     speech_before: int,
     chunks: int,
     windows: int,
