@@ -1,12 +1,15 @@
 """Averages of weights, over the steps (EMA) and over kept checkpoints; the best is the result."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from danish_asr.base.files import from_yaml
+from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.run.run_directory import best_model, checkpoint_scores
+from danish_asr.recipe.train.averaging import write_averages
 from tests.recipe.running import copy_until, evaluate, metrics, same_weights, train, weights
 
 DECAY = 0.5
@@ -46,6 +49,22 @@ def test_the_moving_average_follows_the_weights(averaged: Path) -> None:
     rows = metrics(averaged, "valid/ema")
     assert [row["Step"] for row in rows] == [1, 2, 3, 4]
     assert step == min(rows, key=lambda row: row["Loss (nats per character)"])["Step"]
+
+
+def test_of_a_checkpoint_with_the_model_alone_no_moving_average_is_written(
+    averaged: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(averaged, tmp_path / "run"))
+    (best,) = checkpoint_scores(run / "averages" / "ema")
+    shutil.rmtree(run / "checkpoints" / f"step_{best}" / "optimizer")
+    config = AsrConfig()
+    config.trainer.ema, config.regime.score_metric = DECAY, "loss"
+    write_averages(run, config)
+    losses = {row["Step"]: row["Loss (nats per character)"] for row in metrics(run, "valid/ema")}
+    del losses[best]
+    assert list(checkpoint_scores(run / "averages" / "ema")) == [
+        min(losses, key=losses.__getitem__)
+    ]
 
 
 def test_the_best_checkpoints_are_averaged(averaged: Path) -> None:

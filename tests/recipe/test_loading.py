@@ -49,6 +49,11 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         # TRAPS, training: gang.timeout is in minutes; 86400 was meant as the seconds of a day.
         ("gang.timeout", 86_400, "must be at most 1440 (minutes), but is 86400"),
         ("regime.num_steps", None, "must be given for this schedule, but is None"),
+        # Torch finds these when the optimizer is made or takes a step, in a traceback.
+        ("optimizer.config.lr", 1e300, "must be at most 1000, but is 1e+300"),
+        ("optimizer.config.betas", [1.0, 1.0], "must be below 1, but is"),
+        ("optimizer.config.betas", [0.9, 1], "must be below 1, but is"),
+        ("common.seed", 2**32, "must be below 4000000000, but is 4294967296"),
         # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0, "must be above 0, but is 0.0"),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
@@ -57,6 +62,25 @@ STORAGE = "dataset.mixture_parquet_storage_config"
 )
 def test_a_fault_names_key_rule_and_value(key: str, value: object, rule: str) -> None:
     assert any(f.startswith(key) and rule in f for f in faults_of(tree_of(key, value)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "other", "refused"),
+    [
+        ("trainer.ema", 0.9, ("regime.save_model_only", "all"), True),
+        ("trainer.ema", 0.9, ("regime.save_model_only", True), True),
+        ("trainer.ema", 0.9, ("regime.save_model_only", "all_but_last"), False),
+        ("regime.average_n_checkpoints", 2, ("trainer.data_parallelism", "fsdp"), True),
+        ("regime.average_n_checkpoints", 2, ("trainer.data_parallelism", "ddp"), False),
+    ],
+)
+def test_an_average_that_the_end_of_a_run_could_not_write_is_refused(
+    key: str, value: float, other: tuple[str, object], *, refused: bool
+) -> None:
+    best = tree_of("regime.keep_best_n_checkpoints", 2)
+    faults = faults_of(tree_of(key, value), tree_of(*other), best)
+    assert [fault.split()[0] for fault in faults] == [key] * refused
+    assert all(other[0] in fault for fault in faults)
 
 
 @pytest.mark.parametrize("value", [-1, 0, 2.5, math.nan, True, "x", [1], {"a": 1}, None])

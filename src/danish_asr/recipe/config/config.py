@@ -6,6 +6,7 @@ unchanged. Defaults are defined here; a YAML file holds only what differs.
 
 import re
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import torch
@@ -25,6 +26,9 @@ from danish_asr.recipe.config.sections import (
     MaskingSection,
     with_broken,
 )
+
+_SEEDS: Final = 4_000_000_000
+"""fairseq2 takes 32 bits, and adds the process and the use to the seed."""
 
 
 @dataclass(kw_only=True)
@@ -183,6 +187,15 @@ class AsrConfig:
             "`common.no_sweep_dir` must be true: OUTDIR is the directory of one run": (
                 self.common.no_sweep_dir
             ),
+            # Found after the last step, when the whole run has been paid for.
+            "`trainer.ema` must be null with regime.save_model_only=all (set that to false)": (
+                self.trainer.ema is None or self.regime.save_model_only not in {True, "all"}
+            ),
+            "`regime.average_n_checkpoints` must be null with trainer.data_parallelism=fsdp "
+            "(set that to ddp)": (
+                self.regime.average_n_checkpoints is None or self.trainer.data_parallelism != "fsdp"
+            ),
+            f"`common.seed` must be below {_SEEDS}": self.common.seed < _SEEDS,
             "`gang.tensor_parallel_size` must be 1": self.gang.tensor_parallel_size <= 1,
             "`gang.timeout` must be at most 1440 (minutes)": self.gang.timeout <= 24 * 60,
             "`regime.num_steps` must be given for this schedule": (

@@ -283,9 +283,18 @@ class AsrOptimizerSection(base.OptimizerSection):
     has the rate of ``config.lr``, and what is below the layers the lowest. Null: one rate."""
 
     def validate(self) -> ValidationResult:
-        """Check the decay."""
-        decay = self.layer_decay
-        rules = {"`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1}
+        """Check the decay, the learning rate and the betas."""
+        decay, settings = self.layer_decay, self.config
+        # An optimizer of one's own may have defaults of any type.
+        rate, betas = getattr(settings, "lr", None), getattr(settings, "betas", None)
+        numbers = betas if isinstance(betas, list | tuple) else ()
+        rules = {
+            "`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1,
+            "`config.lr` must be at most 1000": rate is None or rate <= 1000,
+            "`config.betas` must be below 1": all(
+                beta < 1 for beta in numbers if isinstance(beta, int | float)
+            ),
+        }
         return with_broken(rules, ValidationResult())
 
 

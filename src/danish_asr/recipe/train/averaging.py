@@ -117,20 +117,25 @@ def write_averages(run: Path, config: AsrConfig) -> None:
 
 
 def _write_best_moving_average(run: Path, title: str) -> None:
-    steps = checkpoint_steps(run)
+    # Of checkpoints with the model alone (regime.save_model_only) the average is gone.
+    steps = [step for step in checkpoint_steps(run) if _optimizer_file(run, step).is_file()]
     rows = recorded(run / METRICS / "valid" / f"{EMA}.jsonl")
     scores = {row["Step"]: -float(row[title]) for _, row in rows if row["Step"] in steps}
     if not scores:
         return
     step = max(scores, key=lambda step: (scores[step], step))
-    folder = run / CHECKPOINTS / f"step_{step}" / "optimizer"
-    saved: Mapping[str, Any] = torch.load(folder / _SHARD, map_location="cpu", weights_only=False)
+    file = _optimizer_file(run, step)
+    saved: Mapping[str, Any] = torch.load(file, map_location="cpu", weights_only=False)
     state = _weights(run, step)
     for group in saved["param_groups"]:
         for name, number in zip(group[_NAMES], group["params"], strict=True):
             if EMA in saved["state"].get(number, ()):
                 state[name] = saved["state"][number][EMA]
     _write(run, EMA, step, state, scores[step])
+
+
+def _optimizer_file(run: Path, step: int) -> Path:
+    return run / CHECKPOINTS / f"step_{step}" / "optimizer" / _SHARD
 
 
 def _score_title(config: AsrConfig) -> str:
