@@ -185,7 +185,7 @@ def test_ft_speechs_utterances_are_parts_of_a_meeting(tmp_path: Path) -> None:
     found = read_all(source)[1]
     assert (found.text, found.start, found.seconds) == ("ja  tak", 1.0, 0.5)
     assert found.audio == tmp_path / "audio/2016/20161_M012.wav"
-    assert (found.speaker.speaker_id, found.speaker.gender) == ("S001", "F")
+    assert (found.speaker.speaker_id, found.speaker.gender) == ("S001", "female")
 
 
 def test_nsts_sessions_are_read(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_usual_names_of_columns_and_delimiters_are_found(
     (found,) = read_all(open_source(str(path), RADIO))
     speaker = found.speaker
     assert (found.audio, found.text) == (tmp_path / "a.mp3", "ja")
-    assert (speaker.speaker_id, speaker.dialect, speaker.gender) == ("s1", "Fynsk", "f")
+    assert (speaker.speaker_id, speaker.dialect, speaker.gender) == ("s1", "Fynsk", "female")
     assert (speaker.age, speaker.age_group) == (29, "25-49")
 
 
@@ -190,7 +190,7 @@ def test_a_folder_is_read_with_a_column_that_some_file_has(tmp_path: Path) -> No
     (tmp_path / "dev.jsonl").write_text(GOOD)
     source = open_source(f"manifest:{tmp_path}", SourceOptions(corpus="a", columns=("gender=køn",)))
     assert [(file.split, file.rows) for file in source.files] == [("dev", 1), ("train", 1)]
-    assert [row.speaker.gender for row in read_all(source)] == [None, "f"]
+    assert [row.speaker.gender for row in read_all(source)] == [None, "female"]
 
 
 def test_decimal_commas_capitals_and_empty_ids_of_spreadsheets_are_read(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ def test_every_name_is_mapped_and_an_unknown_one_is_kept() -> None:
 
 
 DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "Denmark", "da", b"DK", " DK\n"]
-UNKNOWN: list[Any] = ["", " ", None, float("nan")]
-NAMES: list[Any] = ["ukendt", "?", "NA", "45", "Sverige", "SWE", "Brønshøj"]
+UNKNOWN: list[Any] = ["", " ", None, float("nan"), "ukendt", "Ukendt", "?", "NA", "-", "unknown"]
+NAMES: list[Any] = ["45", "Sverige", "SWE", "Brønshøj"]
 
 
 @pytest.mark.parametrize("coral", [True, False])
@@ -54,3 +54,36 @@ def test_the_raw_dialect_is_kept() -> None:
     read = speaker(dialect=" Thybomål ", age="61", gender="female", country_birth="")
     assert (read.sub_dialect, read.dialect) == ("Thybomål", "Vestjysk")
     assert (read.age, read.age_group, read.country_birth) == (61, "50+", None)
+
+
+@pytest.mark.parametrize(
+    ("spellings", "person"),
+    [
+        (["1", 1, 1.0, "1.0", " 1 "], "1"),
+        ([1e16, 10**16], "10000000000000000"),
+        (
+            ["Bj\u00f8rn \u00c5", "Bj\u00f8rn  A\u030a", "Bj\u00f8rn\u00a0\u00c5\n"],
+            "Bj\u00f8rn \u00c5",
+        ),
+        (["001"], "001"),
+        (["v1.0"], "v1.0"),
+        (["unknown", "Ukendt", "NA", "n/a", "-", "?", "", " ", None, float("nan")], None),
+    ],
+)
+def test_a_person_has_one_id_and_an_unknown_speaker_none(
+    spellings: list[Any], person: str | None
+) -> None:
+    assert {speaker(speaker_id=spelling).speaker_id for spelling in spellings} == {person}
+
+
+@pytest.mark.parametrize(
+    ("spellings", "gender"),
+    [
+        (["mand", "MAND", "m", "M ", "Male"], "male"),
+        (["kvinde", "Kvinde", "K", "k", "f", "Female"], "female"),
+        (["nonbinary"], "nonbinary"),
+        (["", None], None),
+    ],
+)
+def test_spellings_of_a_gender_are_one(spellings: list[Any], gender: str | None) -> None:
+    assert {speaker(gender=spelling).gender for spelling in spellings} == {gender}

@@ -78,6 +78,15 @@ def test_another_country_name_is_abroad_in_coral_only(tmp_path: Path) -> None:
     assert elsewhere.speaker.dialect != "Non-native"
 
 
+@pytest.mark.parametrize("birth", ["Danmark", "da", "DNK", "?", "ukendt", "NA"])
+def test_danish_or_unknown_birth_is_never_non_native_in_corals_columns(
+    tmp_path: Path, birth: str
+) -> None:
+    write_parquet(tmp_path / "train.parquet", [coral_row(0, country_birth=birth, dialect="fynsk")])
+    (found,) = read_all(open_source(str(tmp_path)))
+    assert (found.speaker.dialect, found.speaker.country_birth) == ("Fynsk", birth)
+
+
 def test_only_the_row_with_a_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     write_parquet(tmp_path / "train.parquet", [coral_row(number) for number in range(3)])
     table = pq.read_table(tmp_path / "train.parquet")
@@ -119,7 +128,7 @@ def test_columns_are_set_by_options(tmp_path: Path) -> None:
     found = read_all(source)
     assert [row.text for row in found] == [row["sætning"] for row in rows]
     assert [row.id for row in found] == source.ids(file).to_pylist() == ["0", "1", "2"]
-    assert found[0].speaker.gender == "f"
+    assert found[0].speaker.gender == "female"
     assert found[0].audio == tone(0.2)
 
 

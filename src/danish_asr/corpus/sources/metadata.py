@@ -4,6 +4,8 @@ Metadata have one form for all corpora; ``sub_dialect`` keeps the corpus's value
 """
 
 import math
+import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -24,6 +26,19 @@ _DANISH: Final = frozenset(
     )
 )
 """Spellings of Denmark as the country of birth, in lower case."""
+
+_UNKNOWN: Final = frozenset(
+    (
+        *("", "?", "-", "–", "na", "n/a", "nan", "none", "null", "unknown"),
+        *("ukendt", "uoplyst", "ikke oplyst", "ved ikke"),
+    )
+)
+"""What stands for no speaker and for no country of birth, in lower case."""
+
+_GENDERS: Final = dict.fromkeys(("male", "m", "man", "mand"), "male") | dict.fromkeys(
+    ("female", "f", "k", "woman", "kvinde"), "female"
+)
+"""Spellings of two genders, in lower case; others stay as they are."""
 
 NON_NATIVE: Final = "Non-native"
 
@@ -127,25 +142,37 @@ def speaker(
     ValueError for text that is not UTF-8.
     """
     sub_dialect, birth, years = clean(dialect), clean(country_birth), parse_age(age)
+    own_gender = clean(gender)
     country = country_of(birth, country_codes=country_codes)
     return Speaker(
-        speaker_id=clean(speaker_id),
+        speaker_id=_speaker_id(speaker_id),
         dialect=map_dialect(sub_dialect, country),
         sub_dialect=sub_dialect,
         age=years,
         age_group=age_group(years),
         unread_age=clean(age) if years is None else None,
-        gender=clean(gender),
+        gender=_GENDERS.get((own_gender or "").casefold(), own_gender),
         country_birth=birth,
         country=country,
     )
 
 
 def clean(value: Any) -> str | None:
-    """The value as stripped text; None for null, NaN and white space. Errors as for `speaker`."""
+    """The value as text in NFC with single spaces; None for null, NaN and white space.
+
+    Errors as for `speaker`.
+    """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    return str(_plain(value)).strip() or None
+    return " ".join(unicodedata.normalize("NFC", str(_plain(value))).split()) or None
+
+
+def _speaker_id(value: Any) -> str | None:
+    """The id without the ``.0`` of whole numbers that pandas wrote; None for an unknown speaker."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    name = clean(value) or ""
+    return None if name.casefold() in _UNKNOWN else re.sub(r"^(\d+)\.0+$", r"\1", name)
 
 
 def _plain(value: Any) -> Any:
@@ -160,13 +187,14 @@ def country_of(birth: str | None, *, country_codes: bool = False) -> str | None:
     """``DK`` for Danish spellings, a country abroad in capitals, None for an unknown one.
 
     With ``country_codes``, as in CoRal, any other text is a country abroad. In other corpora only
-    two letters are: a name may be a misspelt Danish town. ``NA`` is missing there, not Namibia.
+    two letters are: a name may be a misspelt Danish town. ``NA`` is missing, not Namibia.
     """
     spelling = " ".join((birth or "").casefold().split())
     if spelling in _DANISH:
         return DENMARK
-    is_code = len(spelling) == 2 and spelling.isalpha() and spelling != "na"
-    return spelling.upper() if is_code or (spelling and country_codes) else None
+    is_code = len(spelling) == 2 and spelling.isalpha()
+    is_abroad = spelling not in _UNKNOWN and (is_code or country_codes)
+    return spelling.upper() if is_abroad else None
 
 
 def map_dialect(sub_dialect: str | None, country: str | None) -> str | None:
@@ -196,6 +224,7 @@ _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "validated": clean,
     "text": _text,
     **dict.fromkeys(SPEAKER_COLUMNS, clean),
+    "speaker_id": _speaker_id,
     "start": _seconds,
     "seconds": _seconds,
 }
