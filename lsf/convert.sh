@@ -23,7 +23,7 @@ cd "${ASR_HOME:-${LS_SUBCWD:-.}}" || exit 2
 . lsf/job.sh || { echo "submit this in the checkout, or set ASR_HOME to it" >&2; exit 2; }
 
 begin convert "$ASR_LOGS"
-eval "arguments=($ASR_CONVERT_ARGS)"
+split "$ASR_CONVERT_ARGS"
 if [ "${LSB_JOBINDEX:-0}" != 0 ]; then arguments+=(--part "$LSB_JOBINDEX/$LSB_JOBINDEX_END"); fi
 # USR2, from `timeout` or LSF, ends the conversion; finished shards are not converted again.
 trap 'kill -USR2 $!' USR2

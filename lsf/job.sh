@@ -6,6 +6,12 @@
 
 say() { printf '%s danish-asr: %s\n' "$(date '+%F %T')" "$*"; }
 
+# split TEXT: set `arguments` to its words. Quotes are a shell's; nothing is expanded.
+split() {
+  mapfile -d '' -t arguments < <(xargs -r printf '%s\0' <<<"$1")
+  wait $! || { say "expected arguments with each quote closed on its line, found: $1"; end 2; }
+}
+
 # begin NAME DIRECTORY: prepare the job, log to ASR_LOGS and count the starts of this job in DIRECTORY.
 begin() {
   id=${LSB_JOBID:-${SLURM_JOB_ID:-local}}
@@ -15,10 +21,8 @@ begin() {
   exec >>"$ASR_LOGS/$1-$id.log" 2>&1
   # shellcheck disable=SC2086 # several modules are several words
   if [ -n "$ASR_MODULES" ]; then module load $ASR_MODULES; fi
-  if [ ! -x "$ASR_VENV/bin/danish-asr" ]; then
-    say "no danish-asr in $ASR_VENV; run \`make setup\` in $ASR_HOME, or set ASR_VENV"
-    exit 2
-  fi
+  [ -x "$ASR_VENV/bin/danish-asr" ] ||
+    { say "no danish-asr in $ASR_VENV; run \`make setup\` in $ASR_HOME, or set ASR_VENV"; exit 2; }
   export PATH="$ASR_VENV/bin:$PATH" PYTHONUNBUFFERED=1
   # After bkill the command saves and ends with 75; another status keeps LSF from starting it again.
   trap 'exit 130' INT
@@ -36,10 +40,11 @@ begin() {
   if [ -n "$budget" ]; then
     budget=$((budget > 2 * ASR_SAVE_MINUTES ? budget - ASR_SAVE_MINUTES : budget / 2))
   fi
-  eval "arguments=($ASR_ARGS)"
-  arguments=(--config-file "$ASR_CONFIG" --config "dataset.name=$ASR_DATASET"
+  settings=("dataset.name=$ASR_DATASET"
     "dataset.mixture_parquet_storage_config.dataset_summary_path=$ASR_DATA/language_distribution_0.tsv"
-    "trainer.max_wall_minutes=${budget:-null}" "${arguments[@]}")
+    "trainer.max_wall_minutes=${budget:-null}")
+  split "$ASR_ARGS"
+  arguments=(--config-file "$ASR_CONFIG" --config "${settings[@]}" "${arguments[@]}")
   say "job $id on $(hostname): $1, start $try of $ASR_TRIES, ${budget:-unknown} minutes"
 }
 

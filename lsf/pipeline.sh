@@ -6,7 +6,7 @@
 #
 # Settings: lsf/site.env. Conversion is left out if the dataset is complete.
 
-# shellcheck source=lsf/site.env
+# shellcheck source=lsf/site.env disable=SC2086 # options are words
 cd "$(dirname "$0")/.." && . lsf/site.env || exit 2
 
 # submit OPTION...: submit the script on standard input; `job` is its number.
@@ -22,17 +22,13 @@ submit() {
 after=()
 if [ ! -f "$ASR_DATA/manifest.json" ]; then
   finish=()
-  # shellcheck disable=SC2086 # options are words, here and below
   if [ "$ASR_SHARDS" -gt 1 ]; then
     submit -J "convert[1-$ASR_SHARDS]" $ASR_CONVERT_BSUB <lsf/convert.sh
     finish=(-J convert-finish -w "done($job)")
   fi
-  # shellcheck disable=SC2086
   submit "${finish[@]}" $ASR_CONVERT_BSUB <lsf/convert.sh
   after=(-w "done($job)")
 fi
-# shellcheck disable=SC2086
 submit "${after[@]}" $ASR_TRAIN_BSUB <lsf/train.sh
-# shellcheck disable=SC2086
 submit -w "done($job)" $ASR_EVAL_BSUB <lsf/eval.sh
 echo "logs: $ASR_LOGS; the report will be $ASR_RUN/eval/best/test/report.html"

@@ -23,10 +23,9 @@ cd "${ASR_HOME:-${LS_SUBCWD:-.}}" || exit 2
 . lsf/job.sh || { echo "submit this in the checkout, or set ASR_HOME to it" >&2; exit 2; }
 
 begin sweep "$ASR_RUN"
-eval "arguments=($ASR_SWEEP)"
+split "$ASR_SWEEP"
 # Ignored until the sweep has a handler, which passes the warning on to its run.
 trap '' USR2
-danish-asr sweep "$ASR_RUN" --config "$ASR_CONFIG" "dataset.name=$ASR_DATASET" \
-  "dataset.mixture_parquet_storage_config.dataset_summary_path=$ASR_DATA/language_distribution_0.tsv" \
-  "trainer.max_wall_minutes=${budget:-null}" "${arguments[@]}" --only "${LSB_JOBINDEX:-1}"
+danish-asr sweep "$ASR_RUN" --config "$ASR_CONFIG" "${settings[@]}" "${arguments[@]}" \
+  --only "${LSB_JOBINDEX:-1}"
 end $?

@@ -180,6 +180,52 @@ def test_a_refused_configuration_is_not_started_again(cluster: Cluster) -> None:
     assert "optimizer.config.lr" in cluster.log()
 
 
+SPLIT = """--config model.name='a b' optimizer.config.betas=(0.9,0.98) "c d" x=a&b $HOME * #e"""
+WORDS = ["--config", "model.name=a b", "optimizer.config.betas=(0.9,0.98)", "c d"]
+WORDS += ["x=a&b", "$HOME", "*", "#e"]
+
+
+def programs(folder: Path, text: str) -> Path:
+    """An environment whose programs are all the same shell script."""
+    (folder / "venv" / "bin").mkdir(parents=True)
+    for name in ("danish-asr", "python"):
+        program = folder / "venv" / "bin" / name
+        program.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        program.chmod(0o755)
+    return folder / "venv"
+
+
+@pytest.mark.parametrize(
+    ("script", "setting"),
+    [
+        ("train.sh", "ASR_ARGS"),
+        ("eval.sh", "ASR_ARGS"),
+        ("convert.sh", "ASR_CONVERT_ARGS"),
+        ("sweep.sh", "ASR_SWEEP"),
+    ],
+)
+@pytest.mark.parametrize("text", [SPLIT, "--config model.name='x", ""])
+def test_arguments_pass_as_written_and_an_unclosed_quote_starts_nothing(
+    cluster: Cluster, tmp_path: Path, script: str, setting: str, text: str
+) -> None:
+    environment = programs(tmp_path, f"printf '%s\\0' \"$@\" >'{tmp_path}/given'")
+    folders = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
+    (tmp_path / "run" / "eval").mkdir(parents=True)
+    cluster.run("bsub", script=script, **folders, **{setting: text})
+    if text.count("'") == 1:
+        assert list(cluster.jobs()[-1]["statuses"].values()) == [[EXIT_REFUSED]], cluster.log()
+        assert text in cluster.log()
+        assert not (tmp_path / "given").exists()
+        return
+    assert list(cluster.jobs()[-1]["statuses"].values()) == [[0]], cluster.log()
+    words = WORDS if text else []
+    given = (tmp_path / "given").read_text().split("\0")[:-1]
+    if script == "sweep.sh":
+        given = given[:-2]
+    assert given[len(given) - len(words) :] == words
+    assert "" not in given
+
+
 def descendants(pid: int) -> list[int]:
     """The processes that ``pid`` started, those that they started, and so on."""
     files = Path(f"/proc/{pid}/task").glob("*/children")
