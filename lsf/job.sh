@@ -31,15 +31,15 @@ begin() {
   try=$(($(cat "$tries" 2>/dev/null || echo 0) + 1))
   echo $try >"$tries"
   # Minutes until the job must stop; empty if its wall time is not known.
-  if [ -n "${SLURM_JOB_END_TIME:-}" ]; then
-    budget=$(((SLURM_JOB_END_TIME - $(date +%s)) / 60))
+  if [ -n "${SLURM_JOB_ID:-}" ]; then # Slurm before 23.02 has no SLURM_JOB_END_TIME
+    ends=${SLURM_JOB_END_TIME:-$(scontrol show job "$SLURM_JOB_ID" |
+      sed -n 's/.* EndTime=\([0-9T:-]*\) .*/\1/p' | date +%s -f -)}
+    budget=${ends:+$(((ends - $(date +%s)) / 60))}
   else
     budget=$(bjobs -noheader -o runtimelimit "${LSB_JOBID:-}" 2>/dev/null |
       sed -n '1s/^ *\([0-9][0-9]*\).*/\1/p')
   fi
-  if [ -n "$budget" ]; then
-    budget=$((budget > 2 * ASR_SAVE_MINUTES ? budget - ASR_SAVE_MINUTES : budget / 2))
-  fi
+  budget=${budget:+$((budget > 2 * ASR_SAVE_MINUTES ? budget - ASR_SAVE_MINUTES : budget / 2))}
   settings=("dataset.name=$ASR_DATASET"
     "dataset.mixture_parquet_storage_config.dataset_summary_path=$ASR_DATA/language_distribution_0.tsv"
     "trainer.max_wall_minutes=${budget:-null}")

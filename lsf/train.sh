@@ -18,6 +18,7 @@
 #BSUB -wa USR2
 #BSUB -wt 10
 #BSUB -Q 75
+#BSUB -r
 
 cd "${ASR_HOME:-${LS_SUBCWD:-.}}" || exit 2
 # shellcheck source=lsf/job.sh

@@ -1,5 +1,7 @@
 """``bsub`` for tests: runs a job at once, and again as long as it ends with the status of ``-Q``.
 
+A job that was killed stands for one whose host was lost: ``-r`` starts it again.
+
 Job N leaves ``N.json``: its options, and the status of each start by array index.
 """
 
@@ -9,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +19,11 @@ from pathlib import Path
 
 def main(root: Path, arguments: list[str], script: str) -> None:
     given = [*shlex.split(" ".join(re.findall("^#BSUB (.*)", script, re.MULTILINE))), *arguments]
+    rerun = "-r" in given
+    given = [word for word in given if word != "-r"]
     # `-R` may be repeated, which no test looks at.
     options = dict(zip(given[::2], given[1::2], strict=True))
+    again = [options.get("-Q"), str(-signal.SIGKILL) if rerun else None]
     job = len(list(root.glob("*.json"))) + 1
     statuses: dict[int, list[int]] = {}
     record = root / f"{job}.json"
@@ -41,7 +47,7 @@ def main(root: Path, arguments: list[str], script: str) -> None:
     for index in range(1, int(size[1]) + 1) if size else [0]:
         environment["LSB_JOBINDEX"] = str(index)
         starts = statuses.setdefault(index, [])
-        while not starts or str(starts[-1]) == options.get("-Q"):
+        while not starts or str(starts[-1]) in again:
             process = subprocess.Popen(
                 ["bash", root / f"{job}.sh"],
                 env=environment,

@@ -43,6 +43,8 @@ class Cluster:
         for name, text in {
             "bsub": f"#!{sys.executable}\n{code}",
             "bjobs": "#!/bin/bash\necho 1440.0/node\n",
+            "scontrol": '#!/bin/bash\necho "   StartTime=Unknown EndTime=$END Deadline=N/A"\n',
+            "srun": '#!/bin/bash\n"$@"\n',
         }.items():
             (self._bin / name).write_text(text, encoding="utf-8")
             (self._bin / name).chmod(0o755)
@@ -224,6 +226,32 @@ def test_arguments_pass_as_written_and_an_unclosed_quote_starts_nothing(
         given = given[:-2]
     assert given[len(given) - len(words) :] == words
     assert "" not in given
+
+
+def test_a_training_whose_host_is_lost_starts_again(cluster: Cluster, tmp_path: Path) -> None:
+    environment = programs(
+        tmp_path, f"[ -e '{tmp_path}/lost' ] || {{ >'{tmp_path}/lost'; kill -9 0; }}"
+    )
+    settings = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
+    cluster.run("bsub", script="train.sh", **settings)
+    assert cluster.statuses() == [-signal.SIGKILL, 0], cluster.log()
+
+
+@pytest.mark.parametrize(
+    ("known", "minutes"), [(True, "45"), (False, "85"), (None, "null")], ids=str
+)
+def test_slurm_gives_the_time_limit_and_its_early_warning_kills_nothing(
+    cluster: Cluster, tmp_path: Path, known: bool | None, minutes: str
+) -> None:
+    given = tmp_path / "given"
+    environment = programs(tmp_path, f"kill -USR2 $$; printf '%s\\n' \"$@\" >'{given}'")
+    settings: dict[str, Any] = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
+    if known:
+        settings["SLURM_JOB_END_TIME"] = int(time.time()) + 60 * 60 + 30
+    end = time.localtime(time.time() + 100 * 60 + 30)
+    settings["END"] = "Unknown" if known is None else time.strftime("%Y-%m-%dT%H:%M:%S", end)
+    cluster.run("bash", script="train.slurm", SLURM_JOB_ID=7, SLURM_SUBMIT_DIR=ROOT, **settings)
+    assert f"trainer.max_wall_minutes={minutes}" in given.read_text().splitlines()
 
 
 def descendants(pid: int) -> list[int]:
