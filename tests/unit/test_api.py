@@ -5,13 +5,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
+from rich.console import Console
 
 import danish_asr
 from danish_asr import compare, convert, read_predictions, score
-from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.scoring.predictions import write_predictions
+from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.report import ReportOptions, score_file
+from danish_asr.scoring.predictions import to_row, write_predictions
 from tests.builders import tone
 from tests.score_rows import four_rows
 
@@ -72,6 +76,66 @@ def test_rows_are_paired_by_id_in_any_order_and_a_duplicate_id_is_refused() -> N
             compare(*runs)
     with pytest.raises(PredictionsError, match="duplicate id 'b'"):
         score(twice, row_filter="coral")
+
+
+def test_rows_may_be_a_dataframe_or_dicts_and_groups_may_be_none() -> None:
+    dicts = [to_row(row) for row in four_rows()]
+    frame = pd.DataFrame(dicts).rename(columns={"hypothesis": "pred"})
+    frame.loc[3, "duration"] = None
+    expected = score(four_rows(), by=["dialect"])
+    wer = expected.overall.wer.value
+    for rows in (dicts, frame):
+        assert score(rows, by=["dialect"]) == expected
+        assert {run.wer for run in compare(rows, four_rows()).overall.runs} == {wer}
+    assert score(dicts, by=None).groupings == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "a"}], "row 1: missing reference, hypothesis"),
+        ([*four_rows(), 5], "row 5: expected a dict .*, found int"),
+        ({"id": ["a"]}, "found dict"),
+        (None, "found NoneType"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows: Any, message: str) -> None:
+    with pytest.raises(PredictionsError, match=message):
+        score(rows)
+    with pytest.raises(PredictionsError, match=message):
+        compare(four_rows(), rows)
+
+
+@pytest.mark.parametrize("by", [5, [None], [["dialect"]]])
+def test_a_grouping_is_a_text(by: Any) -> None:
+    with pytest.raises(ConfigError, match="by: expected the names of columns"):
+        score(four_rows(), by=by)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read as JSON"),
+        ("\xe6", "cannot be read as JSON"),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ("[]", "expected a JSON object, found list"),
+        ('{"rows_in_split": 4}', "rows_in_split: expected numbers of rows by split, found 4"),
+        ('{"rows": {"test": "4"}}', "rows: expected numbers of rows by split"),
+        ('{"run": ["a"]}', "run: expected a text"),
+    ],
+)
+def test_a_broken_evaluation_is_refused_by_name(tmp_path: Path, content: str, message: str) -> None:
+    write_predictions(file := tmp_path / "predictions.jsonl", four_rows())
+    (tmp_path / "evaluation.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(PredictionsError, match=f"evaluation.json: {message}"):
+        score(file)
+
+
+def test_an_output_on_a_full_device_is_one_error(tmp_path: Path) -> None:
+    write_predictions(file := tmp_path / "predictions.jsonl", four_rows())
+    (full := tmp_path / "scores.json").symlink_to("/dev/full")
+    with pytest.raises(DanishAsrError, match=r"/dev/full: cannot be written .*space"):
+        score_file(file, ReportOptions(outputs=[full]), console=Console(quiet=True))
 
 
 def test_a_table_is_converted_with_the_options_of_the_command(tmp_path: Path) -> None:

@@ -45,6 +45,16 @@ def test_labels_are_texts_and_empty_ones_unknown(tmp_path: Path) -> None:
     assert row.extra == {"city": None, "age": "31", "noisy": "true", "chunks": "[1]"}
 
 
+def test_a_label_is_the_same_however_it_is_typed(tmp_path: Path) -> None:
+    typed = ["Århus", "A\u030arhus", "Århus ", "\tÅrhus"]
+    lines = [
+        {**ROW, "id": f"{number}", "speaker_id": name, "dialect": name, "city": name}
+        for number, name in enumerate(typed)
+    ]
+    rows = _read(tmp_path, *lines)
+    assert {(row.speaker_id, row.dialect, row.extra["city"]) for row in rows} == {("Århus",) * 3}
+
+
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_bytes(gzip.compress(json.dumps(ROW).encode(), mtime=0)[:-12])
     with pytest.raises(PredictionsError, match=r"p\.jsonl: .*Compressed file ended"):
@@ -55,6 +65,8 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "not JSON"),
+        ("[" * 100_000 + "]" * 100_000, "not JSON .*recursion"),
+        ({**ROW, "id": "b", "hypothesis": "nej \ud800"}, r"half of a character"),
         ({"id": "b"}, "missing reference, hypothesis; found 'id'$"),
         (ROW, "duplicate id 'a', first seen on line 1"),
         ({**ROW, "hypothesis": None}, "hypothesis must be a string, found None"),

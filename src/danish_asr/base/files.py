@@ -36,8 +36,13 @@ def publish(path: Path) -> Iterator[IO[bytes]]:
     """
     path = path.resolve()
     if path.is_char_device() or path.is_fifo():  # /dev/null would become a file
-        with path.open("wb") as stream:
-            yield stream
+        try:
+            with path.open("wb") as stream:
+                yield stream
+        except OSError as error:
+            raise DanishAsrError(
+                f"{path}: cannot be written ({error.strerror or error})"
+            ) from error
         return
     with _partial(path) as partial:
         with partial.open("wb") as stream:

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,7 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 class TableRow(NamedTuple):
@@ -100,10 +102,13 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
         values = json.loads(line.removeprefix(BOM_UTF8).decode())
+        halves = b"\\u" in line and _HALF.search(json.dumps(values, ensure_ascii=False))
     except UnicodeDecodeError as reason:
         return TableRow(number, None, utf8_fault(reason))
-    except ValueError as reason:
+    except (ValueError, RecursionError) as reason:
         return TableRow(number, None, f"not JSON ({reason}); expected an object on each line")
+    if halves:
+        return TableRow(number, None, "half of a character (\\ud800 to \\udfff without its pair)")
     if not isinstance(values, dict):
         return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
     return TableRow(number, values)

@@ -11,13 +11,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import AnyPath, publish_text
 from danish_asr.base.tables import Row, read_valid_rows
-from danish_asr.recipe.run.run_directory import evaluated_model
+from danish_asr.recipe.run.run_directory import evaluated_model, read_evaluation
 from danish_asr.report.comparison_tables import (
     comparison_markdown,
     comparison_page,
@@ -34,6 +35,7 @@ from danish_asr.scoring.predictions import (
     PredictionsFile,
     read_predictions,
     read_references,
+    to_predictions,
 )
 from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Scores, score_predictions
@@ -168,7 +170,7 @@ def _open(path: Path, options: ReportOptions) -> _Opened:
     if path.is_fifo():
         raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
     file = path.parent / _EVALUATION
-    about = dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+    about = read_evaluation(file) if file.is_file() else {}
     split, dataset = options.split, options.dataset
     if dataset is None:
         if split:
@@ -238,9 +240,9 @@ def _json(document: Mapping[str, Any]) -> str:
 
 
 def score(
-    predictions: AnyPath | Iterable[Prediction],
+    predictions: AnyPath | Iterable[Prediction | Mapping[str, Any]] | pd.DataFrame,
     *,
-    by: str | Sequence[str] = DEFAULT_BY,
+    by: str | Sequence[str] | None = DEFAULT_BY,
     dataset: AnyPath | None = None,
     split: str | None = None,
     **settings: Any,
@@ -249,9 +251,9 @@ def score(
 
     Args:
         predictions: A ``predictions.jsonl``, a CSV, TSV or Parquet file with the same columns, or
-            rows from `read_predictions`.
+            rows from `read_predictions`, a DataFrame, or dicts with these columns.
         by: A column to group by, or several; ``"age_group,gender"`` is the product of two,
-            ``"age:18,25,50"`` has bands.
+            ``"age:18,25,50"`` has bands; None has no groups.
         dataset: The root of the dataset that has references and groups for a file of ``id`` and
             ``hypothesis``.
         split: The split of that dataset; None takes that of the file's rows, or ``test``.
@@ -268,14 +270,14 @@ def score(
     """
     by, chosen = _listed(by), _settings(settings)
     if not isinstance(predictions, str | PathLike):
-        return score_predictions(predictions, by=by, settings=chosen)
+        return score_predictions(to_predictions(predictions), by=by, settings=chosen)
     options = ReportOptions(by=by, settings=chosen, dataset=dataset, split=split)
     return score_file(predictions, options, console=Console(quiet=True)).only(by)
 
 
 def compare(
-    *runs: AnyPath | Iterable[Prediction],
-    by: str | Sequence[str] = DEFAULT_BY,
+    *runs: AnyPath | Iterable[Prediction | Mapping[str, Any]] | pd.DataFrame,
+    by: str | Sequence[str] | None = DEFAULT_BY,
     dataset: AnyPath | None = None,
     split: str | None = None,
     **settings: Any,
@@ -298,13 +300,17 @@ def compare(
         files = {name: [path] for name, path in zip(names, paths, strict=True)}
         options = ReportOptions(by=by, settings=chosen, dataset=dataset, split=split)
         return compare_files(files, options, console=Console(quiet=True))
-    rows = [read_predictions(run) if isinstance(run, str | PathLike) else run for run in runs]
-    named = {name: {name: own} for name, own in zip(names, rows, strict=True)}
+    named = {name: {name: to_predictions(run)} for name, run in zip(names, runs, strict=True)}
     return compare_runs(named, by=by, settings=chosen)
 
 
-def _listed(by: str | Sequence[str]) -> Sequence[str]:
-    return [by] if isinstance(by, str) else by
+def _listed(by: str | Sequence[str] | None) -> Sequence[str]:
+    if by is None or isinstance(by, str):
+        return [] if by is None else [by]
+    if not isinstance(by, Sequence) or not all(isinstance(name, str) for name in by):
+        faults = [f"by: expected the names of columns, such as 'dialect'; found {by!r:.40}"]
+        raise ConfigError(faults, where="the call")
+    return by
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:

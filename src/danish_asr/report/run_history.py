@@ -26,6 +26,7 @@ from danish_asr.recipe.run.run_directory import (
     METRICS,
     SCORE_TITLES,
     checkpoint_scores,
+    read_evaluation,
     recorded,
 )
 from danish_asr.scoring.predictions import read_predictions
@@ -295,10 +296,10 @@ def evaluations(run: Path) -> list[Evaluation]:
 
 @lru_cache(maxsize=64)
 def _evaluation(predictions: Path, _changed: int) -> Evaluation:
-    about = json.loads(predictions.with_name("evaluation.json").read_text(encoding="utf-8"))
-    rows = sum(about["rows_in_split"].values())
+    about = read_evaluation(predictions.with_name("evaluation.json"))
+    rows = sum((about.get("rows_in_split") or {}).values()) or None
     scores = score_predictions(read_predictions(predictions), by=["dialect"], rows_in_split=rows)
-    decoder = str(about.get("decoder", {}).get("name", "greedy"))
+    decoder = str((about.get("decoder") or {}).get("name", "greedy"))
     # eval/<checkpoint>/<split>/predictions.jsonl, or in a directory below with a label of its own
     label = predictions.parent.name if predictions.parents[3].name == "eval" else decoder
     named = decoder if label == decoder else f"{decoder} ({label})"

@@ -9,9 +9,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf, isnan
+from os import PathLike
 from pathlib import Path
 from sys import intern
 from typing import Any, Final
+from unicodedata import normalize
 
 from danish_asr.base.errors import DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
@@ -131,6 +133,34 @@ def _refuse(message: str, faults: Sequence[str]) -> None:
         raise PredictionsError("\n  ".join(lines))
 
 
+def to_predictions(rows: Any) -> Iterator[Prediction]:
+    """Yield the rows of a file, a DataFrame, or an iterable of dicts or predictions.
+
+    Raises:
+        PredictionsError: It is something else, or a row is invalid; rows count from 1.
+    """
+    if isinstance(rows, str | PathLike):
+        rows = read_predictions(rows)
+    if hasattr(rows, "itertuples"):  # a DataFrame, whose missing values are NaN
+        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
+    if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
+        raise PredictionsError(
+            "expected a file, a DataFrame, or a list of dicts or predictions, found "
+            f"{type(rows).__name__}"
+        )
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, Prediction):
+            yield row
+        elif isinstance(row, Mapping):
+            values, location = dict(row), f"row {number}"
+            _rename_hypothesis(values, location)
+            yield from_row(values, location)
+        else:
+            raise PredictionsError(
+                f"row {number}: expected a dict or a prediction, found {type(row).__name__}"
+            )
+
+
 def from_row(row: Row, location: str) -> Prediction:
     """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
     _require(row, _TEXTS, location)
@@ -193,7 +223,8 @@ def _plain(value: Any) -> str | None:
 
 def _label(value: Any, key: str, location: str) -> str | None:
     if isinstance(value, str):
-        return intern(value) if value and not value.isspace() else None  # few values, many rows
+        value = normalize("NFC", value.strip())  # one label, however it is typed
+        return intern(value) if value else None  # few values, many rows
     if value is None or (isinstance(value, float) and isnan(value)):
         return None
     if isinstance(value, bool | int | float):

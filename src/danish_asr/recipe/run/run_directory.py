@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.recipe.run.advice import LOSS
 
 CONFIG_FILE: Final = "config.yaml"
@@ -96,11 +96,41 @@ def average_name(run: Path) -> str | None:
     return run.name if run.parent.name == AVERAGES else None
 
 
+_EVALUATION_TEXTS: Final = ("dataset", "dataset_root", "model", "checkpoint", "run", "where")
+_EVALUATION_TYPES: Final[Mapping[str, type[Any]]] = {
+    **dict.fromkeys(_EVALUATION_TEXTS, str),
+    **dict.fromkeys(("rows", "rows_in_split", "decoder"), dict),
+}
+
+
+def read_evaluation(path: Path) -> dict[str, Any]:
+    """Return an ``evaluation.json``; PredictionsError if it is broken."""
+    advice = "evaluate again, or remove the file to score without it"
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise PredictionsError(f"{path}: cannot be read as JSON ({error}); {advice}") from None
+    if not isinstance(about, dict):
+        found = type(about).__name__
+        raise PredictionsError(f"{path}: expected a JSON object, found {found}; {advice}")
+    for key, kind in _EVALUATION_TYPES.items():
+        value = about.get(key)
+        counts = value.values() if key.startswith("rows") and isinstance(value, dict) else ()
+        if value is None or (
+            isinstance(value, kind) and all(type(count) is int for count in counts)
+        ):
+            continue
+        objects = "numbers of rows by split" if key.startswith("rows") else "an object"
+        expected = "a text" if kind is str else objects
+        raise PredictionsError(f"{path}: {key}: expected {expected}, found {value!r:.40}; {advice}")
+    return about
+
+
 def evaluated_model(about: Mapping[str, Any]) -> str:
     """Return the model of an ``evaluation.json`` in words, wherever its run is now."""
     if (step := about.get("step")) is None:
         return str(about.get("model"))
-    average = average_name(Path(about.get("run", "")).parent)
+    average = average_name(Path(about.get("run") or "").parent)
     return f"{AVERAGES}/{average}, step {step}" if average else f"step {step}"
 
 
