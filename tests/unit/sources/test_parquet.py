@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.sources.base import Source, Utterance
 from tests.builders import build_source, conversation_row, coral_row, tone, write_parquet
@@ -130,6 +131,52 @@ def test_columns_are_set_by_options(tmp_path: Path) -> None:
     assert [row.id for row in found] == source.ids(file).to_pylist() == ["0", "1", "2"]
     assert found[0].speaker.gender == "female"
     assert found[0].audio == tone(0.2)
+
+
+def hf_rows(folder: Path, *columns: str) -> list[Utterance]:
+    options = SourceOptions(corpus="folketing", columns=columns)
+    return read_all(open_source(f"hf-parquet:{folder}", options))
+
+
+@pytest.mark.parametrize("kind", ["hf-parquet", "coral"])
+def test_each_file_has_names_of_columns_of_its_own(tmp_path: Path, kind: str) -> None:
+    rows = {
+        "dev": {"speaker_id": "d", "text": "ja", "audio": "a.wav", "age": "30"},
+        "test": {"taler": "t", "tekst": "tak", "path": "c.wav", "alder": "40"},
+        "train": {"speaker": "s", "sentence": "nej", "path": "b.wav", "Age": "50"},
+    }
+    for split, row in rows.items():
+        own = row | {"id_recording": split}
+        pq.write_table(pa.Table.from_pylist([own]), tmp_path / f"{split}.parquet")
+    found = read_all(
+        open_source(f"{kind}:{tmp_path}", SourceOptions(corpus=kind if kind != "coral" else None))
+    )
+    assert [(row.speaker.speaker_id, row.text, row.audio, row.speaker.age) for row in found] == [
+        ("d", "ja", tmp_path / "a.wav", 30),
+        ("t", "tak", tmp_path / "c.wav", 40),
+        ("s", "nej", tmp_path / "b.wav", 50),
+    ]
+
+
+SEGMENT = {"audio": "a.wav", "text": "ja", "start": 1.5, "end": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("columns", "start", "seconds"),
+    [
+        (("start=start", "end=end"), 1.5, 2.5),
+        (("start=start",), 1.5, None),
+        (("start=",), 0.0, None),
+    ],
+)
+def test_times_in_parquet_cut_the_audio_or_not_as_the_user_says(
+    tmp_path: Path, columns: tuple[str, ...], start: float, seconds: float | None
+) -> None:
+    pq.write_table(pa.Table.from_pylist([SEGMENT]), tmp_path / "train.parquet")
+    with pytest.raises(SourceError, match=r"found start, end;.*--column start="):
+        hf_rows(tmp_path)
+    (found,) = hf_rows(tmp_path, *columns)
+    assert (found.start, found.seconds) == (start, seconds)
 
 
 def write_table(folder: Path, audio: Any) -> Source:

@@ -20,9 +20,10 @@ SPEAKER_COLUMNS: Final = ("speaker_id", "dialect", "age", "gender", "country_bir
 COLUMNS: Final = {name: name for name in ("text", "audio", "id", *SPEAKER_COLUMNS, "validated")} | {
     "start": "",
     "seconds": "",
+    "end": "",
 }
-"""The names by default. Only text and audio are required. ``start`` and ``seconds`` cut an
-utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
+"""The names by default. Only text and audio are required. ``start`` and ``seconds``, or else
+``end``, cut an utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
 
 _PATH_NAMES: Final = "audio_filepath path audio_path file filename file_name wav lydfil"
 
@@ -34,6 +35,7 @@ USUAL_NAMES: Final = {
     "age": ("alder",),
     "gender": ("sex", "speaker_gender", "køn"),
     "start": ("start_time",),
+    "end": ("end_time",),
 }
 """Other names that corpora use for our columns, in lower case; the first that is there is taken."""
 
@@ -146,7 +148,7 @@ class SourceOptions:
         columns = dict(default)
         for assignment in self.columns:
             ours, _, theirs = assignment.partition("=")
-            if ours not in COLUMNS or not theirs:
+            if ours not in COLUMNS or not (theirs or ours in {"start", "seconds", "end"}):
                 raise SourceError(
                     f"--column {assignment}: expected OURS=THEIRS, OURS one of {', '.join(COLUMNS)}"
                 )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import CSV_FORMS, Row, TableRow, read_rows
@@ -20,8 +20,7 @@ from danish_asr.corpus.sources.metadata import utterance
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 
-_COLUMNS: Final = base.COLUMNS | {"start": "offset", "seconds": "duration"}
-_ENDS: Final = ("end", "end_time")  # instead of a duration
+_COLUMNS: Final = base.COLUMNS | {"start": "offset", "seconds": "duration", "end": "end"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,7 @@ def _add_manifest(path: Path, columns: base.Columns, listing: base.FileListing) 
             f"{path.name}: none of its {rows_of.total():,} rows can be read; {first_fault}"
         )
     own_columns = base.usual_columns(columns, names, _COLUMNS)
-    also_read = [name for name in names if name.lower() in {"split", *_ENDS}]
+    also_read = [name for name in names if name.lower() == "split"]
     for split, rows in sorted((rows_of or {"": 0}).items()):
         try:
             own_split = options.split_of(PurePosixPath(split or path.name))
@@ -139,17 +138,6 @@ def _with_splits(path: Path) -> Iterator[tuple[str, TableRow]]:
 def _with_usual_names(values: Row) -> Row:
     """Add our default names of columns, where a row has them under other usual names."""
     columns = base.usual_columns(_COLUMNS, values, _COLUMNS)
-    named = values | {
+    return values | {
         _COLUMNS[ours]: values[theirs] for ours, theirs in columns.items() if theirs in values
     }
-    ends = [values[name] for name in values if name.lower() in _ENDS]
-    if ends and ends[0] not in (None, "") and "duration" not in named:
-        try:
-            named["duration"] = _number(ends[0]) - _number(named.get("offset") or 0)
-        except ValueError:
-            named["duration"] = ends[0]  # refused as a time
-    return named
-
-
-def _number(value: Any) -> float:
-    return float(str(value).replace(",", "."))

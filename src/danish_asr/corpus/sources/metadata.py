@@ -88,6 +88,9 @@ def utterance(
         id_ = _joined_id(values, columns["id"]) or id_
         for name, convert in _CONVERT.items():
             read[name] = convert(values.get(columns[name]))
+        seconds, name = read["seconds"], "seconds"
+        if seconds is None and read["end"] is not None:
+            seconds = _seconds(read["end"] - (read["start"] or 0.0))
     except (TypeError, ValueError):
         return Utterance(row=row, id=id_, text=None, audio=None, refused=f"malformed {name}")
     metadata = {name: read[name] for name in SPEAKER_COLUMNS}
@@ -98,7 +101,7 @@ def utterance(
         audio=values.get(columns["audio"]),
         speaker=speaker(**metadata, country_codes=country_codes),
         start=read["start"] or 0.0,
-        seconds=read["seconds"],
+        seconds=seconds,
         refused="rejected" if (read["validated"] or "").lower() == "rejected" else None,
     )
 
@@ -227,5 +230,6 @@ _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "speaker_id": _speaker_id,
     "start": _seconds,
     "seconds": _seconds,
+    "end": _seconds,
 }
 """What reads each column but those of the id and the audio."""

@@ -23,6 +23,10 @@ _BATCH_ROWS: Final = 16
 """Bytes on average and rows that are read at a time, at most."""
 
 
+_TIMES: Final = ("start", "start_time", "offset", "end", "end_time")
+"""Names of columns that tell where an utterance lies, in its audio or in a recording elsewhere."""
+
+
 class FileKind(NamedTuple):
     """Which corpus a Parquet file belongs to, and its columns."""
 
@@ -143,7 +147,10 @@ def open_coral(
                 f"{path}: not a file of CoRal: expected id_recording or id_conversation; found "
                 f"{', '.join(names)}. Convert other Parquet files as hf-parquet:FOLDER"
             )
-        return kind if wanted in (None, kind) else None
+        if wanted not in (None, kind):
+            return None
+        own = base.usual_columns(kind.columns, names, kind.columns)
+        return kind._replace(columns={**own, "id": kind.columns["id"]})
 
     listing = base.FileListing(location, options, "Parquet files")
     return replace(open_parquet_files(listing, place, kind_of, split=split), country_codes=True)
@@ -152,9 +159,17 @@ def open_coral(
 def open_hf_parquet(location: str, options: base.SourceOptions) -> ParquetSource:
     """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
     corpus, columns = options.checked_corpus(), options.checked_columns()
+    decided = any(pair.partition("=")[0] in {"start", "end"} for pair in options.columns)
     listing = base.FileListing(location, options, "Parquet files")
 
-    def kind_of(names: list[str], _: str) -> FileKind:
+    def kind_of(names: list[str], path: str) -> FileKind:
+        times = [name for name in names if name.lower() in _TIMES]
+        if times and not decided:
+            raise SourceError(
+                f"{path}: found {', '.join(times)}; are these times within the audio? Cut the "
+                f"audio with --column start={times[0]} and --column end=COLUMN (or "
+                "seconds=COLUMN), or read it whole with --column start="
+            )
         return FileKind(corpus, base.usual_columns(columns, names))
 
     source = open_parquet_files(listing, locate(location), kind_of)
