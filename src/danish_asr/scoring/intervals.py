@@ -152,8 +152,8 @@ def _why_not_resolvable(  # noqa: PLR0911 - a reason each
         return f"{units:.0f} {unit}, {MIN_WORDS} needed"
     effective = _effective_speakers(group)
     if effective < MIN_EFFECTIVE:
-        found = floor(10 * effective) / 10
-        return f"words as of {found} equal speakers, {MIN_EFFECTIVE} needed: few have most of them"
+        count = floor(10 * effective) / 10
+        return f"words as of {count} equal speakers, {MIN_EFFECTIVE} needed: few have most of them"
     if isnan(deviation):
         return f"one speaker has all {unit}"
     if deviation < 1e-12:

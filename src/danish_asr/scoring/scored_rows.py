@@ -182,14 +182,14 @@ def score_rows(
     splits: set[str] = set()
     left_out: Counter[str] = Counter()
     ids: list[str] = []
-    known_ids: set[str] = set()
+    seen_ids: set[str] = set()
     references: list[int] = []
     lines: list[list[int]] = []
     errors_at: list[Sequence[int]] = []
     for row in predictions:
-        if row.id in known_ids:
+        if row.id in seen_ids:
             raise PredictionsError(f"duplicate id {row.id!r}; expected each utterance once")
-        known_ids.add(row.id)
+        seen_ids.add(row.id)
         extra_columns.update(row.extra)
         if row.split:
             splits.add(row.split)
