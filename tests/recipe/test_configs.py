@@ -26,6 +26,7 @@ STACKS = {
     "fast": [BASE, "fast"],
     "lean": [BASE, "lean"],
     "a100": [BASE, "a100"],
+    "a100-80": [BASE, "a100-80"],
     "8xa100": [BASE, "a100", "8xa100"],
     "from-encoder": [BASE, "from-encoder"],
 }
@@ -67,7 +68,14 @@ def test_the_configurations_resolve_to_the_golden_file() -> None:
 
 @pytest.mark.parametrize(
     ("name", "processes", "batches"),
-    [(BASE, 1, 8), ("lean", 2, 4), ("fast", 8, 1), ("a100", 4, 1), ("8xa100", 8, 4)],
+    [
+        (BASE, 1, 8),
+        ("lean", 2, 4),
+        ("fast", 8, 1),
+        ("a100", 8, 1),
+        ("a100-80", 4, 1),
+        ("8xa100", 32, 2),
+    ],
 )
 def test_a_preset_has_its_batch_on_any_number_of_gpus(
     name: str, processes: int, batches: int, monkeypatch: pytest.MonkeyPatch

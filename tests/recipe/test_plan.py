@@ -17,7 +17,7 @@ from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import Card
-from danish_asr.planning.memory import Model, step_memory
+from danish_asr.planning.memory import CUDA_BYTES, Model, step_memory
 from danish_asr.planning.plan import make_plan
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults
@@ -99,6 +99,28 @@ def test_the_guides_configuration_fits_12_gb_with_what_the_plan_lays_over_it() -
     assert after.fits
     assert after.total == plan.total - sum(remedy.gives for remedy in plan.remedies)
     assert after.minutes == plan.minutes == 32
+
+
+def preset(*names: str) -> dict[str, Any]:
+    return merge(*(read_yaml(ROOT / "configs" / f"{name}.yaml") for name in names))
+
+
+@pytest.mark.parametrize(
+    ("name", "card"), [("a100", "a100-40"), ("a100-80", "a100-80"), ("lean", "12GB")]
+)
+def test_a_preset_leaves_a_tenth_of_its_card_free(name: str, card: str) -> None:
+    plan = make_plan(preset("standard", name), where=name, card=Card.of(card))
+    assert plan.card
+    assert plan.total < 0.9 * plan.card.free
+
+
+def test_the_plan_has_the_memory_of_the_published_run() -> None:
+    """1B_v2 on an A100 of 40 GB, 60 s, 1.92M samples in a batch: 96 % reserved at the peak."""
+    task = {"asr_task_config": {"max_audio_len": 960_000, "max_num_elements": 1_920_000}}
+    tree = {"model": {"name": "omniASR_CTC_1B_v2"}, "dataset": {"name": "none", **task}}
+    plan = make_plan(tree, where="published", card=Card.of("a100-40"))
+    assert plan.card
+    assert (plan.total - CUDA_BYTES) / plan.card.free == pytest.approx(0.96, abs=0.01)
 
 
 def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
