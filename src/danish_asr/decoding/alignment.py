@@ -184,7 +184,7 @@ class _Search:
         repeats = tokens[1:] == tokens[:-1]
         self._skip = np.full(self._states, -np.inf)
         self._skip[3::2] = np.where(repeats, -np.inf, 0)
-        # The frames that must follow a state.
+        # The frames that the tokens after a state need: with fewer left, the path cannot end.
         self._rest = np.zeros(self._states, np.int64)
         self._rest[1:-2:2] = np.cumsum(1 + repeats[::-1])[::-1]
         self._rest[:-1:2] = self._rest[1::2] + 1
@@ -212,7 +212,12 @@ class _Search:
         return np.where(path % 2, path // 2, -1)
 
     def _advance(self, frame: int, beam: _Beam) -> tuple[_Beam, NDArray[np.uint8]]:
-        """Return the states of a frame, and the step to each from ``beam.low`` on: 0, 1 or 2."""
+        """One step of the search: the best way to each state of a frame.
+
+        Each state is reached from itself (step 0), from the state before it (1), or over a blank
+        from the token before it (2). Returns the states near the best one, and the step taken to
+        each state from ``beam.low`` on, (states,).
+        """
         low, scores = beam
         size = min(len(scores) + (2 if frame else 1), self._states - low)
         stay, step, skip = np.full((3, size), -np.inf)
@@ -223,7 +228,8 @@ class _Search:
         best = np.maximum(stay, step)
         taken = np.where(skip > best, 2, step > stay).astype(np.uint8)
         best = np.maximum(best, skip) + self._log_probs[frame, self._symbols[low : low + size]]
-        best[self._rest[low : low + size] > len(self._log_probs) - 1 - frame] = -np.inf
+        frames_left = len(self._log_probs) - 1 - frame
+        best[self._rest[low : low + size] > frames_left] = -np.inf
         highest = best.max()
         kept = np.flatnonzero(best > highest - _BEAM)
         begin, end = int(kept[0]), int(kept[-1]) + 1

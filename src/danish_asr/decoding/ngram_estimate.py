@@ -49,7 +49,11 @@ class _Counts(NamedTuple):
 def estimate(
     tokens: _Ints, vocabulary: int, order: int, prune: Sequence[int], step: Callable[[str], object]
 ) -> list[Order]:
-    """Return the n-grams of each length from 1 to ``order``.
+    """Return the n-grams of each length from 1 to ``order``, with Kneser-Ney's probabilities.
+
+    For a context h and a word w: ``P(w | h) = (c(hw) - D) / c(h) + backoff(h) * P(w | h')``. Here c
+    are adjusted counts, D is the discount of c(hw), and h' is h without its first word. So each
+    length needs the probabilities of the one below, and gives the contexts there their backoff.
 
     Args:
         tokens: Numbers of words, each sentence between `BEGIN` and `END`, (tokens,).
@@ -82,6 +86,7 @@ def estimate(
         if orders:
             lower = 10 ** orders[-1].log_p[suffix]
             seen = np.bincount(prefix, minlength=contexts) > 0
+            # h is an n-gram of the length below.
             orders[-1].log_backoff[:] = np.where(seen, np.log10(np.maximum(backoff, 1e-12)), 0.0)
         else:
             # Every word but <s> can come next.

@@ -85,6 +85,14 @@ def test_a_filter_removes_what_it_says_and_says_so(
     assert found == ([(reason, 1)] if reason else [])
 
 
+def test_danish_letters_alone_need_no_tokenising(index: Index, targets: Targets) -> None:
+    rows = with_rows(index, ["på øen", "½ på"], [40_000, 40_000])
+
+    counts = TokenCounts(rows, targets, remove_unknown=False)
+
+    assert counts.most_tokens.tolist() == [len("på øen") + 2, len(targets("½ på"))]
+
+
 @settings(max_examples=200)
 @given(
     texts=st.lists(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Final, NamedTuple, TypeVar
+from unicodedata import is_normalized
 
 import numpy as np
 import pyarrow as pa
@@ -151,7 +152,7 @@ class TokenCounts:
         if letters:
             self.any_known = np.array(pc.match_substring_regex(texts, f"[{letters}]"))
         self._exact = self.empty.copy()
-        self.make_exact(np.array(pc.not_equal(texts, pc.utf8_normalize(texts, "NFKC"))))
+        self.make_exact(_changed_by_nfkc(texts))
 
     def make_exact(self, chosen: NDArray[np.bool_]) -> None:
         """Tokenise the chosen rows, a mask ``(rows,)``, each once."""
@@ -169,6 +170,14 @@ class TokenCounts:
         """Which of these rows, a mask, have as many frames as CTC needs; ``frames`` of each."""
         self.make_exact(rows & (self.most_frames > frames))
         return np.asarray(rows & (self.most_frames <= frames))
+
+
+def _changed_by_nfkc(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
+    # pyarrow's utf8_normalize decomposes letters such as å under NFKC, so it would change them all.
+    changed = (
+        not is_normalized("NFKC", text) for chunk in texts.chunks for text in chunk.to_pylist()
+    )
+    return np.fromiter(changed, np.bool_, len(texts))
 
 
 def select_rows(

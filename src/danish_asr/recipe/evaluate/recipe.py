@@ -21,7 +21,7 @@ from typing_extensions import override
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import run_recipe
-from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
+from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrEvalConfig, DecoderSection
@@ -60,9 +60,14 @@ from danish_asr.recipe.train.readers import (
 from danish_asr.recipe.train.record import keep_wandb_id
 from danish_asr.recipe.train.training import register_common
 from danish_asr.recipe.train.validation import AsrValidationUnit
-from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
+from danish_asr.scoring.predictions import (
+    Prediction,
+    from_row,
+    read_predictions,
+    write_predictions,
+)
 
-_COLUMNS: Final = ("id", "corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+_COLUMNS: Final = ("id", "corpus", "split", *METADATA_COLUMNS)
 
 
 def run(request: cli.Request, tree: Tree) -> None:
@@ -192,11 +197,14 @@ class PredictionUnit(AsrValidationUnit):
         example = cast(dict[str, list[Any]], batch.example)
         decoded = self._count_errors(batch, metric_bag)
         predictions = [
-            Prediction(
-                reference=example["text"][row],
-                hypothesis=hypothesis,
-                duration=example["audio_size"][row] / SAMPLE_RATE,
-                **{name: example[name][row] for name in _COLUMNS},
+            from_row(
+                {
+                    "reference": example["text"][row],
+                    "hypothesis": hypothesis,
+                    "duration": example["audio_size"][row] / SAMPLE_RATE,
+                    **{name: example[name][row] for name in _COLUMNS},
+                },
+                f"row {row} of a batch",
             )
             for row, hypothesis in enumerate(decoded.hypotheses)
         ]

@@ -145,35 +145,20 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
     any other, such as that of a training run, scores the best checkpoint of the run in OUTDIR.
     Without OUTDIR, which only ``--dump-config`` allows, no checkpoint is looked up.
     """
-    evaluator = _texts(tree.get("evaluator"))
-    model = _texts(tree.get("model"))
-    only_names_model = bool(model.get("name") or model.get("path")) and not is_training_config(tree)
-    checkpoint = evaluator.get("checkpoint") or (NO_CHECKPOINT if only_names_model else "best")
-    split = evaluator.get("split") or ("test" if is_training_config(tree) else None)
-    changes: Tree = {"dataset": {"valid_where": evaluator.get("where")}}
-    if split:
-        changes["dataset"]["valid_split"] = split
-    step, faults = None, list[str]()
-    if run_dir is not None and checkpoint != NO_CHECKPOINT:
-        # The model that the run began with is not looked up.
-        tree = {key: value for key, value in tree.items() if key != "model"}
-        tree["pretrained_encoder"] = {"name": ""}
-        try:
-            directory, step = _find_checkpoint(run_dir, checkpoint)
-            checkpoints = str((directory / CHECKPOINTS).resolve())
-            changes["common"] = {"assets": {"prev_checkpoint_dir": checkpoints}}
-            changes["model"] = {"name": f"checkpoint_step_{step}"}
-        except RunError as error:
-            faults.append(f"evaluator.checkpoint: {error}")
-    elif isinstance(tree.get("model"), Mapping):
-        tree = {**tree, "model": {**tree["model"]}}
-        tree["model"].pop("head", None)  # it is for training
-    has_no_checkpoint = bool(faults)
-    config, config_faults = load_with_faults(AsrEvalConfig, merge(tree, changes))
-    faults += config_faults
-    if has_no_checkpoint:
-        # Not the default model: no checkpoint is the fault, not one of a model nobody named.
-        config = replace(config, model=ReferenceModelSection(name=""))
+    evaluator, model = _texts(tree.get("evaluator")), _texts(tree.get("model"))
+    is_training = is_training_config(tree)
+    names_model = bool(model.get("name") or model.get("path"))
+    default = NO_CHECKPOINT if names_model and not is_training else "best"
+    checkpoint = evaluator.get("checkpoint") or default
+    dataset = {"valid_where": evaluator.get("where")}
+    if split := evaluator.get("split") or ("test" if is_training else None):
+        dataset["valid_split"] = split
+    tree = merge(tree, {"dataset": dataset})
+    if run_dir is None or checkpoint == NO_CHECKPOINT:
+        step = None
+        config, faults = load_with_faults(AsrEvalConfig, _without_head(tree))
+    else:
+        step, config, faults = _load_with_checkpoint(tree, run_dir, checkpoint)
     if model.get("path"):
         # A run that began with another model takes its tokenizer from there.
         assets = config.common.assets
@@ -191,6 +176,38 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
         lr_scheduler=None,  # type: ignore[arg-type]
     )
     return _with_directory(run_dir or Path(), config, step, faults)
+
+
+def _without_head(tree: Tree) -> Tree:
+    """The configuration without ``model.head``, which is for training."""
+    if not isinstance(tree.get("model"), Mapping):
+        return tree
+    return {**tree, "model": {key: value for key, value in tree["model"].items() if key != "head"}}
+
+
+def _load_with_checkpoint(
+    tree: Tree, run_dir: Path, checkpoint: str
+) -> tuple[int | None, AsrEvalConfig, list[str]]:
+    """Load the configuration with a run's checkpoint in place of the model that the run began with.
+
+    Returns the step, the configuration and the faults. Without such a checkpoint the step is None
+    and no model is named: the missing checkpoint is the fault, not a model that nobody named.
+    """
+    tree = {key: value for key, value in tree.items() if key != "model"}
+    tree["pretrained_encoder"] = {"name": ""}
+    try:
+        directory, step = _find_checkpoint(run_dir, checkpoint)
+    except RunError as error:
+        config, faults = load_with_faults(AsrEvalConfig, tree)
+        config = replace(config, model=ReferenceModelSection(name=""))
+        return None, config, [f"evaluator.checkpoint: {error}", *faults]
+    checkpoints = str((directory / CHECKPOINTS).resolve())
+    changes: Tree = {
+        "common": {"assets": {"prev_checkpoint_dir": checkpoints}},
+        "model": {"name": f"checkpoint_step_{step}"},
+    }
+    config, faults = load_with_faults(AsrEvalConfig, merge(tree, changes))
+    return step, config, faults
 
 
 def is_training_config(tree: Tree) -> bool:
