@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from num2words import num2words
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.text.profiles import PROFILES, normalize, profile_version, spell_integer
+from danish_asr.text.numerals import spell_integer
+from danish_asr.text.profiles import PROFILES, normalize, profile_version
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -29,9 +31,27 @@ def test_a_profile_matches_the_official_vectors(profile: str, text: str, expecte
     assert normalize(text, profile) == expected
 
 
+def test_danish_writes_326_texts_as_a_dane_reads_them() -> None:
+    lines = (GOLDEN / "danish_text.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    pairs = dict(line.split("\t") for line in lines)
+    assert len(pairs) == 326
+    assert {written: normalize(written, "danish") for written in pairs} == pairs
+
+
+@given(st.text(alphabet="0123456789.,:;-–/% krdenkltms'½²°€x+=§ADN"))
+def test_danish_leaves_no_digit_and_single_spaces_only(text: str) -> None:
+    normalised = normalize(text, "danish")
+    assert not re.search(r"\d", normalised)
+    assert normalised == " ".join(normalised.split())
+    assert normalize(normalised, "danish") == normalised
+
+
 @pytest.mark.parametrize(
     ("profile", "text", "expected"),
     [
+        ("plain", "Håkon & Åse: «20 år», naïve ÐÝRT!", "håkon åse 20 år naïve ðýrt"),
+        ("plain", "नमस्ते, दुनिया", "नमस्ते दुनिया"),
+        ("coral", "1987", "et tusind ni hundrede og syvogfirs"),
         ("coral", "1.001.000", "en million et tusind"),
         ("coral", "101.000", "et hundrede og en tusind"),
         ("coral", "0,5", "nul fem"),
@@ -84,6 +104,14 @@ def test_removing_fillers_is_an_option_of_rye_only_and_unknown_profiles_are_refu
     assert normalize("Øh, jeg hmm går", "rye", remove_fillers=True) == "jeg går"
     with pytest.raises(ConfigError, match="found profile 'raw'"):
         normalize("Øh", "raw", remove_fillers=True)
-    with pytest.raises(ConfigError, match=r"coral, raw, rye, rye-2026-06.*corl"):
+    with pytest.raises(ConfigError, match=r"coral, danish, plain, raw, rye, rye-2026-06.*corl"):
         normalize("hej", "corl")
-    assert [profile_version(name) for name in (*PROFILES, "string:capwords")] == [1, 1, 2, 1, None]
+    assert [profile_version(name) for name in (*PROFILES, "string:capwords")] == [
+        1,
+        1,
+        1,
+        1,
+        2,
+        1,
+        None,
+    ]

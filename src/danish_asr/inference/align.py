@@ -21,7 +21,8 @@ from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats
 from danish_asr.inference.sound import open_sound
 from danish_asr.recipe.run.run_directory import check_model
-from danish_asr.text.profiles import normalize, spell_numerals
+from danish_asr.text.numerals import spell_numerals
+from danish_asr.text.profiles import normalize
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model

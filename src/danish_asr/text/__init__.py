@@ -2,5 +2,5 @@
 
 In: a raw transcript. Out: the same text under a profile, such as CoRal's official rules.
 Profiles are pure functions in one table; your own is named ``package.module:function``.
-All of it is in `profiles`.
+Read first: ``profiles.py``; ``danish.py`` has the rules of how numbers are said.
 """

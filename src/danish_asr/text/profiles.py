@@ -14,6 +14,8 @@ from num2words import num2words
 from text_to_num import alpha2digit
 
 from danish_asr.base.errors import ConfigError, find_named, user_code
+from danish_asr.text.danish import say
+from danish_asr.text.numerals import spell_numerals
 
 Normalizer = Callable[[str], str]
 
@@ -75,74 +77,6 @@ def _find(profile: str) -> Normalizer:
     return normalize_by_user
 
 
-# Danish numerals in the spelling of CoRal's official normalisation. num2words 0.5.14 differs in 67
-# of the 103 vectors with a numeral: "toogtreds" for 62, "et" for 1.
-NUMERAL: Final = re.compile(r"\b(0|[1-9]\d{0,2}(?:(?:\.\d{3})*|\d*)(?:,\d+)?)\b")
-"""A numeral without leading zeros; "." groups thousands, "," is the decimal sign. Source: CoRal's
-``NUMERAL_REGEX``."""
-
-MAX_DIGITS: Final = 9  # longer whole numbers stay digits, as in CoRal's tables
-
-BELOW_TWENTY: Final = (
-    *("nul", "en", "to", "tre", "fire", "fem", "seks", "syv", "otte", "ni", "ti", "elleve"),
-    *("tolv", "tretten", "fjorten", "femten", "seksten", "sytten", "atten", "nitten"),
-)
-TENS: Final = (
-    *("", "", "tyve", "tredive", "fyrre", "halvtreds"),
-    *("tres", "halvfjerds", "firs", "halvfems"),
-)
-
-
-def spell_numerals(text: str) -> str:
-    """Replace every numeral in ``text`` with words."""
-    return NUMERAL.sub(lambda match: spell_numeral(match[0]), text)
-
-
-@lru_cache(maxsize=10_000)
-def spell_numeral(numeral: str) -> str:
-    """Spell one numeral, e.g. ``"1.203,1"`` as ``"et tusind to hundrede og tre komma et"``."""
-    whole, _, decimals = numeral.replace(".", "").partition(",")
-    words = spell_integer(int(whole)) if len(whole) <= MAX_DIGITS else whole
-    if not decimals:
-        return words
-    # Decimals are neuter: "ni komma et".
-    digits = ("et" if digit == 1 else BELOW_TWENTY[digit] for digit in map(int, decimals))
-    return " ".join([words, "komma", *digits])
-
-
-def spell_integer(number: int) -> str:
-    """Spell a number from 0 to 999,999,999."""
-    if exception := {0: "nul", 100: "hundrede", 1000: "tusind"}.get(number):
-        return exception
-    millions, rest = divmod(number, 1_000_000)
-    thousands, units = divmod(rest, 1_000)
-    parts: list[str] = []
-    if millions:
-        parts.append("en million" if millions == 1 else f"{_below_thousand(millions)} millioner")
-    if thousands:
-        parts.append("et tusind" if thousands == 1 else f"{_below_thousand(thousands)} tusind")
-    if units:
-        if parts and units < 100:
-            parts.append("og")
-        parts.append(_below_thousand(units))
-    return " ".join(parts)
-
-
-def _below_thousand(number: int) -> str:
-    hundreds, rest = divmod(number, 100)
-    if not hundreds:
-        return _below_hundred(rest)
-    head = f"{'et' if hundreds == 1 else BELOW_TWENTY[hundreds]} hundrede"
-    return f"{head} og {_below_hundred(rest)}" if rest else head
-
-
-def _below_hundred(number: int) -> str:
-    tens, ones = divmod(number, 10)
-    if number < 20:
-        return BELOW_TWENTY[number]
-    return f"{BELOW_TWENTY[ones]}og{TENS[tens]}" if ones else TENS[tens]
-
-
 def _coral(text: str) -> str:
     # Numerals first, because "." and "," go later.
     text = spell_numerals(text).lower()
@@ -152,6 +86,20 @@ def _coral(text: str) -> str:
         text = text.replace(old, new)
     text = _NOT_KEPT.sub(" ", text)
     return " ".join(text.split())
+
+
+def _danish(text: str) -> str:
+    return _plain(_FILLERS.sub("", say(unicodedata.normalize("NFC", text)).lower()))
+
+
+def _plain(text: str) -> str:
+    lower = unicodedata.normalize("NFKC", text).lower()
+    return " ".join("".join(char if _is_kept(char) else " " for char in lower).split())
+
+
+@lru_cache(maxsize=10_000)
+def _is_kept(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMN"
 
 
 _NUMBER_WITH_SEPARATORS: Final = re.compile(r"\d[\d.,]*")
@@ -225,6 +173,8 @@ class Profile(NamedTuple):
 PROFILES: Final[Mapping[str, Profile]] = {
     "raw": Profile(str, 1, "the text as it is"),
     "coral": Profile(_coral, 1, "CoRal's official normalisation, step by step"),
+    "danish": Profile(_danish, 1, "numerals, dates, times, amounts as Danes say them"),
+    "plain": Profile(_plain, 1, "any language: letters and digits in lower case"),
     "rye": Profile(
         _rye,
         2,

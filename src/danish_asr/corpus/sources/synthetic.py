@@ -27,7 +27,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.files import publish, publish_first, sweep
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus.sources import voices
-from danish_asr.text.profiles import spell_numerals
+from danish_asr.text.numerals import spell_numerals
 
 OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
 """The first words of utterances in conversations; "øh" is a filler, which scoring removes."""
