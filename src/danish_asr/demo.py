@@ -5,8 +5,6 @@ interrupted, and so does the demo.
 """
 
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +18,7 @@ from rich.console import Console
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import EXIT_STOPPED, RunError
 from danish_asr.base.schema import CARDS_DIR
+from danish_asr.base.stops import PassingOn
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
@@ -80,38 +79,17 @@ def print_next_steps(run: Path, console: Console) -> None:
 
 
 def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:
-    """Run a recipe in its own process, as its user would.
-
-    The process saves its state at Ctrl-C, which reaches it too, and at SIGTERM, which is passed on.
-    Either ends the demo as soon as the process has ended.
-    """
+    """Run a recipe in its own process, as its user would; at a stop signal it saves and ends."""
     config = files("danish_asr.recipe") / "configs" / "demo.yaml"
     cards = dataset.resolve() / CARDS_DIR
     command = [
         *(sys.executable, "-m", module, str(run), "--config-file", str(config)),
         *("--config", f"common.assets.extra_paths=[{cards}]", *overrides),
     ]
-    received: list[int] = []
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def stop(number: int, _frame: object) -> None:
-        received.append(number)
-        if number == signal.SIGTERM:
-            for process in processes:
-                process.terminate()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        processes.append(subprocess.Popen(command))  # noqa: S603 - our own module
-        if signal.SIGTERM in received:  # before there was a process to pass it on to
-            processes[0].terminate()
-        status = processes[0].wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if signal.SIGTERM in received:
-        sys.exit(128 + signal.SIGTERM)
-    if signal.SIGINT in received or status == EXIT_STOPPED:
+    with PassingOn() as processes:
+        status = processes.run(command)
+    processes.exit_if_stopped()
+    if status == EXIT_STOPPED:  # somebody has stopped the recipe alone
         raise KeyboardInterrupt
     if status:
         raise RunError(

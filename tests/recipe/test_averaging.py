@@ -1,5 +1,6 @@
 """Averages of weights, over the steps (EMA) and over kept checkpoints; the best is the result."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 
 from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.run.run_directory import best_model, checkpoint_scores
+from danish_asr.recipe.run.run_directory import best_model, checkpoint_scores, weights_digest
 from danish_asr.recipe.train.averaging import write_averages
 from tests.recipe.running import copy_until, evaluate, metrics, same_weights, train, weights
 
@@ -67,10 +68,30 @@ def test_of_a_checkpoint_with_the_model_alone_no_moving_average_is_written(
     ]
 
 
+def test_a_complete_run_whose_average_fails_is_complete_at_each_start(
+    averaged: Path, dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(averaged, tmp_path / "run"))
+    shutil.rmtree(run / "averages")
+    shutil.rmtree(run / "cards")
+    ranked = checkpoint_scores(run)
+    averaged_steps = sorted(ranked, key=lambda step: ranked[step])[-2:]
+    (file,) = (run / "checkpoints" / f"step_{min(averaged_steps)}" / "model").rglob("*.pt")
+    file.write_bytes(b"damaged")
+    for _ in range(2):
+        assert train(run, dataset, *AVERAGED, TWICE) == 0
+        assert "average 'best_2' was not written" in capfd.readouterr().err
+        assert (run / "cards" / "run.yaml").is_file()
+        assert not (run / "failed.txt").exists()
+
+
 def test_the_best_checkpoints_are_averaged(averaged: Path) -> None:
     ranked = checkpoint_scores(averaged)
     one, other = sorted(ranked, key=lambda step: ranked[step])[-2:]
     left, right = weights(averaged, one), weights(averaged, other)
+    made_from = json.loads((averaged / "averages" / "best_2" / "made_from.json").read_text())
+    assert made_from == {f"step_{n}": weights_digest(averaged, n) for n in sorted((one, other))}
+    assert len({*made_from.values()}) == 2
     for name, value in saved(averaged / "averages" / "best_2").items():
         torch.testing.assert_close(value, (left[name] + right[name]) / 2)
 

@@ -53,6 +53,8 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("optimizer.config.lr", 1e300, "must be at most 1000, but is 1e+300"),
         ("optimizer.config.betas", [1.0, 1.0], "must be below 1, but is"),
         ("optimizer.config.betas", [0.9, 1], "must be below 1, but is"),
+        ("optimizer.config.groups", [{"params": "x", "lr": 1e300}], "at most 1000, but is 1e+300"),
+        ("optimizer.config.groups", [{"params": "x", "betas": [1, 0]}], "below 1, but is (1.0, 0"),
         ("common.seed", 2**32, "must be below 4000000000, but is 4294967296"),
         # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0, "must be above 0, but is 0.0"),

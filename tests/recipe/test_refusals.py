@@ -47,6 +47,8 @@ UNUSABLE = [
     ("common.assets.extra_paths=[/crads]", "dataset.name", "/crads (not a directory)"),
     ("dataset.valid_split='dev,dev_coral_read_aloud'", "dataset.valid_split", "rows in common"),
     ("model={name: nope}", "model.name", "'nope'; available: omniASR_CTC_1B"),
+    ("model={path: /etc, arch: tiny}", "model.path /etc", "must be a finished run"),
+    ("common.assets.prev_checkpoint_dir=../../etc", "common.assets.prev_checkpoint_dir", "OUTDIR"),
     ("model={name: omniASR_LLM_300M}", "model.name", "a CTC model (not LLM models)"),
     ("model.config_overrides={target_vocab_size: 7}", "model.config_overrides", "but is 7"),
     (

@@ -13,7 +13,6 @@ from danish_asr.base.errors import EXIT_STOPPED
 from danish_asr.recipe.config.sections import AsrRegimeSection
 from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
-from danish_asr.recipe.train.ending import STOP_SIGNALS, on_stop_signals
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from tests.recipe.running import copy_until, metrics, same_weights, train
@@ -32,22 +31,6 @@ SLOW_VALIDATION = (
     "dataset.asr_task_config.max_audio_len=16000",
     "dataset.asr_task_config.max_num_elements=16000",
 )
-
-
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
-def test_each_stop_signal_requests_a_stop_and_a_second_ctrl_c_interrupts(
-    number: signal.Signals,
-) -> None:
-    assert number in STOP_SIGNALS, "it would end this process"
-    requests: list[None] = []
-    before = signal.getsignal(number)
-    with on_stop_signals(lambda: requests.append(None)):
-        signal.raise_signal(number)
-        assert len(requests) == 1
-        if number == signal.SIGINT:
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(number)
-    assert signal.getsignal(number) is before
 
 
 def signal_at_batch(patch: pytest.MonkeyPatch, unit: Any, place: int, number: int) -> None:

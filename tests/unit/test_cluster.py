@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from danish_asr.base.cluster import rank_info, usable_cpus, wait_for_first_rank
+from danish_asr.base.cluster import (
+    CpuMeter,
+    cpu_quota,
+    rank_info,
+    usable_cpus,
+    wait_for_first_rank,
+)
 
 VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "LOCAL_WORLD_SIZE")
 
@@ -66,6 +72,33 @@ def test_slots_of_lsf_count_without_affinity(
     assert usable_cpus() == min(slots, len(os.sched_getaffinity(0)))
 
 
+@pytest.mark.parametrize(
+    ("limits", "cpus"),
+    [
+        ({"a/b": "150000 100000", "a": "max 100000"}, 1.5),
+        ({"a/b": "max 100000", "a": "50000 100000"}, 0.5),
+        ({"a/b": "max 100000"}, None),
+        ({}, None),
+    ],
+)
+def test_the_quota_of_a_container_limits_the_cpus(
+    tmp_path: Path, limits: dict[str, str], cpus: float | None
+) -> None:
+    for group, limit in limits.items():
+        (tmp_path / group).mkdir(parents=True, exist_ok=True)
+        (tmp_path / group / "cpu.max").write_text(f"{limit}\n")
+    assert cpu_quota(tmp_path, "0::/a/b\n") == cpus
+    assert cpu_quota(tmp_path, "4:cpu:/a/b\n") is None
+
+
+def test_cpus_that_others_use_are_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle, own, clock = iter([10.0, 10.5]), iter([1.0, 3.0]), iter([0.0, 2.0])
+    monkeypatch.setattr(CpuMeter, "_idle_seconds", staticmethod(lambda: next(idle)))
+    monkeypatch.setattr(time, "process_time", lambda: next(own))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert CpuMeter().free() == 1.25  # one by this process, and a quarter of one is idle
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "status"), [("sys.exit(0)", 0), ("sys.exit(75)", 75), ("os.kill(os.getpid(), 9)", 1)]
@@ -77,23 +110,31 @@ def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status:
     assert ended.returncode == status
 
 
-HANDLES_WARNING = """
-import os, pathlib, signal, time
-signal.signal(signal.SIGUSR2, lambda *_: exit(75))
+SAVES = """
+import os, pathlib, signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    sys.exit(75)
+for number in map(int, sys.argv[1:]):
+    signal.signal(number, save)
 pathlib.Path(os.environ["RANK"]).touch()
 time.sleep(60)
 """
 
 
 @pytest.mark.slow
-def test_the_launcher_passes_a_warning_on(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(HANDLES_WARNING)
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
+def test_the_launcher_passes_a_stop_on_and_ends_as_its_processes_do(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "job.py").write_text(SAVES)
     command = ["danish_asr.base.cluster", "--standalone", "--nproc-per-node", "2", "-m", "job"]
+    command.append(str(int(number)))
     launcher = subprocess.Popen([sys.executable, "-m", *command], cwd=tmp_path)
     while not all((tmp_path / rank).exists() for rank in "01"):
         assert launcher.poll() is None
         time.sleep(0.02)
-    launcher.send_signal(signal.SIGUSR2)
+    launcher.send_signal(number)
     assert launcher.wait(timeout=60) == 75
 
 

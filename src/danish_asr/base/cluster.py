@@ -14,13 +14,16 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.errors import EXIT_FAILED
+from danish_asr.base.stops import STOP_SIGNALS, exit_at_stops
 
 
 class RankInfo(NamedTuple):
@@ -84,12 +87,64 @@ def wait_for_first_rank(rank: int) -> None:
 def usable_cpus() -> int:
     """Return the CPUs granted to the job on this host, shared between its processes on the host.
 
-    A batch system grants CPUs through the affinity or, for LSF without affinity, as job slots.
-    ``torchrun`` sets ``LOCAL_WORLD_SIZE``, the number of processes on this host.
+    A batch system grants CPUs through the affinity, as a quota of its control group or, for LSF
+    without affinity, as job slots.
     """
     granted = len(os.sched_getaffinity(0))
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-    return max(1, min(granted, lsf_slots() or granted) // processes)
+    quota = cpu_quota()
+    if quota is not None:
+        granted = min(granted, max(1, int(quota)))
+    return max(1, min(granted, lsf_slots() or granted) // _local_processes())
+
+
+def _local_processes() -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # which torchrun sets
+
+
+def cpu_quota(root: Path = Path("/sys/fs/cgroup"), groups: str | None = None) -> float | None:
+    """Return the CPUs that the control group of this process may use; None: no limit is known.
+
+    ``groups`` is the content of ``/proc/self/cgroup``, ``root`` where version 2 is mounted.
+    """
+    quotas = []
+    with suppress(OSError, ValueError):
+        text = Path("/proc/self/cgroup").read_text() if groups is None else groups
+        (name,) = [line[3:] for line in text.splitlines() if line.startswith("0::")]
+        group = root / name.lstrip("/")
+        for folder in (group, *group.parents):
+            file = folder / "cpu.max"
+            if file.is_file():
+                most, period = file.read_text().split()
+                quotas += [] if most == "max" else [int(most) / int(period)]
+            if folder == root:
+                break
+    return min(quotas, default=None)
+
+
+class CpuMeter:
+    """Measures, from its creation on, how many CPUs are free for this process."""
+
+    def __init__(self) -> None:
+        self._began = self._idle_seconds(), time.process_time(), time.monotonic()
+
+    def free(self) -> float | None:
+        """Return how many of the process's CPUs were idle or used by itself; None: not Linux."""
+        now = self._idle_seconds(), time.process_time(), time.monotonic()
+        idle, own, passed = (after - before for before, after in zip(self._began, now, strict=True))
+        if not now[0] or passed <= 0:
+            return None
+        return (idle / _local_processes() + own) / passed
+
+    @staticmethod
+    def _idle_seconds() -> float:
+        names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        ticks = 0
+        with suppress(OSError):
+            for line in Path("/proc/stat").read_text().splitlines():
+                name, *times = line.split()
+                if name in names:
+                    ticks += int(times[3]) + int(times[4])  # idle, and waiting for a disk
+        return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def lsf_slots() -> int | None:
@@ -109,10 +164,11 @@ def lsf_slots() -> int | None:
 def launch(arguments: Sequence[str]) -> int:
     """Start the processes and wait; return the exit status.
 
-    0 if all succeeded, 1 if a signal killed a process, 128 + N if signal N ended this launcher.
+    0 if all succeeded, 1 if a signal killed a process, 128 + N if signal N ended this launcher,
+    which stop signals do not: they are passed on.
     """
     from torch.distributed import run  # noqa: PLC0415 - slow
-    from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
+    from torch.distributed.elastic.multiprocessing import api  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import (  # noqa: PLC0415
         ChildFailedError,
     )
@@ -121,30 +177,47 @@ def launch(arguments: Sequence[str]) -> int:
     processes = run.determine_local_world_size(options.nproc_per_node)
     # torchrun would give each process one thread.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // processes)))
-    signal.signal(signal.SIGUSR2, _warn_processes)
+    # torchrun sets this handler when it starts the processes; it would kill them after 30 seconds,
+    # also while they save.
+    api._terminate_process_handler = partial(  # noqa: SLF001
+        _pass_on,
+        api._terminate_process_handler,  # noqa: SLF001
+    )
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, api._terminate_process_handler)  # noqa: SLF001
     try:
         run.main(list(arguments))
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else EXIT_FAILED
-    except SignalException as error:
+    except api.SignalException as error:
         return 128 + error.sigval
     return 0
 
 
-def _warn_processes(number: int, _frame: object) -> None:
-    """Pass LSF's warning (``bsub -wa USR2``) on: torchrun's processes have sessions of their own.
+def _pass_on(otherwise: Callable[[int, Any], None], number: int, frame: object) -> None:
+    """Pass a stop signal on: torchrun's processes have sessions of their own.
 
-    A process without a handler would be killed by it, such as one that still imports libraries.
+    SIGUSR1 and SIGUSR2 are warnings, which would kill a process that has no handler for them.
     """
-    for children in Path("/proc/self/task").glob("*/children"):
-        for process in children.read_text().split():
-            with suppress(OSError):
-                status = Path(f"/proc/{process}/status").read_text()
-                handled = int(status.partition("SigCgt:")[2].split()[0], base=16)
-                if handled >> (number - 1) & 1:
-                    os.kill(int(process), number)
+    processes = [
+        process
+        for children in Path("/proc/self/task").glob("*/children")
+        for process in children.read_text().split()
+    ]
+    if number not in STOP_SIGNALS:
+        otherwise(number, frame)
+    if not processes:
+        exit_at_stops()
+        signal.raise_signal(number)
+    for process in processes:
+        with suppress(OSError):
+            status = Path(f"/proc/{process}/status").read_text()
+            handled = int(status.partition("SigCgt:")[2].split()[0], base=16)
+            if handled >> (number - 1) & 1 or number in {signal.SIGINT, signal.SIGTERM}:
+                os.kill(int(process), number)
 
 
 if __name__ == "__main__":
+    exit_at_stops()  # PyTorch takes seconds
     sys.exit(launch(sys.argv[1:]))

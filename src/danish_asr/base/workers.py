@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError
+from danish_asr.base.stops import STOP_SIGNALS
 
 SECONDS_ALONE: Final = 5.0
 """Decoding time of a process before it starts others, which takes them some seconds."""
@@ -59,10 +60,10 @@ class WorkerPool:
 
     def submit(self, task: Callable[[Item], Result], item: Item) -> Future[Result]:
         """Start ``task(item)``, or let it wait for a process; both must pickle."""
-        # Ctrl-C and a batch system's SIGTERM reach every process; a child that is still importing
+        # Ctrl-C and a batch system's signals reach every process; a child that is still importing
         # would die with a traceback. Children inherit the blocked signals: stopping is up to the
         # parent.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             return self._pool.submit(task, item)
         finally:

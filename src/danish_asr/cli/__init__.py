@@ -11,6 +11,11 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from danish_asr.base.stops import exit_at_stops
+
+if sys.argv[1:2] in (["train"], ["evaluate"], ["sweep"]):
+    exit_at_stops()  # before the imports, which take seconds
+
 import typer
 
 from danish_asr.base.errors import EXIT_FAILED, DanishAsrError

@@ -4,7 +4,6 @@ Each probe is a process of its own, so that one that runs out of memory leaves n
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from danish_asr.base.config_tree import Tree, flatten
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.base.stops import PassingOn
 from danish_asr.planning.gpus import Card, here
 from danish_asr.recipe.config.keys import defaults
 from danish_asr.recipe.entry import Request, note, read_configuration, refuse
@@ -107,23 +107,21 @@ def _probe(
             command += ["--config", str(file)]
         command += [*request.overrides, *values, f"trainer.probe_steps={steps}"]
         printed = []
-        with subprocess.Popen(  # noqa: S603
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as process:
-            try:
-                for line in process.stdout or ():
-                    printed.append(line)
-                    if steps > _SEARCH_STEPS:
-                        sys.stderr.write(line)
-            except KeyboardInterrupt:
-                process.wait()  # it was interrupted too, and deletes its files
-                raise
+
+        def show(line: str) -> None:
+            printed.append(line)
+            if steps > _SEARCH_STEPS:
+                sys.stderr.write(line)
+
+        with PassingOn() as processes:
+            status = processes.run(command, each_line=show)
+        processes.exit_if_stopped()
         report: dict[str, Any] = {"fits": False}
         if (run / PROBE).is_file():
             report = json.loads((run / PROBE).read_text(encoding="utf-8"))
-        elif process.returncode not in {-9, 137}:  # the system ends what takes all memory
+        elif status not in {-9, 137}:  # the system ends what takes all memory
             end = "".join(printed[-15:])
-            raise RunFailedError(f"the probe failed with status {process.returncode}:\n{end}")
+            raise RunFailedError(f"the probe failed with status {status}:\n{end}")
     limit = machine.limit or report.get("memory_bytes")
     if report["fits"] and limit:
         report["fits"] = report["peak_bytes"] <= spare * limit

@@ -7,25 +7,22 @@ sweep that has ended at any time.
 
 import json
 import re
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import inf
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 from ruamel.yaml.error import YAMLError
 
-from danish_asr.base.cluster import stop_with_parent
 from danish_asr.base.config_tree import flatten, merge, parse_override, read_yaml, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunError
 from danish_asr.base.files import from_yaml, publish_text, take, to_yaml
 from danish_asr.base.schema import CARDS_DIR
+from danish_asr.base.stops import PassingOn
 from danish_asr.recipe.config.keys import key_faults
 from danish_asr.recipe.run.run_directory import FAILED, SWEEP
 
@@ -33,7 +30,6 @@ BASE: Final = "base.yaml"
 
 _LAST_LINES: Final = 10  # of a log, as the reason of a failure
 _LIMIT: Final = "trainer.max_wall_minutes"
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _IN_USE: Final = "Wait for its end, or stop it; the same command then continues the sweep."
 
 
@@ -190,28 +186,21 @@ class _Runner:
     def __init__(self, sweep: Sweep) -> None:
         self._sweep, self._console = sweep, Console(soft_wrap=True, highlight=False, markup=False)
         self._began = time.monotonic()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
-        for number in _SIGNALS:
-            signal.signal(number, self._stop)
-
-    def _stop(self, number: int, _frame: FrameType | None) -> None:
-        self._stopped = True
-        if self._process is not None:
-            self._process.send_signal(number)
+        self._processes = PassingOn()
 
     def train(self, names: Sequence[str]) -> None:
         """Bring runs to their ends, except those that are there or have failed."""
         self._console.print(f"{len(names)} of {len(self._sweep.runs)} runs")
-        for name in names:
-            run = self._sweep.out / name
-            complete = (run / CARDS_DIR / f"{name}.yaml").is_file()
-            if not complete and not (run / FAILED).is_file():
-                self._train(run)
+        with self._processes:
+            for name in names:
+                run = self._sweep.out / name
+                complete = (run / CARDS_DIR / f"{name}.yaml").is_file()
+                if not complete and not (run / FAILED).is_file():
+                    self._train(run)
 
     def _train(self, run: Path) -> None:
         left = (self._sweep.minutes or inf) - (time.monotonic() - self._began) / 60
-        if self._stopped or left <= 0:
+        if self._processes.received or left <= 0:
             self._exit()
         take(run, error=RunError, advice=_IN_USE, work="run").release()
         log = run.with_name(f"{run.name}.log")
@@ -221,18 +210,8 @@ class _Runner:
         command += ["--config", *self._sweep.runs[run.name]]
         command.append(f"{_LIMIT}={left if left < inf else 'null'}")
         with log.open("ab") as file:
-            self._process = subprocess.Popen(  # noqa: S603
-                command,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                process_group=0,  # a signal to that of the sweep would reach the run twice
-                preexec_fn=stop_with_parent,  # noqa: PLW1509
-            )
-            if self._stopped:  # meanwhile
-                self._process.terminate()
-            status = self._process.wait()
-            self._process = None
-        if self._stopped or status == EXIT_STOPPED:
+            status = self._processes.run(command, stdout=file, stderr=file)
+        if self._processes.received or status == EXIT_STOPPED:
             self._exit()
         if status:
             file_of_reason = run / FAILED

@@ -1,11 +1,11 @@
 """Train: ``python -m danish_asr.recipe OUTDIR --config-file FILE``."""
 
-import signal
+from danish_asr.base.stops import exit_at_stops
 
-# Ctrl-C in the imports ends the program without a traceback; `run` sets Python's handler again.
-signal.signal(signal.SIGINT, signal.SIG_DFL)
+if __name__ == "__main__":
+    exit_at_stops()  # before the imports, which take seconds
 
-from danish_asr.recipe.entry import train  # noqa: E402
+from danish_asr.recipe.entry import train
 
 if __name__ == "__main__":
     train()

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from danish_asr.base.cluster import rank_info, stop_with_launcher
 from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml
 from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError
+from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
 from danish_asr.recipe.config.keys import NO_EFFECT, defaults, key_faults
 
 TRAIN: Final = "recipe.train.training"
@@ -65,27 +66,18 @@ def evaluate(arguments: Sequence[str] | None = None) -> None:
 
 def run(recipe: str, request: Request) -> None:
     """Check the configuration's keys, then run the module ``recipe`` with it."""
-    stop_with_launcher()
-    try:
-        tree = read_configuration(request)
-    except ConfigError as error:
-        refuse(error)
-    if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
-        note("loading PyTorch and fairseq2, checking the configuration")
-    if signal.getsignal(signal.SIGINT) in {signal.SIG_DFL, signal.default_int_handler}:
-        signal.signal(signal.SIGINT, interrupted)  # an exception in an import of C code aborts
-    module = import_module(f"danish_asr.{recipe}")
-    if signal.getsignal(signal.SIGINT) is interrupted:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    module.run(request, tree)
-
-
-def interrupted(*_: object) -> None:
-    """Say that Ctrl-C has ended this process, and end it."""
-    if os.environ.get("LOCAL_RANK", "0") == "0":
-        print("interrupted; what was saved is kept", file=sys.stderr)  # noqa: T201
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.raise_signal(signal.SIGINT)
+    with handled({number: signal.getsignal(number) for number in STOP_SIGNALS}):
+        exit_at_stops()
+        stop_with_launcher()
+        try:
+            tree = read_configuration(request)
+        except ConfigError as error:
+            refuse(error)
+        if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
+            note("loading PyTorch and fairseq2, checking the configuration")
+        module = import_module(f"danish_asr.{recipe}")
+        with exception_at_stops():
+            module.run(request, tree)
 
 
 def refuse(error: DanishAsrError) -> NoReturn:

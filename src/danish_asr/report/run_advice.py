@@ -14,7 +14,9 @@ from danish_asr.recipe.run.advice import (
     advise,
     best_until,
 )
+from danish_asr.recipe.run.run_directory import evaluated_model, weights_digest
 from danish_asr.report import wording
+from danish_asr.report.prediction_advice import advise_predictions
 from danish_asr.report.run_history import (
     COMPLETE,
     FAILED_STATE,
@@ -73,7 +75,26 @@ def advise_run(history: History) -> list[Advice]:
         history.score,
         history.config,
         complete=history.state == COMPLETE,
-        scored=[dialect, _deletions(greedy[0]) if greedy else None],
+        scored=[
+            *map(_of_other_weights, finished),
+            *(advise_predictions(greedy[0].predictions, greedy[0].split) if greedy else ()),
+            dialect,
+            _deletions(greedy[0]) if greedy else None,
+        ],
+    )
+
+
+def _of_other_weights(evaluation: Evaluation) -> Advice | None:
+    """Return whether the checkpoint that an evaluation names has other weights now."""
+    about = evaluation.about
+    checkpoints = Path(about.get("run") or "")
+    now = weights_digest(checkpoints.parent, about["step"]) if about.get("weights") else None
+    if now is None or now == about["weights"]:
+        return None
+    return Advice(
+        f"the evaluation of {evaluation.split} is of weights {about['weights']}, and "
+        f"{evaluated_model(about)} now has {now}",
+        "its scores are of another training; evaluate again",
     )
 
 

@@ -287,15 +287,15 @@ def _step_panels(lines: pd.DataFrame) -> list[Panel]:
 def evaluations(run: Path) -> list[Evaluation]:
     """Return the finished evaluations of a run, those of the whole test split first."""
     finished = [
-        _evaluation(file, file.stat().st_mtime_ns)
+        _evaluation(file, file.stat().st_mtime_ns, about.stat().st_mtime_ns)
         for file in sorted(run.glob("eval/**/predictions.jsonl"))
-        if file.with_name("evaluation.json").is_file()
+        if (about := file.with_name("evaluation.json")).is_file()
     ]
     return sorted(finished, key=lambda each: ("test" not in each.split, "where" in each.about))
 
 
 @lru_cache(maxsize=64)
-def _evaluation(predictions: Path, _changed: int) -> Evaluation:
+def _evaluation(predictions: Path, *_changed: int) -> Evaluation:
     about = read_evaluation(predictions.with_name("evaluation.json"))
     rows = sum((about.get("rows_in_split") or {}).values()) or None
     scores = score_predictions(read_predictions(predictions), by=["dialect"], rows_in_split=rows)

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, advise
+from danish_asr.recipe.run.run_directory import weights_digest
+from danish_asr.report.prediction_advice import advise_predictions
 from danish_asr.report.run_history import read_panels
 from danish_asr.report.run_page import report_run
 from danish_asr.scoring.predictions import write_predictions
@@ -103,6 +106,7 @@ def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(r
         ([3.0, 2.0, 1.0, 0.9], [50, 51, 52, 53], "overfits"),
         ([3.0, 1.0, 5.0, 4.9], [50, 30, 25, 24.9], "diverges"),
         ([3.0, 1.0, 5.0, 0.9], [50, 30, 25, 24.9], "has recovered"),
+        ([3.0, 2.9, 2.8, 2.8], [100, 99, 98, 98], "hears nothing"),
     ],
 )
 def test_advice_names_what_a_run_shows_and_is_silent_otherwise(
@@ -115,6 +119,56 @@ def test_advice_names_what_a_run_shows_and_is_silent_otherwise(
     assert len(advice) == (found is not None)
     assert all(found and found in each.text for each in advice)
     assert not any("masking.time" in each.text for each in advice)
+
+
+SENTENCE = "jens køber ti røde æbler på fyn"
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "seconds", "found"),
+    [
+        ([SENTENCE] * 30, 2.5, None),
+        # The model is right about most rows, and of two it writes something else.
+        ([SENTENCE] * 28 + ["bo bor i ribe og maler"] * 2, 2.5, "2 of 30 rows of test"),
+        (["helt andre ord om det hele nu"] * 30, 2.5, None),
+        ([SENTENCE.replace("æ", "a").replace("ø", "o")] * 30, 2.5, "never writes æ ø"),
+        ([SENTENCE] * 30, 5.0, "6.2 characters a second"),
+        ([SENTENCE] * 30, 0.5, "62.0 characters a second"),
+    ],
+)
+def test_predictions_show_wrong_texts_missing_letters_and_a_wrong_speed(
+    tmp_path: Path, hypotheses: list[str], seconds: float, found: str | None
+) -> None:
+    rows = [
+        prediction(str(number), SENTENCE, hypothesis, duration=seconds)
+        for number, hypothesis in enumerate(hypotheses)
+    ]
+    write_predictions(tmp_path / "predictions.jsonl", rows)
+    advice = [*advise_predictions(tmp_path / "predictions.jsonl", "test")]
+    assert len(advice) == (found is not None)
+    assert all(found and found in str(each) for each in advice)
+
+
+def test_an_evaluation_of_weights_that_are_gone_is_named(run: Path) -> None:
+    _complete(run)
+    (run / "checkpoints" / "step_40" / "model").mkdir(parents=True)
+    torch.save({"weight": torch.ones(2)}, run / "checkpoints" / "step_40" / "model" / "a.pt")
+    results = run / "eval" / "best" / "test"
+    results.mkdir(parents=True)
+    write_predictions(results / "predictions.jsonl", [prediction("a", "ja", "ja")])
+    about = {"model": "m", "checkpoint": "best", "step": 40, "run": str(run / "checkpoints")}
+    about["rows_in_split"] = {"test": 1}
+    for weights, named in ((weights_digest(run, 40), False), ("0123", True)):
+        (results / "evaluation.json").write_text(json.dumps(about | {"weights": weights}))
+        assert ("of weights 0123" in _page(run)) is named
+
+
+def test_training_rows_that_are_harder_than_those_of_validation_are_named() -> None:
+    reports = [{"Step": n, LOSS: 1.2 - n / 10, CHANCE: 9.0} for n in range(1, 5)]
+    validations = [{"Step": n, WER: 50 - 10 * n, LOSS: 0.3} for n in range(1, 5)]
+    for masked, named in ((0, True), (0.5, False)):
+        advice = advise(reports, validations, WER, {"masking.time": masked}, complete=False)
+        assert ("rows of training" in str(advice)) is named
 
 
 def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_path: Path) -> None:

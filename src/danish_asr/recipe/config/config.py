@@ -16,10 +16,10 @@ from fairseq2.utils.validation import ValidationResult
 
 from danish_asr.base.errors import ConfigError, LanguageModelError
 from danish_asr.decoding.decoders import GREEDY, find_decoder
+from danish_asr.recipe.config.optimizers import AsrOptimizerSection
 from danish_asr.recipe.config.sections import (
     AsrDatasetSection,
     AsrModelSection,
-    AsrOptimizerSection,
     AsrRegimeSection,
     AsrTokenizerSection,
     AsrTrainerSection,

@@ -11,10 +11,12 @@ from functools import cache
 from typing import Final, NamedTuple, cast
 
 from fairseq2.recipe import config as base
+from fairseq2.utils.validation import ValidationResult
 from torch import Tensor
 from torch.optim import Optimizer
 
 from danish_asr.base.errors import ConfigError, find_named
+from danish_asr.recipe.config.sections import with_broken
 
 ADAMW_8BIT: Final = "adamw_8bit"
 ADAMW_OFFLOAD: Final = "adamw_offload"
@@ -106,3 +108,35 @@ def _settings_of(kind: type[Optimizer], name: str) -> type:
     no_groups: object = field(default_factory=list)
     fields.append(("groups", Sequence[base.AdamWGroupConfig], no_groups))
     return make_dataclass(kind.__name__, cast(list[tuple[str, type, object]], fields), kw_only=True)
+
+
+@dataclass(kw_only=True)
+class AsrOptimizerSection(base.OptimizerSection):
+    """The optimizer."""
+
+    layer_decay: float | None = None
+    """The learning rate of each encoder layer is this part of that of the layer above it; the head
+    has the rate of ``config.lr``, and what is below the layers the lowest. Null: one rate."""
+
+    def validate(self) -> ValidationResult:
+        """Check the decay, and the learning rates and betas, also of groups of parameters."""
+        decay, settings = self.layer_decay, self.config
+        rules = {"`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1}
+        for name, rule, most in (
+            ("lr", "must be at most 1000", 1000.0),
+            ("betas", "must be below 1", math.nextafter(1, 0)),
+        ):
+            rules[f"`config.{name}` {rule}"] = _highest(settings, name) <= most
+            for number, group in enumerate(getattr(settings, "groups", ())):
+                found = f"of group {number} {rule}, but is {getattr(group, name, None)}"
+                rules[f"`config.groups` must be sound: {name} {found}"] = (
+                    _highest(group, name) <= most
+                )
+        return with_broken(rules, ValidationResult())
+
+
+def _highest(settings: object, name: str) -> float:
+    """Return a number, or the highest of several; an optimizer of one's own may have any type."""
+    value = getattr(settings, name, None)
+    values = value if isinstance(value, list | tuple) else [value]
+    return max((each for each in values if isinstance(each, int | float)), default=0)

@@ -275,30 +275,6 @@ def _are_stages(unfreeze: Mapping[int, str]) -> bool:
 
 
 @dataclass(kw_only=True)
-class AsrOptimizerSection(base.OptimizerSection):
-    """The optimizer."""
-
-    layer_decay: float | None = None
-    """The learning rate of each encoder layer is this part of that of the layer above it; the head
-    has the rate of ``config.lr``, and what is below the layers the lowest. Null: one rate."""
-
-    def validate(self) -> ValidationResult:
-        """Check the decay, the learning rate and the betas."""
-        decay, settings = self.layer_decay, self.config
-        # An optimizer of one's own may have defaults of any type.
-        rate, betas = getattr(settings, "lr", None), getattr(settings, "betas", None)
-        numbers = betas if isinstance(betas, list | tuple) else ()
-        rules = {
-            "`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1,
-            "`config.lr` must be at most 1000": rate is None or rate <= 1000,
-            "`config.betas` must be below 1": all(
-                beta < 1 for beta in numbers if isinstance(beta, int | float)
-            ),
-        }
-        return with_broken(rules, ValidationResult())
-
-
-@dataclass(kw_only=True)
 class AsrRegimeSection(base.RegimeSection):
     """How long to train, and when to validate, to save and to report."""
 

@@ -1,5 +1,10 @@
 """Evaluate: ``python -m danish_asr.recipe.evaluate OUTDIR --config-file FILE``."""
 
+from danish_asr.base.stops import exit_at_stops
+
+if __name__ == "__main__":
+    exit_at_stops()  # before the imports, which take seconds
+
 from danish_asr.recipe.entry import evaluate
 
 if __name__ == "__main__":

@@ -145,6 +145,7 @@ def decode_kept(kept: LogProbsFile, selection: Selection, rows: Mapping[str, int
     lines = "\n".join(table(rates.compute(), rates.groups))
     log.info("Evaluation, text profile {}\n{}", config.regime.score_profile, lines)
     about = selection.about(decoder, rows)
+    about["content"] = kept.about["rows"]
     about["log_probs"] = os.path.relpath(kept.path, directory)
     publish_predictions(directory, predictions, about)
 

@@ -58,6 +58,7 @@ from danish_asr.recipe.train.readers import (
     splits_reader,
 )
 from danish_asr.recipe.train.record import keep_wandb_id
+from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.training import register_common
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import (
@@ -149,6 +150,7 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config, setup = context.config.as_(AsrEvalConfig), ReaderSetup.of(context)
+        use_threads(choose_threads(config))
         indices = validation_indices(setup.dataset, config.dataset, str(config.evaluator.split))
         reader = splits_reader(setup, config, indices)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
@@ -157,6 +159,7 @@ class AsrEvalRecipe(EvalRecipe):
             depends = self._selection.dependencies(content_of_splits(indices))
             keeper = LogProbsKeeper(context.output_dir, context.gangs, depends)
         about = self._selection.about(decoder, reader.rows)
+        about["content"] = content_of_splits(indices)
         unit = PredictionUnit(context, config, decoder, about=about, keeper=keeper)
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))

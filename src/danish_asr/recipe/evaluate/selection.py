@@ -24,6 +24,7 @@ from danish_asr.recipe.run.run_directory import (
     checkpoint_scores,
     checkpoint_steps,
     evaluated_model,
+    weights_digest,
 )
 from danish_asr.recipe.train.console import log
 from danish_asr.scoring.predictions import Prediction, write_predictions
@@ -51,6 +52,14 @@ class Selection(NamedTuple):
         name = self.config.model.name
         return evaluated_model({"run": str(run or ""), "step": self.step, "model": name})
 
+    @property
+    def weights(self) -> str | None:
+        """The digest of the checkpoint's weights; None for `model.name` as it is."""
+        checkpoints = self.config.common.assets.prev_checkpoint_dir
+        if self.step is None or checkpoints is None:
+            return None
+        return weights_digest(checkpoints.parent, self.step)
+
     def results_of_other_models(self) -> dict[Path, str]:
         """The directories beside these results with those of another model, and its name."""
         others = {}
@@ -73,6 +82,7 @@ class Selection(NamedTuple):
             "checkpoint": config.evaluator.checkpoint,
             "step": self.step,
             "run": str(config.common.assets.prev_checkpoint_dir or ""),
+            "weights": self.weights,
             "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
         }
         if config.decoder.name != GREEDY:

@@ -43,6 +43,7 @@ from danish_asr.recipe.data.dataset import (
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.models.cards import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD
 
 DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
@@ -102,6 +103,10 @@ class Assets:
         for path in self.extra_paths:
             register_file_assets(self._container, path, not_exist_ok=True)
         if section.prev_checkpoint_dir is not None:
+            if not (section.prev_checkpoint_dir / MODEL_CARD).is_file():
+                rule = f"must be OUTDIR/{CHECKPOINTS} of a run, with {MODEL_CARD}"
+                found = f"but is '{section.prev_checkpoint_dir}'"
+                raise ConfigError([f"common.assets.prev_checkpoint_dir {rule}, {found}"])
             register_checkpoint_models(self._container, section.prev_checkpoint_dir)
         self._searched = [*directories, *self.extra_paths]
         try:
@@ -163,11 +168,11 @@ class Assets:
         family, config = self.model_family(card), None
         if card is not None:
             config = family.get_model_config(card)
-        elif section.path is not None and not (section.arch and section.path.exists()):
+        elif section.path is not None and not (section.arch and _holds_weights(section.path)):
             faults.append(
                 f"model.path {section.path} must be a finished run, one checkpoint of a run "
                 "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
-                "another checkpoint needs model.arch"
+                "another checkpoint (.pt, .safetensors) needs model.arch"
             )
         elif section.arch is not None:
             config = family.maybe_get_arch_config(section.arch)
@@ -298,6 +303,13 @@ def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
     if faults:
         raise ConfigError(faults)
     return changed
+
+
+def _holds_weights(path: Path) -> bool:
+    """Whether fairseq2 can take a path for a checkpoint; it refuses others after minutes."""
+    if path.is_dir():
+        return (path / "pp_00").is_dir() or any(path.glob("*.safetensors"))
+    return path.suffix in {".pt", ".pth", ".bin", ".safetensors"} and path.is_file()
 
 
 def _card_fault(key: str, card: AssetCard) -> str | None:

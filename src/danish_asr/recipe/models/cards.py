@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING
 from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.models.hugging_face import import_model, is_hugging_face
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD, own_tokenizer
+from danish_asr.recipe.run.run_directory import (
+    CHECKPOINTS,
+    MODEL_CARD,
+    checkpoint_steps,
+    own_tokenizer,
+)
 
 if TYPE_CHECKING:
     from danish_asr.recipe.config.config import AsrConfig
@@ -46,7 +52,11 @@ def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list
 
 
 def with_named_model(config: AsrConfig) -> AsrConfig:
-    """Replace a ``model.path`` by the name of its card: of a run, a checkpoint, a HF directory."""
+    """Replace a ``model.path`` by the name of its card: of a run, a checkpoint, a HF directory.
+
+    Raises:
+        ConfigError: It is a run without a card, which is not complete.
+    """
     path, assets = config.model.path, config.common.assets
     if path is None:
         return config
@@ -62,6 +72,10 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     elif is_hugging_face(path):
         folder, name = import_model(path)
         assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
+    elif (path / CHECKPOINTS).is_dir():
+        steps = [path / CHECKPOINTS / f"step_{step}" for step in checkpoint_steps(path)]
+        named = f"name a checkpoint: {steps[-1]}" if steps else "it has saved no checkpoint yet"
+        raise ConfigError([f"model.path {path} is a run that is not complete; {named}"])
     else:
         return config
     common = replace(config.common, assets=assets)

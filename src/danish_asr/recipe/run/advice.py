@@ -23,6 +23,15 @@ SATURATED: Final = 80.0
 MOST: Final = 5
 """Pieces of advice about a run."""
 
+BLIND: Final = 2.5
+"""Nats per character: Danish letters alone, without neighbours, have an entropy of 2.9."""
+
+_JUDGED: Final = 3
+"""Reports by which a loss is judged."""
+
+_HARDER: Final = 2.0
+"""A training loss is high if it is this multiple of that of validation."""
+
 LOSS: Final = "Loss (nats per character)"
 CHANCE: Final = "Chance (nats per character)"
 
@@ -57,6 +66,8 @@ def advise(
     """
     advice = [
         _unstable(reports),
+        _learnt_nothing(reports) if complete else None,
+        _harder_than_validation(reports, validations, config),
         _still_improving(validations, score) if complete else None,
         overfitting(reports, validations, score, config),
         *scored,
@@ -119,6 +130,39 @@ def overfitting(
         f"loss fell from {then:.3f} to {now:.3f}",
         f"the model overfits. The best checkpoint is kept. {stop}{more} or a lower "
         "optimizer.config.lr let it learn longer",
+    )
+
+
+def _learnt_nothing(reports: Rows) -> Advice | None:
+    """Whether the training loss of a complete run ends where knowing no sound would leave it."""
+    losses = [row[LOSS] for row in reports if LOSS in row]
+    if len(losses) < _JUDGED or min(losses[-_JUDGED:]) < BLIND:
+        return None
+    return Advice(
+        f"the training loss ends at {losses[-1]:.2f} nats per character; guessing each letter by "
+        f"how often it occurs gives {BLIND:g} and more",
+        "the model hears nothing in the audio: listen to some rows and read their texts "
+        "(`danish-asr explore`), as these may not belong together or hold no speech; else the "
+        "rate is too high or too low: try optimizer.config.lr 10 times lower and higher",
+    )
+
+
+def _harder_than_validation(
+    reports: Rows, validations: Rows, config: Mapping[str, Any]
+) -> Advice | None:
+    """Whether the training rows are worse than those of validation, with nothing to explain it."""
+    if any(config.get(key) for key in (*_REMEDIES, "dataset.speed_factors", "masking.channel")):
+        return None
+    rows = [row for row in validations if LOSS in row]
+    if not rows:
+        return None
+    now, before = train_loss(reports, rows[-1]["Step"]), rows[-1][LOSS]
+    if not math.isfinite(now) or now < max(_HARDER * before, before + 0.1):
+        return None
+    return Advice(
+        f"the training loss is {now:.2f} nats per character, that of validation {before:.2f}",
+        "rows of training may have wrong texts, or audio without speech: `danish-asr evaluate "
+        "OUTDIR evaluator.split=train` and `danish-asr report` name the worst",
     )
 
 

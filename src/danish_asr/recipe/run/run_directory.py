@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile, ZipFile
 
 from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.recipe.run.advice import LOSS
@@ -22,6 +25,9 @@ PROBE: Final = "probe.json"
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
+
+MADE_FROM: Final = "made_from.json"
+"""In an average, the checkpoints that it is the mean of, with the digests of their weights."""
 
 SWEEP: Final = "sweep.json"
 """What a sweep is, beside the directories of its runs."""
@@ -96,10 +102,27 @@ def average_name(run: Path) -> str | None:
     return run.name if run.parent.name == AVERAGES else None
 
 
-_EVALUATION_TEXTS: Final = ("dataset", "dataset_root", "model", "checkpoint", "run", "where")
+def weights_digest(run: Path, step: int) -> str | None:
+    """Return a digest of a checkpoint's weights; None: there are none.
+
+    Of the checksums that the files have for each tensor, so that it takes no time.
+    """
+    files = sorted((run / CHECKPOINTS / f"step_{step}" / "model").rglob("*.pt"))
+    content = sha256()
+    for file in files:
+        with suppress(OSError, BadZipFile), ZipFile(file) as archive:
+            for entry in archive.infolist():
+                _, _, name = entry.filename.partition("/")  # below the name of the file
+                content.update(f"{name} {entry.file_size} {entry.CRC}\n".encode())
+    return content.hexdigest()[:16] if files else None
+
+
+_EVALUATION_TEXTS: Final = (
+    *("dataset", "dataset_root", "model", "checkpoint", "run", "where", "weights"),
+)
 _EVALUATION_TYPES: Final[Mapping[str, type[Any]]] = {
     **dict.fromkeys(_EVALUATION_TEXTS, str),
-    **dict.fromkeys(("rows", "rows_in_split", "decoder"), dict),
+    **dict.fromkeys(("rows", "rows_in_split", "decoder", "content"), dict),
 }
 
 

@@ -4,6 +4,7 @@ An average is written as a run with one checkpoint, ``OUTDIR/averages/<name>``, 
 one. By its score on the validation splits it can be the run's best model.
 """
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
     EMA,
+    MADE_FROM,
     METRICS,
     MODEL_CARD,
     SCORE_TITLES,
@@ -44,9 +46,11 @@ from danish_asr.recipe.run.run_directory import (
     checkpoint_scores,
     checkpoint_steps,
     recorded,
+    weights_digest,
 )
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.ending import explained
 from danish_asr.recipe.train.preflight import resolve, tokenizer_card
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames
 from danish_asr.recipe.train.record import write_model_card
@@ -104,16 +108,35 @@ class MovingAverage:
 
 
 def write_averages(run: Path, config: AsrConfig) -> None:
-    """Write the averages of a complete run, and say which of its models is the best."""
+    """Write the averages of a complete run, and say which of its models is the best.
+
+    One that cannot be written is a warning: the run has all its steps, and its checkpoints.
+    """
     if config.trainer.ema is not None:
-        _write_best_moving_average(run, _score_title(config))
+        with _warned(EMA):
+            _write_best_moving_average(run, _score_title(config))
     if count := config.regime.average_n_checkpoints:
         steps = _by_score(run)[-count:]
         if len(steps) > 1:
-            average(run, config, sorted(steps), f"best_{count}")
+            with _warned(name := f"best_{count}"):
+                average(run, config, sorted(steps), name)
     if (run / AVERAGES).is_dir():
         best, step = best_model(run) or (run, None)
         log.info("The best model on the validation data is {}, step {}.", best, step)
+
+
+@contextmanager
+def _warned(name: str) -> Iterator[None]:
+    try:
+        with explained():
+            yield
+    except Exception as error:  # noqa: BLE001 - none of them undoes the steps
+        reason = str(error) or type(error).__name__
+        log.warning(
+            "The run is complete, but its average '{}' was not written: {}\nRepair that, and the "
+            "same command writes it.",
+            *(name, reason),
+        )
 
 
 def _write_best_moving_average(run: Path, title: str) -> None:
@@ -131,7 +154,7 @@ def _write_best_moving_average(run: Path, title: str) -> None:
         for name, number in zip(group[_NAMES], group["params"], strict=True):
             if EMA in saved["state"].get(number, ()):
                 state[name] = saved["state"][number][EMA]
-    _write(run, EMA, step, state, scores[step])
+    _write(run, EMA, step, state, scores[step], made_from=[step])
 
 
 def _optimizer_file(run: Path, step: int) -> Path:
@@ -164,7 +187,7 @@ def average(run: Path, config: AsrConfig, steps: Sequence[int], name: str) -> No
     log.info("Validating the average of steps {}.", ", ".join(map(str, steps)))
     config = with_own_tokenizer(config, run / CHECKPOINTS)
     score = _validation_score(config, read_yaml(run / CHECKPOINTS / MODEL_CARD), mean)
-    _write(run, name, steps[-1], mean, score)
+    _write(run, name, steps[-1], mean, score, made_from=steps)
 
 
 def average_command(run: Path, *, best: int | None, last: int | None) -> None:
@@ -203,8 +226,16 @@ def _weights(run: Path, step: int) -> dict[str, Tensor]:
     return state
 
 
-def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: float) -> None:
-    """Write weights as a run with one checkpoint."""
+def _write(
+    run: Path,
+    name: str,
+    step: int,
+    state: Mapping[str, Tensor],
+    score: float,
+    *,
+    made_from: Sequence[int],
+) -> None:
+    """Write weights as a run with one checkpoint, and the digests of those they are made from."""
     folder = run / AVERAGES / name
     new = folder.with_name(f"{name}.tmp")
     shutil.rmtree(new, ignore_errors=True)
@@ -214,6 +245,8 @@ def _write(run: Path, name: str, step: int, state: Mapping[str, Tensor], score: 
     for copied in (CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"):
         if (run / copied).is_file():
             shutil.copyfile(run / copied, new / copied)
+    digests = {f"step_{each}": weights_digest(run, each) for each in made_from}
+    publish_text(new / MADE_FROM, json.dumps(digests, indent=1) + "\n")
     publish_text(new / CHECKPOINTS / "scores" / f"step_{step}.txt", f"{score}\n")
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)

@@ -12,7 +12,7 @@ from math import inf
 from pickle import UnpicklingError
 from textwrap import shorten
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from fairseq2.assets import AssetDownloadError
 from fairseq2.checkpoint import CheckpointError
@@ -32,12 +32,10 @@ from danish_asr.base.errors import (
     DanishAsrError,
     RunFailedError,
 )
+from danish_asr.base.stops import STOP_SIGNALS, handled, interrupted
 from danish_asr.recipe.config.sections import AsrTrainerSection
-from danish_asr.recipe.entry import interrupted
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
-
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 _CANNOT_WRITE: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
@@ -106,12 +104,8 @@ def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         request_stop()
 
-    previous: dict[int, Any] = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
-    try:
+    with handled(dict.fromkeys(STOP_SIGNALS, handle)):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 class StoppableTask(Task):
@@ -168,8 +162,9 @@ def explained() -> Iterator[None]:
         chain: list[BaseException] = [error]
         while chain[-1].__cause__ is not None:
             chain.append(chain[-1].__cause__)
-        if isinstance(chain[-1].__context__, KeyboardInterrupt):  # which cut a file short
-            raise KeyboardInterrupt from error
+        cause = chain[-1].__context__
+        if isinstance(cause, KeyboardInterrupt | SystemExit):  # which cut a file short
+            raise cause from None
         if hint := _hint(chain):
             raise RunFailedError(f"{_messages(chain)}\n{hint}.") from error
         if type(error).__module__.startswith(_FOR_USERS):

@@ -74,6 +74,14 @@ def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> Batc
         f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
         f"Audio per step: {60 * epoch.hours / epoch.steps:.3g} minutes"
     )
+    asked = reader.num_accumulate * setup.gangs.dp.size
+    if epoch.batches < asked:
+        log.warning(
+            "A step asks for {:,} batches, and the data has {:,} ({:.3g} hours): each step is a "
+            "whole epoch; lower trainer.effective_audio_minutes or "
+            "trainer.grad_accumulation.num_batches",
+            *(asked, epoch.batches, epoch.hours),
+        )
     if num_steps:
         line += f" | {num_steps} steps are {num_steps / epoch.steps:.1f} epochs"
     log.info("{}", line)

@@ -43,6 +43,7 @@ from danish_asr.recipe.run.run_directory import (
     own_tokenizer,
 )
 from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.threads import THREADS
 
 
 class CheckpointSpace(NamedTuple):
@@ -109,8 +110,8 @@ def keep_wandb_id(output_dir: Path, section: WandbConfig) -> None:
             publish_text(file, secrets.token_hex(4))
 
 
-def write_environment(output_dir: Path) -> None:
-    """Add this start of the run to ``OUTDIR/environment.json``."""
+def write_environment(output_dir: Path, threads: int | None) -> None:
+    """Add this start of the run, with its number of threads, to ``OUTDIR/environment.json``."""
     file = output_dir / ENVIRONMENT
     starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     start = {
@@ -121,6 +122,7 @@ def write_environment(output_dir: Path) -> None:
         "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
         "cuda": torch.version.cuda,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        THREADS: threads,
         "git": _git_state(),
     }
     publish_text(file, json.dumps([*starts, start], ensure_ascii=False, indent=1) + "\n")

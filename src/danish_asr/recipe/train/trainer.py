@@ -6,9 +6,10 @@ before it exits. Here the data reader calls ``_before_step``, which may end the 
 """
 
 import inspect
+import time
 from collections.abc import Mapping
 from math import inf
-from typing import Any, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
@@ -36,6 +37,8 @@ from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.ending import StoppableTask, StoppedAtStep, on_stop_signals
 from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopper
+
+_SILENT_SECONDS: Final = 20.0
 
 
 @final
@@ -68,6 +71,7 @@ class StoppableTraining(StoppableTask):
         if section.ema is not None:
             self._average = MovingAverage(self._optimizer, unit.model.base_module, section.ema)
         self._stopped, self._probe_steps = False, section.probe_steps
+        self._silent_since: float | None = None
 
         mode = section.mixed_precision.mode
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
@@ -168,6 +172,7 @@ class StoppableTraining(StoppableTask):
         set_data_epoch(self._trainer, self._reader.epoch + 1, regime.num_data_epochs)
         if self._saved_step is not None and not self.began:
             self._follow_schedule()
+        self._say_how_long_steps_take(step)
         if self._probe_steps and (step >= self._probe_steps or self.must_stop()):
             self._stopped = True  # and nothing is saved
             raise TaskStopException
@@ -180,6 +185,18 @@ class StoppableTraining(StoppableTask):
         # At the time limit, a run that continues takes one step at least.
         if self.began and self.must_stop():
             self.stop()
+
+    def _say_how_long_steps_take(self, step: int) -> None:
+        """Print a line, once, where the first report comes late."""
+        now, every = time.monotonic(), self._regime.publish_metrics_every_n_steps
+        self._silent_since = self._silent_since or now
+        seconds, steps = now - self._silent_since, step - (self._saved_step or 0)
+        if seconds < _SILENT_SECONDS:
+            return
+        self._silent_since = inf
+        if not every or steps < every:
+            often = f"every {every} steps" if every else "after each epoch"
+            log.info("step {:,}: {:.2f} s/step; a report comes {}", step, seconds / steps, often)
 
     def _follow_schedule(self) -> None:
         """Let a run that continues follow the schedule of its configuration, not the saved one."""

@@ -39,6 +39,7 @@ from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenize
 from danish_asr.recipe.train.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.train.probe import Probe, probed
 from danish_asr.recipe.train.readers import ReaderSetup, training_index, training_reader
+from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import open_validation, patience_stopper
 
@@ -59,18 +60,20 @@ def run(request: cli.Request, tree: Tree) -> None:
             return
         if rank == 0:
             _check_run(output_dir, config, processes, trust=request.trust)
+        threads = choose_threads(config, output_dir)
         with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
             if rank == 0:
                 continuing.tidy(output_dir)
                 continuing.fit_to_processes(output_dir, processes)
-                record.write_environment(output_dir)
+                record.write_environment(output_dir, threads)
                 write_own_tokenizer(output_dir, config)
                 record.keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
                 keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
-                    run_recipe(AsrRecipe(config.optimizer.name), config, output_dir)
+                    recipe = AsrRecipe(config.optimizer.name, threads=threads)
+                    run_recipe(recipe, config, output_dir)
             if rank == 0:
                 write_averages(output_dir, config)
                 record.write_model_card(output_dir, tokenizer_card(config))
@@ -90,13 +93,14 @@ def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bo
 def _probe(output_dir: Path, config: AsrConfig, rank: int, processes: int) -> None:
     """Take some steps in a directory of their own, which is deleted, and write a report."""
     folder, probe = output_dir / f".{run_directory.PROBE}", Probe(config, processes)
+    recipe = AsrRecipe(config.optimizer.name, probe, threads=choose_threads(config))
     try:
         with continuing.locked(folder, rank), explained():
             if rank == 0:
                 write_own_tokenizer(folder, config)
             try:
                 with suppress(TaskStopException):
-                    run_recipe(AsrRecipe(config.optimizer.name, probe), probed(config), folder)
+                    run_recipe(recipe, probed(config), folder)
             except torch.cuda.OutOfMemoryError:
                 probe.write(output_dir, out_of_memory=True)
                 raise
@@ -130,11 +134,18 @@ def _format_score(value: object) -> str:
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch.
 
-    ``optimizer`` is the name of its optimizer; ``probe`` measures steps instead of a whole run.
+    ``optimizer`` is the name of its optimizer; ``probe`` measures steps instead of a whole run;
+    ``threads`` are those of `use_threads`.
     """
 
-    def __init__(self, optimizer: str = ADAMW_OPTIMIZER, probe: Probe | None = None) -> None:
-        self._optimizer, self._probe = optimizer, probe
+    def __init__(
+        self,
+        optimizer: str = ADAMW_OPTIMIZER,
+        probe: Probe | None = None,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        self._optimizer, self._probe, self._threads = optimizer, probe, threads
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -150,6 +161,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
         config, root = context.config.as_(AsrConfig), context.gangs.root
+        use_threads(self._threads)
         module = cast(Wav2Vec2AsrModel, model.module)
         model_config = cast(Wav2Vec2AsrConfig, model.config)
         masking = install_masker(module, config.masking, model_config, seed=config.common.seed)

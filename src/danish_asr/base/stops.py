@@ -1,0 +1,152 @@
+"""Stop signals before there is something to save, and how they reach the processes of a command.
+
+Imports are few and light: an entry point calls `exit_at_stops` before it imports anything else.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+from danish_asr.base.errors import EXIT_STOPPED
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
+
+
+def exit_at_stops() -> None:
+    """Let a stop signal end this process at once, with status 75, and Ctrl-C with 130.
+
+    For the time of imports: an exception in an import of C code aborts the process.
+    """
+    for number in STOP_SIGNALS:
+        # Whoever starts a program in the background lets it ignore Ctrl-C.
+        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _exit)
+
+
+@contextmanager
+def exception_at_stops() -> Iterator[None]:
+    """Let a stop signal raise SystemExit with status 75, and Ctrl-C KeyboardInterrupt.
+
+    So files are deleted and locks released, while models and data are loaded.
+    """
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    numbers = STOP_SIGNALS[1:] if ignored else STOP_SIGNALS
+    with handled(dict.fromkeys(numbers, _raise)):
+        yield
+
+
+@contextmanager
+def handled(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """Have these handlers of signals, and then those of before."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def interrupted() -> NoReturn:
+    """Say that Ctrl-C has ended this process, and end it as Ctrl-C does."""
+    _say("interrupted; what was saved is kept")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
+    os._exit(128 + signal.SIGINT)
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    if number == signal.SIGINT:
+        interrupted()
+    _say(f"{signal.Signals(number).name} received before the work began; run the command again")
+    os._exit(EXIT_STOPPED)
+
+
+def _raise(number: int, _frame: FrameType | None) -> NoReturn:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    _say(f"{signal.Signals(number).name} received; what was saved is kept, run the command again")
+    raise SystemExit(EXIT_STOPPED)
+
+
+def _say(text: str) -> None:
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
+
+
+class PassingOn:
+    """Runs processes; each stop signal reaches the one that runs, and is waited for.
+
+    A context manager, in which signals do not end this process.
+
+    Attributes:
+        received: The first stop signal, if there was one.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._process: Popen[Any] | None = None
+        self._handlers = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._handlers.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._pass_on)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handlers.close()
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        self.received = self.received or signal.Signals(number)
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        each_line: Callable[[str], object] | None = None,
+        stdout: Any = None,
+        stderr: Any = None,
+    ) -> int:
+        """Run a command to its end and return its status; it ends when this process is killed.
+
+        Nothing is started after a stop signal. ``each_line`` gets what the command prints.
+        """
+        import subprocess  # noqa: PLC0415 - entry points import this file first
+
+        from danish_asr.base.cluster import stop_with_parent  # noqa: PLC0415
+
+        if self.received:
+            return 128 + self.received
+        if each_line:
+            stdout, stderr = subprocess.PIPE, subprocess.STDOUT
+        with subprocess.Popen(  # noqa: S603 - our own commands
+            command,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            process_group=0,  # a signal to that of this process would reach it twice
+            preexec_fn=stop_with_parent,  # noqa: PLW1509
+        ) as process:
+            self._process = process
+            if self.received:  # meanwhile
+                process.send_signal(self.received)
+            for line in process.stdout or ():
+                if each_line:
+                    each_line(line)
+            status = process.wait()
+            self._process = None
+        return status
+
+    def exit_if_stopped(self) -> None:
+        """End this command as the signal would have: KeyboardInterrupt, or status 128 + N."""
+        if self.received == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.received:
+            raise SystemExit(128 + self.received)

@@ -1,0 +1,140 @@
+"""Stop signals before there is a run, in a run, and in a command that has started one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Timer
+from types import SimpleNamespace
+
+import pytest
+
+from danish_asr import demo
+from danish_asr.base.errors import EXIT_STOPPED
+from danish_asr.base.stops import STOP_SIGNALS
+from danish_asr.planning.probes import Machine, _probe
+from danish_asr.planning.sweep import run_sweep
+from danish_asr.recipe import entry
+from danish_asr.recipe.train.ending import on_stop_signals
+from tests.recipe.running import CONFIG, ROOT
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_each_stop_signal_requests_a_stop_and_a_second_ctrl_c_interrupts(
+    number: signal.Signals,
+) -> None:
+    requests: list[None] = []
+    before = signal.getsignal(number)
+    with on_stop_signals(lambda: requests.append(None)):
+        signal.raise_signal(number)
+        assert len(requests) == 1
+        if number == signal.SIGINT:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+WAITS = """
+import pathlib, time
+pathlib.Path(__file__).with_suffix(".on").touch()
+time.sleep(60)
+"""
+"""A library whose import takes a minute."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("danish_asr.recipe", "workflows.recipes.wav2vec2.asr", "danish_asr train"),
+        *("danish_asr.recipe.evaluate", "workflows.recipes.wav2vec2.asr.eval.recipe"),
+        *("danish_asr evaluate", "danish_asr sweep", "danish_asr.base.cluster"),
+    ],
+)
+def test_a_stop_signal_in_the_imports_ends_with_the_status_that_starts_a_job_again(
+    tmp_path: Path, command: str, number: signal.Signals
+) -> None:
+    for library in ("torch", "typer", "ruamel"):
+        (tmp_path / f"{library}.py").write_text(WAITS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command.split(), "run", "--config-file", str(CONFIG)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not [*tmp_path.glob("*.on")]:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=30)
+    assert process.returncode == EXIT_STOPPED
+    assert number.name in printed
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    released = []
+
+    def load(*_: object) -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            released.append(number)
+
+    before = [signal.getsignal(each) for each in STOP_SIGNALS]
+    monkeypatch.setattr(entry, "import_module", lambda _: SimpleNamespace(run=load))
+    request = entry.Request(output_dir=None, config_files=[CONFIG])
+    stop = KeyboardInterrupt if number == signal.SIGINT else SystemExit
+    with pytest.raises(stop) as stopped:
+        entry.run(entry.TRAIN, request)
+    assert released == [number]
+    assert [signal.getsignal(each) for each in STOP_SIGNALS] == before
+    if stop is SystemExit:
+        assert stopped.value.code == EXIT_STOPPED
+        assert number.name in capfd.readouterr().err
+
+
+SAVES = """#!/bin/sh
+trap 'sleep 0.3; echo saved >{folder}/saved; exit 75' INT TERM USR1 USR2
+touch {folder}/began
+while :; do sleep 0.05; done
+"""
+"""A program that takes a while to save."""
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+@pytest.mark.parametrize("command", ["demo", "plan", "sweep"])
+def test_a_command_that_starts_processes_passes_stop_signals_on_and_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, number: signal.Signals
+) -> None:
+    saves = tmp_path / "saves"
+    saves.write_text(SAVES.format(folder=tmp_path))
+    saves.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(saves))
+    over, out = ["optimizer.config.lr=1,2"], tmp_path / "sweep"
+    request = entry.Request(output_dir=None, config_files=[CONFIG])
+    run: Callable[[], object] = {
+        "demo": lambda: demo._recipe("recipe", out, tmp_path, []),
+        "plan": lambda: _probe(request, Machine(1, None), 9, []),
+        "sweep": lambda: run_sweep(out, [CONFIG], [], over),
+    }[command]
+
+    def stop() -> None:
+        while not (tmp_path / "began").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    Timer(0, stop).start()
+    interrupted = number == signal.SIGINT and command != "sweep"
+    with pytest.raises(KeyboardInterrupt if interrupted else SystemExit) as ended:
+        run()
+    assert (tmp_path / "saved").is_file()
+    if not interrupted:
+        status = EXIT_STOPPED if command == "sweep" else 128 + number
+        assert ended.value.code == status
