@@ -161,6 +161,47 @@ def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> 
     assert read_inventory(tmp_path / "ds").suspects["letters per second"] == 2
 
 
+ODD_TEXTS = {
+    "blÃ¥ bÃ¦r og Ã…rhus": "mojibake",
+    "f&aelig;lles &amp; godt": "HTML entities",
+    "det er bl\ufffd": "replacement characters",
+    "–": "no letter or digit",
+    "\u200b\ufeff": "no letter or digit",
+}
+
+
+def test_texts_that_are_not_text_never_reach_training_but_test_sets_stay_whole(
+    tmp_path: Path,
+) -> None:
+    texts = [*ODD_TEXTS, "DET ER SENT", "det var\x07 sent", "blå bær & Århus"]
+    for split in ("train", "test"):
+        rows = [coral_row(number, split=split, text=text) for number, text in enumerate(texts)]
+        write_parquet(tmp_path / "in" / f"{split}.parquet", rows)
+    run(tmp_path / "in", tmp_path / "ds", options=ConvertOptions(max_drop=1))
+    wordless = ["no letter or digit"] * 2
+    dropped = [entry["reason"] for entry in ledger(tmp_path / "ds")]
+    assert sorted(dropped) == sorted([*ODD_TEXTS.values(), *wordless])
+    suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
+    odd = ["only capitals", "control characters"]
+    found = {"train": odd, "test": ["mojibake", "HTML entities", "replacement characters", *odd]}
+    for split, reasons in found.items():
+        own = [row["reason"] for row in suspects if row["split"] == split]
+        assert [reason for reason in own if "second" not in reason] == reasons
+
+
+def test_broken_texts_are_mended_and_counted_if_asked(tmp_path: Path) -> None:
+    rows = [coral_row(number, text=text) for number, text in enumerate(ODD_TEXTS)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    options = ConvertOptions(max_drop=0.6, fix_text=True)
+    run(tmp_path / "in", tmp_path / "ds", options=options)
+    (path,) = shards(tmp_path / "ds")
+    assert [row["text"] for row in read(path)] == ["blå bær og Århus", "fælles & godt"]
+    notes = read_inventory(tmp_path / "ds").notes
+    assert notes == ["text mended: mojibake in 1 rows, HTML entities in 1 rows"]
+    with pytest.raises(DatasetError, match=r"mojibake: 1.*--fix-text.*--max-drop"):
+        run(tmp_path / "in", tmp_path / "other", options=ConvertOptions())
+
+
 @pytest.mark.parametrize(
     ("limit", "sizes"), [(1 << 30, [100, 30]), (1, [1] * 130)], ids=["rows", "bytes"]
 )

@@ -113,6 +113,7 @@ def convert(
     part: Annotated[str | None, Option(metavar="I/N", help="Convert only part I of N.")] = None,
     split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
     drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
+    fix_text: Annotated[bool, Option("--fix-text", help="Mend mojibake and &aelig;.")] = False,
     finish: Annotated[bool, Option("--finish", help="Complete a dataset of parts.")] = False,
     list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
@@ -141,6 +142,7 @@ def convert(
             split_by_speaker=split_by_speaker,
             drop_shared_sentences=drop_shared,
             language=language,
+            fix_text=fix_text,
         ),
         workers=workers,
         engine=engine,

@@ -23,3 +23,4 @@ class ConvertOptions:
     split_by_speaker: str | None = None  # shares, such as 80/10/10; None keeps the source's splits
     language: str = DANISH  # omniASR's code: the partition of all rows
     drop_shared_sentences: bool = False  # rows of train whose sentence is in dev or test
+    fix_text: bool = False  # mend mojibake and HTML entities

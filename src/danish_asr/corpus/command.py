@@ -189,6 +189,8 @@ def verify_command(
     console.print(_hours_table(result.hours))
     for note in result.notes:
         console.print(note if note.startswith("allowed: ") else f"note: {note}")
+    if result.with_digits:
+        console.print(_numerals_table(result.with_digits))
     if result.faults:
         count = f"{root}: faults: {len(result.faults):,}"
         lines = "\n  - ".join([count, *result.faults])
@@ -218,6 +220,14 @@ def _print_summary(inventory: Inventory, console: Console) -> None:
         console.print(f"country of birth: {read_as} ({rows:,} rows)")
     if len(spellings) > _COUNTRIES:
         console.print(f"country of birth: more spellings are in {INVENTORY_FILE}")
+
+
+def _numerals_table(said: Mapping[str, Mapping[str, str]]) -> Table:
+    profiles = next(iter(said.values()))
+    table = Table("written", *profiles, title="Digits under dataset.text_profile", show_lines=True)
+    for text, spoken in said.items():
+        table.add_row(Text(text), *map(Text, spoken.values()))
+    return table
 
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:

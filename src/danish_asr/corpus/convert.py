@@ -40,6 +40,7 @@ from danish_asr.corpus.shard import Record, convert_task, read_record
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources.base import Source
 from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, conversion_key, plan_tasks
+from danish_asr.corpus.texts import MENDS
 
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
@@ -174,13 +175,14 @@ class _Conversion:
         if reasons.total() <= self._most_drops:
             return
         counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+        mend = " (--fix-text mends mojibake and HTML entities)" if MENDS.keys() & reasons else ""
         dropped = (row for record in records for row in record.dropped)
         unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
         examples = "; ".join(self._describe(row) for row in islice(unwanted, 3))
         raise DatasetError(
             f"rows dropped: {reasons.total():,}; --max-drop allows {self._most_drops} of this "
-            f"source's {self._rows:,}: {counts}. The first: {examples}. Fix the source, or go on "
-            f"with --max-drop {ceil(100 * reasons.total() / self._rows) / 100:g}"
+            f"source's {self._rows:,}: {counts}. The first: {examples}. Fix the source{mend}, or "
+            f"go on with --max-drop {ceil(100 * reasons.total() / self._rows) / 100:g}"
         )
 
     def _describe(self, dropped: Mapping[str, Any]) -> str:
@@ -225,6 +227,11 @@ class _Conversion:
         if ages := _added(record.ages for record in records):
             values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
             notes.append(f"age left empty, not a number of years: {values} ({ages.total():,} rows)")
+        if mends := _added(record.mended for record in records):
+            counts = ", ".join(f"{name} in {rows:,} rows" for name, rows in mends.most_common())
+            notes.append(f"text mended: {counts}")
+        elif MENDS.keys() & {*suspects, *(row["reason"] for row in dropped)}:
+            notes.append("--fix-text mends mojibake and HTML entities")
         return Inventory(
             name=name,
             source=self._source.name,

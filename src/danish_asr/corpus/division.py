@@ -18,7 +18,8 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.sources.base import Source, SourceFile
-from danish_asr.text.profiles import normalize
+from danish_asr.corpus.texts import mended, text_profiles
+from danish_asr.text.profiles import normalizer
 
 SHARED_SENTENCE: Final = "sentence in dev or test"
 """The reason in the ledger."""
@@ -48,7 +49,7 @@ class Division(NamedTuple):
 
 
 def sentence_of(spoken: str) -> str | None:
-    """What is compared between splits, of a text in profile ``coral``; None if it is short.
+    """What is compared between splits, of a normalised text; None if it is short.
 
     Short sentences ("ja tak") occur everywhere, so sharing them is no leak.
     """
@@ -78,7 +79,7 @@ def divide(source: Source, options: ConvertOptions) -> Division:
             f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
             "to keep them, or divide all rows anew with --split train (not CoRal)"
         )
-    rows = {file.name: _read(source, file) for file in source.files}
+    rows = {file.name: _read(source, file, options) for file in source.files}
     splits = {file.name: np.full(file.rows, SPLITS.index(file.split)) for file in source.files}
     notes = []
     if options.split_by_speaker:
@@ -205,11 +206,12 @@ def _mix_groups(speakers: Sequence[_Speaker]) -> list[_Speaker]:
     return sorted(speakers, key=lambda speaker: (places[speaker.name], speaker.name))
 
 
-def _read(source: Source, file: SourceFile) -> pa.Table:
-    rows = []
+def _read(source: Source, file: SourceFile, options: ConvertOptions) -> pa.Table:
+    rows, spoken = [], normalizer(text_profiles(options.language)[0])
     for row in source.without_audio(file):
         speaker = {key: getattr(row.speaker, key) for key in ("speaker_id", *_GROUP)}
-        sentence = sentence_of(normalize(row.text or "", "coral"))
+        text = mended(row.text or "")[0] if options.fix_text else row.text or ""
+        sentence = sentence_of(spoken(text))
         rows.append({**speaker, "seconds": row.seconds, "sentence": sentence})
     return pa.Table.from_pylist(rows, _ROWS)
 

@@ -5,7 +5,8 @@ The record is written last, so it marks the shard as finished.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from math import log10
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +30,8 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.sources.base import Source, Utterance
 from danish_asr.corpus.sources.metadata import DIALECTS
 from danish_asr.corpus.tasks import WORK_DIR, RowSlice, ShardTask
-from danish_asr.text.profiles import normalize
+from danish_asr.corpus.texts import mended, oddities, text_profiles, unusable_text
+from danish_asr.text.profiles import normalizer
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _SPEAKER: Final = [*_REPEATED, "age"]
@@ -45,6 +47,7 @@ _FORMAT: Final[dict[str, Any]] = {
 _IMPOSSIBLE: Final = 50  # letters and digits per second
 _PLAUSIBLE: Final = (1.0, 30.0)  # the same
 _ROUNDING: Final = 0.01  # seconds by which a manifest may round a duration up
+MAX_AGE: Final = 110
 _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
 _QUIET: Final = -60.0  # dBFS, RMS
@@ -68,20 +71,22 @@ class Record:
     unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
     countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
     ages: dict[str, int] = field(default_factory=dict)  # rows per age that is no number of years
-    characters: str = ""  # of the written texts, raw and in profile coral, for the tokenizer
+    mended: dict[str, int] = field(default_factory=dict)  # rows per fault of texts that is mended
+    characters: str = ""  # of the written texts, raw and under profiles, for the tokenizer
 
 
 def convert_task(task: ShardTask, *, source: Source, root: Path, options: ConvertOptions) -> Record:
     """Convert one task and publish its shard, then its record."""
     record = Record(task=task.number)
     characters: set[str] = set()
+    profiles = [normalizer(name) for name in text_profiles(options.language)]
     shard = root / task.path
     with publish(shard) as stream, pq.ParquetWriter(stream, UTTERANCE_SCHEMA, **_FORMAT) as parquet:
-        for rows in _row_groups(_rows(source, task, options.max_seconds, record)):
+        for rows in _row_groups(_rows(source, task, options, record)):
             record.rows += len(rows)
             for row in rows:
                 record.samples += row["audio_size"]
-                characters.update(row["text"], normalize(row["text"], "coral"))
+                characters.update(row["text"], *(spoken(row["text"]) for spoken in profiles))
             parquet.write_table(pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
     if record.rows:
         record.size, record.sha256 = shard.stat().st_size, sha256_of(shard)
@@ -121,7 +126,7 @@ def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def _rows(
-    source: Source, task: ShardTask, max_seconds: float, record: Record
+    source: Source, task: ShardTask, options: ConvertOptions, record: Record
 ) -> Iterator[dict[str, Any]]:
     """The rows of a shard; the record gets what is dropped, unknown or respelt."""
     for part in task.slices:
@@ -137,7 +142,12 @@ def _rows(
             if birth != country:
                 read_as = f"{birth} -> {country or 'unknown'}"
                 record.countries[read_as] = record.countries.get(read_as, 0) + 1
-            row = _convert(utterance, part, task.split, max_seconds, record.suspects)
+            if options.fix_text and utterance.text:
+                text, found = mended(utterance.text)
+                utterance = replace(utterance, text=text)  # noqa: PLW2901
+                for name in found:
+                    record.mended[name] = record.mended.get(name, 0) + 1
+            row = _convert(utterance, part, task.split, options.max_seconds, record.suspects)
             if isinstance(row, str):
                 record.dropped.append(
                     {
@@ -182,8 +192,11 @@ def _convert(
     refused = utterance.refused or part.refused(utterance.row)
     if refused is not None:
         return refused
-    if utterance.text is None or not utterance.text.strip():
-        return "empty text"
+    odd = oddities(utterance.text or "")
+    if (unusable := unusable_text(utterance.text, odd, split)) is not None:
+        return unusable
+    if (age := utterance.speaker.age) is not None and not 0 <= age <= MAX_AGE:
+        odd[f"an age outside 0 to {MAX_AGE}"] = age
     if not utterance.audio:
         return "no audio"
     try:
@@ -199,7 +212,7 @@ def _convert(
             flac = encode_flac(mono, SAMPLE_RATE, peak)
     except AudioError as error:
         return str(error)
-    for reason, value in findings:
+    for reason, value in chain(odd.items(), findings):
         suspects.append(
             {
                 "corpus": part.file.corpus,

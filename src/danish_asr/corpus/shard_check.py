@@ -3,7 +3,6 @@
 import hashlib
 import io
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,8 @@ from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus.division import sentence_of
 from danish_asr.corpus.shards import ShardEntry
-from danish_asr.text.profiles import normalize
+from danish_asr.corpus.texts import text_profiles
+from danish_asr.text.profiles import normalizer
 
 COMPARED: Final = pa.schema(
     [
@@ -36,7 +36,6 @@ COMPARED: Final = pa.schema(
 """What is compared over all shards; a sentence is a text in profile ``coral``, null if short. The
 audio is the MD5 of its samples, which FLAC has in its header; null if its encoder left it out."""
 
-MAX_AGE: Final = 110
 _AUDIO: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
 _MD5: Final = slice(26, 42)  # of a FLAC file: its marker, a block header, and STREAMINFO up to it
 _NO_MD5: Final = bytes(16)
@@ -46,15 +45,13 @@ _ABBREVIATION: Final = re.compile(
     r"\b(?:f\.eks|bl\.a|m\.m|m\.fl|d\.v\.s|dvs|osv|ca|kr|nr|pct|mio|mia|tlf|hr|jf|evt|inkl)\.",
     re.IGNORECASE,
 )
-UNUSUAL: Final[Mapping[str, Callable[[str], object]]] = {
+WRITTEN: Final[Mapping[str, Callable[[str], object]]] = {
     "digits": re.compile(r"\d").search,
     "abbreviations": _ABBREVIATION.search,
-    "only capitals": lambda text: len(text) > 3 and text.isupper(),
-    "control characters": lambda text: (
-        not text.isprintable() and any(unicodedata.category(char)[0] == "C" for char in text)
-    ),
 }
-"""What a transcript of speech should not have, though its corpus may."""
+"""What a text profile has to say in words."""
+
+DIGITS_SHOWN: Final = 10
 
 
 @dataclass(kw_only=True)
@@ -65,8 +62,9 @@ class ShardFindings:
     faults: list[str] = field(default_factory=list)
     compared: pa.Table = field(default_factory=COMPARED.empty_table)
     samples: Counter[str | None] = field(default_factory=Counter)  # per dialect
-    characters: set[str] = field(default_factory=set)  # of training text, raw and in profile coral
-    unusual: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # ids
+    characters: set[str] = field(default_factory=set)  # of training text, raw and under profiles
+    written: Counter[str] = field(default_factory=Counter)  # rows per name of `WRITTEN`
+    with_digits: list[str] = field(default_factory=list)  # the first of these texts
 
     @property
     def split(self) -> str:
@@ -111,6 +109,7 @@ def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator
         yield f"{entry.path}: its sha256 differs from manifest.json"
         return
     faulty: defaultdict[str, list[str]] = defaultdict(list)
+    profiles = [normalizer(name) for name in text_profiles(entry.partition("language"))]
     with pq.ParquetFile(path) as parquet:
         rows = parquet.metadata.num_rows
         if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
@@ -121,17 +120,18 @@ def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator
         groups = (parquet.read_row_group(group) for group in range(parquet.num_row_groups))
         compared = []
         for number, (row, audio) in enumerate(chain.from_iterable(map(_rows, groups))):
-            spoken = normalize(row["text"], "coral")
+            spoken = [profile(row["text"]) for profile in profiles]
             md5 = row["head"][_MD5]
             has_md5 = row["head"].startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5
             compared.append(
-                {**row, "sentence": sentence_of(spoken), "audio": md5 if has_md5 else None}
+                {**row, "sentence": sentence_of(spoken[0]), "audio": md5 if has_md5 else None}
             )
             findings.samples[row["dialect"]] += row["audio_size"]
-            for name in _unusual(row):
-                findings.unusual[name].append(row["id"])
+            findings.written.update(name for name, find in WRITTEN.items() if find(row["text"]))
+            if WRITTEN["digits"](row["text"]) and len(findings.with_digits) < DIGITS_SHOWN:
+                findings.with_digits.append(row["text"])
             if findings.split == "train":
-                findings.characters.update(row["text"], spoken)
+                findings.characters.update(row["text"], *spoken)
             faults = [f"empty {name}" for name in ("id", "text") if not row[name].strip()]
             if number in chosen:
                 faults += _audio_faults(audio.as_py(), row)
@@ -148,14 +148,6 @@ def _rows(group: pa.Table) -> Iterator[tuple[dict[str, Any], pa.Scalar]]:
     heads = pc.binary_slice(audio, 0, _MD5.stop)
     columns = group.drop_columns(["audio_bytes"]).append_column("head", heads)
     return zip(columns.to_pylist(), audio, strict=True)
-
-
-def _unusual(row: Mapping[str, Any]) -> Iterator[str]:
-    for name, matches in UNUSUAL.items():
-        if matches(row["text"]):
-            yield name
-    if row["age"] is not None and not 0 <= row["age"] <= MAX_AGE:
-        yield f"an age outside 0 to {MAX_AGE}"
 
 
 def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Read a built dataset back and report all faults at once."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, combinations, pairwise
@@ -26,8 +26,17 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus.cards import SPECIAL_SYMBOLS, alphabet_of, cards, statistics
-from danish_asr.corpus.shard_check import COMPARED, ShardFindings, check_shard, few, guarded
+from danish_asr.corpus.shard_check import (
+    COMPARED,
+    DIGITS_SHOWN,
+    ShardFindings,
+    check_shard,
+    few,
+    guarded,
+)
 from danish_asr.corpus.shards import Inventory, read_inventory
+from danish_asr.corpus.texts import text_profiles
+from danish_asr.text.profiles import normalize
 
 LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence", "audio": "audio"}
 """What splits should not share, and its column in `COMPARED`."""
@@ -55,6 +64,7 @@ class Verification(NamedTuple):
     leaks: list[Leak]
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
+    with_digits: dict[str, dict[str, str]]  # the first texts with digits, as each profile says them
 
     @property
     def faults(self) -> list[str]:
@@ -113,7 +123,22 @@ def verify(
     for shard in findings:
         for dialect, samples in shard.samples.items():
             hours[shard.split, dialect] += samples / SAMPLE_RATE / 3600
-    return Verification(damage, list(_stray_files(root, inventory)), leaks, notes, dict(hours))
+    if inventory.suspects:
+        reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
+        notes.append(
+            f"rows to check, in {SUSPECTS_FILE} and on the page of `danish-asr explore`: {reasons}"
+        )
+    stray = list(_stray_files(root, inventory))
+    return Verification(damage, stray, leaks, notes, dict(hours), _said(findings))
+
+
+def _said(findings: Sequence[ShardFindings]) -> dict[str, dict[str, str]]:
+    said: dict[str, dict[str, str]] = {}
+    for shard in findings:
+        profiles = text_profiles(shard.entry.partition("language"))
+        for text in shard.with_digits[: DIGITS_SHOWN - len(said)]:
+            said[text] = {name: normalize(text, name) for name in profiles}
+    return said
 
 
 def spread(rows: Sequence[int], sample: int | None) -> list[int]:
@@ -178,11 +203,9 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
                 f"{corpus}: no row has a speaker, so shared speakers cannot be found; if the "
                 "source has them, convert it with --column speaker_id=THEIRS"
             )
-        unusual: defaultdict[str, list[str]] = defaultdict(list)
-        for name, ids in chain.from_iterable(shard.unusual.items() for shard in own):
-            unusual[name] += ids
-        for name, ids in unusual.items():
-            yield f"{corpus}: {len(ids):,} of {len(table):,} rows have {name}: {few(ids)}"
+        written = sum((shard.written for shard in own), Counter[str]())
+        for name, rows in written.items():
+            yield f"{corpus}: {rows:,} of {len(table):,} rows have {name}"
     for split in SPLITS:
         table = _table(shard for shard in findings if shard.split == split)
         repeated = table.filter(pc.is_in(table["audio"], _repeated(table["audio"])))
