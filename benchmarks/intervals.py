@@ -22,7 +22,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from danish_asr.scoring.intervals import estimate_gap, spreads
+from danish_asr.scoring.gaps import estimate_gap
+from danish_asr.scoring.intervals import spreads
 from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
 from danish_asr.scoring.settings import Settings
 

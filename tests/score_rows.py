@@ -1,9 +1,12 @@
 """Predictions for tests: a small file made by hand, and a large one with random errors."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
-from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.digests import digests_of
+from danish_asr.scoring.predictions import Prediction, read_predictions
 
 WORDS = (
     *("jeg", "det", "er", "en", "et", "på", "at", "og", "til", "med", "har", "ikke", "som", "der"),
@@ -64,3 +67,14 @@ def _with_errors(words: list[str], rate: float, random: Random) -> Iterator[str]
             yield word.replace("e", "æ").replace("d", "t") + "s"
         else:
             yield word
+
+
+def write_evaluation(predictions: Path, **about: object) -> Path:
+    """Write the ``evaluation.json`` of a predictions file, with its hashes."""
+    document = {
+        "predictions": predictions.name,
+        **digests_of(read_predictions(predictions))._asdict(),
+    }
+    file = predictions.with_name("evaluation.json")
+    file.write_text(json.dumps(document | about), encoding="utf-8")
+    return file

@@ -1,6 +1,5 @@
 """What ``from danish_asr import ...`` gives."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +16,7 @@ from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import to_row, write_predictions
 from tests.builders import tone
-from tests.score_rows import four_rows
+from tests.score_rows import four_rows, write_evaluation
 
 LIGHT = """
 import sys, danish_asr
@@ -39,7 +38,7 @@ def test_the_package_is_light_and_only_models_need_torch() -> None:
 def test_scores_of_a_file_and_of_rows_are_those_of_the_command(tmp_path: Path) -> None:
     file = tmp_path / "predictions.jsonl"
     write_predictions(file, four_rows())
-    (tmp_path / "evaluation.json").write_text(json.dumps({"rows_in_split": {"test": 9}}))
+    write_evaluation(file, rows_in_split={"test": 9})
     write_predictions(other := tmp_path / "other" / "predictions.jsonl", four_rows())
     of_file = score(file, by=["dialect"], profile="raw")
     of_rows = score(read_predictions(str(file)), by=["dialect"], profile="raw")

@@ -42,8 +42,8 @@ def test_score_prints_a_table_and_writes_json_and_page_beside_the_predictions(fo
     output = _run("score", "a.jsonl", "--by", "dialect,gender")
     assert "4 rows scored" in output
     assert "Fynsk · unknown" in output
-    assert (folder / "report.html").is_file()
-    settings = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["settings"]
+    assert (folder / "a.report.html").is_file()
+    settings = json.loads((folder / "a.scores.json").read_text(encoding="utf-8"))["settings"]
     assert settings == Settings().to_dict()
 
 
@@ -125,7 +125,7 @@ def test_help_loads_nothing_heavy() -> None:
         ("compare . a.jsonl", "expected the predictions.jsonl"),
         (
             "score a.jsonl --profile corl",
-            "coral, raw, rye",
+            "coral, danish, plain, raw, rye",
         ),
         ("score a.jsonl --by dialekt", "unknown column 'dialekt'"),
         ("score a.jsonl --filter official", "expected one of all, coral"),

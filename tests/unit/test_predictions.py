@@ -1,5 +1,6 @@
 """Predictions files."""
 
+import bz2
 import gzip
 import json
 from pathlib import Path
@@ -8,9 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import ClassLabel, Dataset, Features, Value
 
 from danish_asr.base.errors import PredictionsError
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
+from danish_asr.scoring.references import read_reference_file
+from danish_asr.text.profiles import normalizer
 
 ROW: dict[str, Any] = {
     "id": "a",
@@ -67,7 +71,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[" * 100_000 + "]" * 100_000, "not JSON .*recursion"),
         ({**ROW, "id": "b", "hypothesis": "nej \ud800"}, r"half of a character"),
-        ({"id": "b"}, "missing reference, hypothesis; found 'id'$"),
+        ({"id": "b"}, "missing reference, hypothesis; found 'id'; .* --columns reference=NAME$"),
         (ROW, "duplicate id 'a', first seen on line 1"),
         ({**ROW, "hypothesis": None}, "hypothesis must be a string, found None"),
         ({**ROW, "duration": float("nan")}, "expected a duration .*, found nan"),
@@ -126,3 +130,72 @@ def test_ids_that_a_dataset_lacks_are_all_counted(tmp_path: Path) -> None:
     references = {"u0": {"reference": "ja"}}
     with pytest.raises(PredictionsError, match=r"7 ids are not in .*\n.*p.csv:3: id 'u1'"):
         list(read_predictions(tmp_path / "p.csv", references))
+
+
+NEMO = {
+    "audio_filepath": "a.wav",
+    "text": "det er koldt",
+    "pred_text": "det var koldt",
+    "duration": 2,
+}
+
+
+def test_a_manifest_of_nemo_a_trn_and_other_names_of_columns_are_read(tmp_path: Path) -> None:
+    (tmp_path / "nemo.json").write_text(json.dumps(NEMO) + "\n")
+    (row,) = read_predictions(tmp_path / "nemo.json")
+    assert (row.id, row.reference, row.hypothesis) == ("a.wav", "det er koldt", "det var koldt")
+    (tmp_path / "other.csv").write_text("key;ord;whisper\n1;ja;nej\n")
+    columns = {"id": "key", "reference": "ord", "hypothesis": "whisper"}
+    (row,) = read_predictions(tmp_path / "other.csv", columns=columns)
+    assert (row.id, row.reference, row.hypothesis, row.extra) == ("1", "ja", "nej", {})
+    with pytest.raises(PredictionsError, match=r"csv:2: no column tale; found 'key', 'ord'"):
+        list(read_predictions(tmp_path / "other.csv", columns={"hypothesis": "tale"}))
+    (tmp_path / "hyp.trn").write_text("det var koldt (s1_u%5F1)\n(s2-2)\n")
+    (tmp_path / "ref.trn").write_text("det er koldt (s1_u%5F1)\nja (s2-2)\n")
+    references = read_reference_file(tmp_path / "ref.trn")
+    one, other = read_predictions(tmp_path / "hyp.trn", references)
+    assert (one.id, one.speaker_id, one.reference) == ("s1_u_1", "s1", "det er koldt")
+    assert (other.id, other.speaker_id, other.hypothesis) == ("s2-2", "s2", "")
+
+
+def test_references_of_a_file_are_the_same_if_they_are_under_the_profile(tmp_path: Path) -> None:
+    _write(tmp_path / "ref.jsonl", [{"id": "a", "text": "Det er koldt.", "dialect": "Fynsk"}])
+    _write(tmp_path / "p.jsonl", [{"id": "a", "reference": "det er koldt", "hypothesis": ""}])
+    references = read_reference_file(tmp_path / "ref.jsonl")
+    (row,) = read_predictions(tmp_path / "p.jsonl", references, normalize=normalizer("coral"))
+    assert (row.reference, row.dialect) == ("Det er koldt.", "Fynsk")
+    with pytest.raises(PredictionsError, match="1 references differ"):
+        list(read_predictions(tmp_path / "p.jsonl", references, normalize=normalizer("raw")))
+
+
+def test_classes_of_the_library_datasets_have_their_names(tmp_path: Path) -> None:
+    rows = {"id": ["a", "b"], "reference": ["ja"] * 2, "pred": ["ja"] * 2, "dialect": [1, None]}
+    features = {name: Value("string") for name in rows} | {
+        "dialect": ClassLabel(names=["Jysk", "Fynsk"])
+    }
+    Dataset.from_dict(rows, Features(features)).to_parquet(tmp_path / "p.parquet")
+    assert [row.dialect for row in read_predictions(tmp_path / "p.parquet")] == ["Fynsk", None]
+
+
+LINE = json.dumps(ROW).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.jsonl", bz2.compress(LINE), "bunzip2"),
+        ("p.csv", b"PK\x03\x04...", "zip archive or a spreadsheet"),
+        ("p.jsonl", LINE.decode().encode("utf-32"), "UTF-32"),
+        ("p.csv", "id,reference\n".encode("utf-16"), "UTF-16"),
+        ("p.jsonl.gz", gzip.compress(gzip.compress(LINE)), "gzip twice"),
+        ("p.txt", b"id,reference,hypothesis\na,b,c\n", r"ends in \.csv or \.tsv"),
+        ("p.jsonl", LINE[:-2] + b', "id": "b"}\n', "repeated keys: id"),
+        ("p.trn", b"det er koldt\n", "expected `text .speaker-utterance.`"),
+    ],
+)
+def test_advice_about_a_file_that_cannot_be_read_fits_the_file(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(PredictionsError, match=message):
+        list(read_predictions(tmp_path / name))

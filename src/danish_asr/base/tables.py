@@ -1,16 +1,17 @@
-"""Rows of tables: JSON lines, CSV and TSV, each also compressed by gzip, and Parquet."""
+"""Rows of tables: JSON lines, CSV, TSV and sclite's trn, also compressed by gzip, and Parquet."""
 
 import csv
 import gzip
 import json
 import re
 import zlib
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import decode_line, utf8_fault
@@ -25,7 +26,23 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
+TRN: Final = ".trn"
+"""Lines of ``text (speaker-utterance)``, as NIST's sclite reads them."""
+
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_NOT_READ: Final = {
+    b"BZh": "is compressed by bzip2; expected plain text or gzip: bunzip2 FILE",
+    b"\xfd7zXZ": "is compressed by xz; expected plain text or gzip: unxz FILE",
+    b"\x28\xb5\x2f\xfd": "is compressed by zstd; expected plain text or gzip: unzstd FILE",
+    b"PK\x03\x04": "is a zip archive or a spreadsheet; unpack it, or save the sheet as CSV (UTF-8)",
+    b"PAR1": "is Parquet; expected the name to end in .parquet",
+    BOM_UTF16_LE: "is UTF-16 or UTF-32; expected UTF-8: iconv -f UTF-16 -t UTF-8 (or UTF-32)",
+    BOM_UTF16_BE: "is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"\0\0\xfe\xff": "is UTF-32; expected UTF-8: iconv -f UTF-32 -t UTF-8",
+}
+"""First bytes of files that users have, and what to do with them."""
+
+_TRN_LINE: Final = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -52,8 +69,8 @@ def read_rows(
 ) -> Iterator[TableRow]:
     """Yield rows ``start`` to ``stop - 1`` of a table; blank lines do not count.
 
-    A file with another suffix than CSV, TSV or Parquet has JSON lines. Of Parquet, only ``columns``
-    are read.
+    A file with another suffix than CSV, TSV, trn or Parquet has JSON lines. Of Parquet, only
+    ``columns`` are read, and a number that `datasets` stores for a class becomes its name.
 
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
@@ -65,10 +82,17 @@ def read_rows(
         if suffix_of(path) in CSV_FORMS:
             yield from islice(_csv_rows(path, content, error), start, stop)
             return
+        if suffix_of(path) == TRN:
+            lines_of_text = _decoded_lines(path, content, error)
+            yield from islice(_trn_rows(lines_of_text), start, stop)
+            return
         numbered = enumerate(content, start=1)
         lines = ((number, line) for number, line in numbered if line.strip())
         for number, line in islice(lines, start, stop):  # those before are not parsed
-            yield _json_row(number, line)
+            row = _json_row(number, line)
+            if number == 1 and row.values is None and line[:1] not in b"{[" and b"," in line:
+                row = row._replace(fault=f"{row.fault}; a CSV has a name that ends in .csv or .tsv")
+            yield row
 
 
 def read_valid_rows(
@@ -93,7 +117,16 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
     try:
         with path.open("rb") as file:
             packed = file.peek(2)[:2] == _GZIP_MAGIC
-            yield gzip.GzipFile(fileobj=file) if packed else file
+            content = gzip.GzipFile(fileobj=file) if packed else file
+            begin = content.peek(8)[:8]
+            advice = next(
+                (text for magic, text in _NOT_READ.items() if begin.startswith(magic)), ""
+            )
+            if packed and begin.startswith(_GZIP_MAGIC):
+                advice = "is compressed by gzip twice; expected once: gunzip FILE"
+            if advice:
+                raise error(f"{path}: {advice}")
+            yield content
     except (OSError, EOFError, zlib.error) as reason:
         text = getattr(reason, "strerror", None) or reason
         raise error(f"{path}: cannot be read ({text})") from reason
@@ -101,7 +134,7 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
 
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
-        values = json.loads(line.removeprefix(BOM_UTF8).decode())
+        values = json.loads(line.removeprefix(BOM_UTF8).decode(), object_pairs_hook=_once)
         halves = b"\\u" in line and _HALF.search(json.dumps(values, ensure_ascii=False))
     except UnicodeDecodeError as reason:
         return TableRow(number, None, utf8_fault(reason))
@@ -112,6 +145,32 @@ def _json_row(number: int, line: bytes) -> TableRow:
     if not isinstance(values, dict):
         return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
     return TableRow(number, values)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Row:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"repeated keys: {', '.join(repeated)}; keep one of each")
+    return values
+
+
+def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
+    """Yield id, text and the speaker, whose name ends at the first hyphen or underscore."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        parts = _TRN_LINE.fullmatch(line.rstrip("\r\n"))
+        if parts is None:
+            yield TableRow(number, None, "expected `text (speaker-utterance)`, as in sclite's trn")
+            continue
+        text, name = parts.groups()
+        speaker = re.split("[-_]", name, maxsplit=1)
+        values = {"id": unquote(name), "text": text}
+        if len(speaker) > 1:
+            values["speaker_id"] = unquote(speaker[0])
+        yield TableRow(number, values)
 
 
 def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
@@ -154,9 +213,27 @@ def _parquet_rows(
 
     number = 0
     try:
-        for batch in pq.ParquetFile(path).iter_batches(columns=columns):
+        file = pq.ParquetFile(path)
+        names_of = _class_names(file.schema_arrow.metadata or {})
+        for batch in file.iter_batches(columns=columns):
             for values in batch.to_pylist():
                 number += 1
+                for column in names_of.keys() & values.keys():
+                    values[column] = _class_name(names_of[column], values[column])
                 yield TableRow(number, values)
     except (pa.ArrowException, OSError) as reason:
         raise error(f"{path}: cannot be read as Parquet ({reason})") from reason
+
+
+def _class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
+    """Return the names of the classes of each ClassLabel column of the library `datasets`."""
+    features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    return {
+        column: feature["names"]
+        for column, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    }
+
+
+def _class_name(names: list[str], value: Any) -> Any:
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else None

@@ -43,6 +43,14 @@ _Dataset = Annotated[
     Path | None,
     Option(help="The dataset: has missing references, and audio for the page."),
 ]
+_References = Annotated[
+    Path | None,
+    Option(help="A table of id and reference, or trn, for files of hypotheses."),
+]
+_Columns = Annotated[
+    list[str] | None,
+    Option(help="The file's names: reference=text,hypothesis=pred_text. Repeatable."),
+]
 _Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' own, or test.")]
 
 
@@ -54,14 +62,15 @@ _Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' o
     ]
 )
 def score(
-    predictions: Annotated[Path, Argument(help="predictions.jsonl, or CSV, TSV, Parquet.")],
+    predictions: Annotated[Path, Argument(help="predictions.jsonl, CSV, TSV, Parquet, trn.")],
     *,
     out: Annotated[
         list[Path] | None,
         Option(
             metavar="FILE",
             help=f"Write this file. Repeatable; its end says what: {', '.join(SCORE_OUTPUTS)}. "
-            "Default: scores.json and report.html beside the input.",
+            "Default: scores.json and report.html beside the input, after its name if that is not "
+            "predictions.jsonl.",
         ),
     ] = None,
     profile: _Profile = _SCORING.profile,
@@ -80,12 +89,18 @@ def score(
         bool, Option(help="Put the worst utterances' audio on the page, if the dataset is there.")
     ] = True,
     split: _Split = None,
+    references: _References = None,
+    columns: _Columns = None,
+    html: Annotated[
+        bool, Option("--html/--no-html", help="Without --out, also write the page.")
+    ] = True,
     model_name: Annotated[
         str | None, Option(help="For .yaml and leaderboard.json; default: the evaluated model.")
     ] = None,
 ) -> None:
     """Report WER and CER with confidence intervals, overall and per group."""
     from danish_asr.report import ReportOptions, score_file
+    from danish_asr.report.outputs import default_outputs, parse_columns
 
     settings = Settings(
         metrics=tuple(metric or ()),
@@ -96,15 +111,16 @@ def score(
         resamples=resamples,
         seed=seed,
     )
-    beside = [predictions.parent / name for name in ("scores.json", "report.html")]
     options = ReportOptions(
         by=by,
         settings=settings,
-        outputs=out or beside,
+        outputs=out or default_outputs(predictions, html=html),
         run_dir=run,
         dataset=dataset,
         audio=audio,
         split=split,
+        references=references,
+        columns=parse_columns(columns or ()),
         model_name=model_name,
     )
     score_file(predictions, options)
@@ -114,6 +130,7 @@ def score(
     examples=[
         "compare a/predictions.jsonl b/predictions.jsonl",
         "compare old=a1.jsonl,a2.jsonl new=b.jsonl --out x.html",
+        "compare a=a.jsonl b=b.jsonl c=c.jsonl --all-pairs --out table.tex --out forest.pdf",
     ]
 )
 def compare(
@@ -136,9 +153,15 @@ def compare(
     metric: _Metric = None,
     dataset: _Dataset = None,
     split: _Split = None,
+    references: _References = None,
+    columns: _Columns = None,
+    all_pairs: Annotated[
+        bool, Option("--all-pairs", help="Rank the runs and compare each with each.")
+    ] = False,
 ) -> None:
     """Compare runs on the same rows: differences, intervals and a test over speakers."""
     from danish_asr.report import ReportOptions, compare_files, parse_runs
+    from danish_asr.report.outputs import parse_columns
 
     settings = Settings(
         metrics=tuple(metric or ()),
@@ -148,7 +171,14 @@ def compare(
         denominator=cast(Denominator, denominator),
     )
     options = ReportOptions(
-        by=by, settings=settings, outputs=out or (), dataset=dataset, split=split
+        by=by,
+        settings=settings,
+        outputs=out or (),
+        dataset=dataset,
+        split=split,
+        references=references,
+        columns=parse_columns(columns or ()),
+        all_pairs=all_pairs,
     )
     compare_files(parse_runs(runs), options)
 

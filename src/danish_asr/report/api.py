@@ -9,35 +9,31 @@ from dataclasses import fields
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
-from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath, publish_text
-from danish_asr.base.tables import Row, read_valid_rows
-from danish_asr.recipe.run.run_directory import evaluated_model, read_evaluation
 from danish_asr.report.comparison_tables import (
+    comparison_latex,
     comparison_markdown,
     comparison_page,
     print_comparison,
 )
+from danish_asr.report.inputs import input_paths, open_file, warn_of_other_models
 from danish_asr.report.outputs import ReportOptions, outputs_by_end, write_rows
-from danish_asr.report.tables import print_scores, say, to_csv, to_markdown, warn
+from danish_asr.report.tables import print_scores, say, to_csv, to_markdown
 from danish_asr.scoring import hub
 from danish_asr.scoring.comparison import Comparison, compare_runs
 from danish_asr.scoring.error_analysis import analyse_errors
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.predictions import (
     Prediction,
-    PredictionsFile,
-    read_predictions,
-    read_references,
     to_predictions,
 )
-from danish_asr.scoring.scored_rows import RowsUsed
 from danish_asr.scoring.scores import Scores, score_predictions
 from danish_asr.scoring.settings import (
     COMPARE_OUTPUTS,
@@ -48,14 +44,7 @@ from danish_asr.scoring.settings import (
     Settings,
 )
 
-_EVALUATION: Final = "evaluation.json"
-_CLIPS: Final = 10  # utterances of each ranking that have audio on the page
-
-
-class _Opened(NamedTuple):
-    rows: PredictionsFile
-    about: dict[str, Any]  # evaluation.json, or what is known without it
-    in_split: int | None
+_CATEGORY_ROWS: Final = 5_000  # about as many are searched for error categories on the page
 
 
 def score_file(
@@ -71,8 +60,8 @@ def score_file(
         PredictionsError: The file cannot be read, or has other rows than its evaluation.
     """
     options, console, path = options or ReportOptions(), console or Console(), Path(path)
-    outputs = outputs_by_end(options.outputs, SCORE_OUTPUTS, [path, path.parent / _EVALUATION])
-    opened = _open(path, options)
+    outputs = outputs_by_end(options.outputs, SCORE_OUTPUTS, input_paths([path], options))
+    opened = open_file(path, options, console)
     about = opened.about
     model = options.model_name or str(about.get("model", ""))
     published = {LEADERBOARD, MODEL_INDEX} & set(outputs)
@@ -87,10 +76,11 @@ def score_file(
             rows_in_split=opened.in_split,
             where=about.get("where"),
         )
-        _check_rows(path, scores.rows, about)
         analysis = None
         if {".html", "errors.csv", "errors.jsonl"} & set(outputs):
-            analysis = analyse_errors(opened.rows, settings=options.settings)
+            for_page = not {"errors.csv", "errors.jsonl"} & set(outputs)
+            every = max(scores.rows.scored // _CATEGORY_ROWS, 1) if for_page else 1
+            analysis = analyse_errors(opened.rows, settings=options.settings, every=every)
         # All texts are made before the first is written: a wrong --dataset leaves no half report.
         texts = _hub_texts(outputs, scores, model)
         scores = scores.only(shown)
@@ -106,10 +96,11 @@ def score_file(
 
             page = score_page(path, scores, analysis, about=about, options=options, console=console)
             texts[outputs[".html"]] = page
+    _write(texts)
+    written = [*texts, *write_rows(outputs, opened.rows, options.settings, analysis)]
+    # Files first: whatever reads what is printed, such as `head`, may end at any line.
     print_scores(requested, console)
-    _write(texts, console)
-    for file in write_rows(outputs, opened.rows, options.settings, analysis):
-        say(f"wrote {file}", console)
+    _say_what_was_written(written, console)
     return scores
 
 
@@ -135,23 +126,18 @@ def compare_files(
     """
     options, console = options or ReportOptions(), console or Console()
     files = list(chain(*runs.values()))
-    evaluations = [file.parent / _EVALUATION for file in files]
-    outputs = outputs_by_end(options.outputs, COMPARE_OUTPUTS, [*files, *evaluations])
-    opened = {str(file): _open(file, options) for file in files}
+    outputs = outputs_by_end(options.outputs, COMPARE_OUTPUTS, input_paths(files, options))
+    opened = {str(file): open_file(file, options, console) for file in files}
     comparison = compare_runs(
         {run: {str(file): opened[str(file)].rows for file in own} for run, own in runs.items()},
         by=options.by,
         settings=options.settings,
         rows_in_split={name: file.in_split for name, file in opened.items()},
         where={name: file.about.get("where") for name, file in opened.items()},
+        all_pairs=options.all_pairs,
     )
-    for name, rows in comparison.rows.items():
-        _check_rows(name, rows, opened[name].about)
-    for run, names in comparison.runs.items():
-        say(f"{run}: {', '.join(names)}", console)
-    _warn_of_other_models(opened, console)
-    print_comparison(comparison, console)
     texts: dict[Path, str] = {}
+    figures: list[Path] = []
     for end, path in outputs.items():
         if end == ".json":
             texts[path] = _json(comparison.to_dict())
@@ -159,80 +145,33 @@ def compare_files(
             texts[path] = to_csv(comparison.to_pandas())
         elif end == ".md":
             texts[path] = comparison_markdown(comparison)
-        else:
+        elif end == ".tex":
+            texts[path] = comparison_latex(comparison)
+        elif end == ".html":
             texts[path] = comparison_page(comparison)
-    _write(texts, console)
+        else:
+            figures.append(path)
+    _write(texts)
+    for path in figures:
+        from danish_asr.report.forest import save_forest_plot  # noqa: PLC0415 - slow: matplotlib
+
+        save_forest_plot(comparison, path)
+    for run, names in comparison.runs.items():
+        say(f"{run}: {', '.join(names)}", console)
+    warn_of_other_models(opened, console)
+    print_comparison(comparison, console)
+    _say_what_was_written([*texts, *figures], console)
     return comparison
 
 
-def _open(path: Path, options: ReportOptions) -> _Opened:
-    """Return the rows of a file, and of its split, with what it lacks from the dataset."""
-    if path.is_fifo():
-        raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
-    file = path.parent / _EVALUATION
-    about = read_evaluation(file) if file.is_file() else {}
-    split, dataset = options.split, options.dataset
-    if dataset is None:
-        if split:
-            raise ConfigError(["--split is one of a dataset; name it too: --dataset ROOT"])
-        return _Opened(read_predictions(path), about, _rows(about, "rows_in_split"))
-    splits: set[str] = set()
-    only_hypotheses = True
-    for _, row in read_valid_rows(path, PredictionsError):
-        if row.get("split"):
-            splits.add(str(row["split"]))
-        only_hypotheses = only_hypotheses and not row.get("reference")
-    others = [name for name in splits if not f"{split}_".startswith(f"{name}_")]
-    if split and others:
-        raise PredictionsError(
-            f"{path}: has rows of split {', '.join(sorted(others))}, and --split is {split}"
-        )
-    references: dict[str, Row] = {}
-    for name in [split] if split else sorted(splits) or ["test"]:
-        references |= read_references(dataset, name)
-    if only_hypotheses:  # evaluation.json is of another system
-        about = {"dataset": str(dataset), "model": path.name.partition(".")[0]}
-    in_split = _rows(about, "rows_in_split") or len(references)
-    return _Opened(read_predictions(path, references), about, in_split)
-
-
-def _warn_of_other_models(opened: Mapping[str, _Opened], console: Console) -> None:
-    """Warn of files in the first one's evaluation folder that are of another model."""
-    (first, base), *others = opened.items()
-    model = evaluated_model(base.about)
-    folders = {Path(first).parent, Path(first).parent.parent}
-    for file, other in others:
-        other_model = evaluated_model(other.about)
-        if other_model != model and folders & {Path(file).parent, Path(file).parent.parent}:
-            warn(
-                f"{first} is of {model}, but {file} of {other_model}: they differ in more than "
-                "the decoder; evaluate the older one again",
-                console,
-            )
-
-
-def _rows(about: Mapping[str, Any], key: str) -> int | None:
-    rows = about.get(key)
-    return sum(rows.values()) if rows else None
-
-
-def _check_rows(predictions: AnyPath, rows: RowsUsed, about: Mapping[str, Any]) -> None:
-    evaluated = _rows(about, "rows") or rows.in_split
-    if rows.in_split is not None and rows.in_file > rows.in_split:
-        fault = f"the split has {rows.in_split}"
-    elif rows.where and rows.in_file != evaluated:
-        fault = f"{evaluated} were evaluated, where {rows.where}"
-    else:
-        return
-    raise PredictionsError(
-        f"{predictions}: has {rows.in_file} rows, but {fault} ({_EVALUATION}); evaluate again"
-    )
-
-
-def _write(texts: Mapping[Path, str], console: Console) -> None:
+def _write(texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
         publish_text(path, text)
-        say(f"wrote {path}", console)
+
+
+def _say_what_was_written(files: Iterable[Path], console: Console) -> None:
+    for file in files:
+        say(f"wrote {file}", console)
 
 
 def _json(document: Mapping[str, Any]) -> str:
@@ -245,6 +184,8 @@ def score(
     by: str | Sequence[str] | None = DEFAULT_BY,
     dataset: AnyPath | None = None,
     split: str | None = None,
+    references: AnyPath | None = None,
+    columns: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Scores:
     """Return WER and CER with 95 % intervals over speakers, overall and per group.
@@ -257,6 +198,9 @@ def score(
         dataset: The root of the dataset that has references and groups for a file of ``id`` and
             ``hypothesis``.
         split: The split of that dataset; None takes that of the file's rows, or ``test``.
+        references: In place of a dataset, a table of ids and references, or a ``trn``.
+        columns: The names of columns in the file or the DataFrame, by the names that they have
+            here: ``{"reference": "sentence", "hypothesis": "whisper"}``.
         settings: The fields of `Settings`, such as ``profile="rye"``.
 
     Returns:
@@ -270,8 +214,15 @@ def score(
     """
     by, chosen = _listed(by), _settings(settings)
     if not isinstance(predictions, str | PathLike):
-        return score_predictions(to_predictions(predictions), by=by, settings=chosen)
-    options = ReportOptions(by=by, settings=chosen, dataset=dataset, split=split)
+        return score_predictions(to_predictions(predictions, columns), by=by, settings=chosen)
+    options = ReportOptions(
+        by=by,
+        settings=chosen,
+        dataset=dataset,
+        split=split,
+        references=references,
+        columns=columns or {},
+    )
     return score_file(predictions, options, console=Console(quiet=True)).only(by)
 
 
@@ -280,6 +231,8 @@ def compare(
     by: str | Sequence[str] | None = DEFAULT_BY,
     dataset: AnyPath | None = None,
     split: str | None = None,
+    references: AnyPath | None = None,
+    columns: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Comparison:
     """Return the differences between runs over the same rows and the first of them, A.
@@ -298,9 +251,18 @@ def compare(
     paths = [Path(run) for run in runs if isinstance(run, str | PathLike)]
     if len(paths) == len(runs):
         files = {name: [path] for name, path in zip(names, paths, strict=True)}
-        options = ReportOptions(by=by, settings=chosen, dataset=dataset, split=split)
+        options = ReportOptions(
+            by=by,
+            settings=chosen,
+            dataset=dataset,
+            split=split,
+            references=references,
+            columns=columns or {},
+        )
         return compare_files(files, options, console=Console(quiet=True))
-    named = {name: {name: to_predictions(run)} for name, run in zip(names, runs, strict=True)}
+    named = {
+        name: {name: to_predictions(run, columns)} for name, run in zip(names, runs, strict=True)
+    }
     return compare_runs(named, by=by, settings=chosen)
 
 

@@ -11,10 +11,19 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.report import wording
+from danish_asr.report.ranking_tables import (
+    PAIRS,
+    RANKING,
+    RANKING_NOTE,
+    latex_tables,
+    pair_rows,
+    print_ranking,
+    ranking_rows,
+)
 from danish_asr.report.tables import light_table, markdown_table, plain, print_table, say, warn
 from danish_asr.scoring.comparison import ComparedGroup, Comparison, RunScore
 from danish_asr.scoring.intervals import ALPHA
-from danish_asr.scoring.paired import MIN_SEGMENTS
+from danish_asr.scoring.paired import MIN_SEGMENTS, PairedRate
 from danish_asr.scoring.scores import p_value
 
 HEADINGS: Final = {
@@ -81,8 +90,8 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
 def print_comparison(comparison: Comparison, console: Console) -> None:
     """Print the table, and for each run whether it differs from the baseline."""
     for name, rows in comparison.rows.items():
-        if rows.partial:
-            warn(rows.partial_warning(f"{name} is"), console)
+        for warning in rows.warnings(name):
+            warn(warning, console)
     (first, base), *others = comparison.rows.items()
     for name, rows in others:
         if base.splits and rows.splits and base.splits != rows.splits:
@@ -108,6 +117,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         ]
         verdicts = _verdicts(comparison)
     print_table(light_table(headings), tables, ["", *verdicts], console)
+    print_ranking(comparison, console)
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -122,7 +132,18 @@ def comparison_markdown(comparison: Comparison) -> str:
             parts.append(f"### {plain(wording.sentence(wording.grouping_title(name)))}")
         parts.append(markdown_table([HEADINGS[column] for column in columns], rows))
     parts += [f"{plain(line)}." for line in _verdicts(comparison)]
+    if comparison.pairs:
+        parts += ["### Ranking", markdown_table(RANKING, ranking_rows(comparison))]
+        parts += ["### All pairs", markdown_table(PAIRS, pair_rows(comparison))]
+        parts.append(f"{wording.sentence(RANKING_NOTE)}.")
     return "\n\n".join(filter(None, [*parts, _note(tables)])) + "\n"
+
+
+def comparison_latex(comparison: Comparison) -> str:
+    """Return tables for LaTeX, which need the package booktabs."""
+    columns = _used(comparison)
+    rows = [row for group in _tables(comparison, columns).values() for row in group]
+    return latex_tables(comparison, [HEADINGS[column] for column in columns], rows)
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -134,6 +155,10 @@ def comparison_page(comparison: Comparison) -> str:
     titled: dict[str, list[list[str]]] = {}
     for name, rows in tables.items():
         titled[wording.sentence(wording.grouping_title(name)) if name else "All rows"] = rows
+    pairs = {}
+    if comparison.pairs:
+        pairs["Ranking"] = RANKING, ranking_rows(comparison)
+        pairs["All pairs"] = PAIRS, pair_rows(comparison)
     return render_template(
         "comparison_page.html",
         summary=wording.sentence(_summary(comparison)),
@@ -141,6 +166,8 @@ def comparison_page(comparison: Comparison) -> str:
         verdicts=_verdicts(comparison),
         headings=[wording.sentence(HEADINGS[column]) for column in columns],
         tables=titled,
+        pairs=pairs,
+        ranking_note=wording.sentence(RANKING_NOTE),
         note=_note(tables),
     )
 
@@ -210,7 +237,8 @@ def _pair_verdicts(comparison: Comparison) -> list[str]:
     if wer.interval is None:
         lines = [f"the difference is {wording.NOT_RESOLVABLE}: {wer.not_resolvable}"]
     elif wer.interval.low <= 0 <= wer.interval.high:
-        lines = ["no significant difference (the 95 % interval includes 0)"]
+        needed = _needed(b.paired["wer"])
+        lines = [f"no significant difference (the 95 % interval includes 0{needed})"]
     else:
         lines = [f"{'B' if wer.value < 0 else 'A'} is better (the 95 % interval excludes 0)"]
     for metric in comparison.settings.all_metrics:
@@ -238,7 +266,7 @@ def _verdicts(comparison: Comparison) -> list[str]:
             reason = difference.not_resolvable
             line = f"the difference from {baseline.run} is {wording.NOT_RESOLVABLE}: {reason}"
         elif paired.p_adjusted >= ALPHA:
-            line = f"no significant difference from {baseline.run}"
+            line = f"no significant difference from {baseline.run}{_needed(paired)}"
         else:
             better = "better" if difference.value < 0 else "worse"
             line = f"{better} than {baseline.run}{_with_p(paired.p_adjusted)}"
@@ -250,10 +278,14 @@ def _verdicts(comparison: Comparison) -> list[str]:
         lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
     if max(map(len, comparison.runs.values())) > 1:
         lines.append(
-            "±: standard deviation over the seeds of a run; intervals and p-values hold for these "
-            "models, not for other seeds"
+            "±: standard deviation over the seeds of a run; intervals and p-values of two runs "
+            "with several seeds each hold for other seeds too, all others for these models only"
         )
     return lines
+
+
+def _needed(paired: PairedRate) -> str:
+    return f"; {wording.needs_in_words(paired.needs)}" if paired.needs else ""
 
 
 def _these_speakers(comparison: Comparison) -> str:

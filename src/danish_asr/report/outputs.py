@@ -14,8 +14,9 @@ from urllib.parse import quote
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath, publish
 from danish_asr.metrics import align_words, count_errors, split_words
+from danish_asr.recipe.run.run_directory import PREDICTIONS
 from danish_asr.scoring.error_analysis import ErrorAnalysis
-from danish_asr.scoring.predictions import Prediction, to_row
+from danish_asr.scoring.predictions import COLUMNS, Prediction, to_row
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 
@@ -28,8 +29,11 @@ class ReportOptions:
     outputs: Sequence[AnyPath] = ()  # see ``SCORE_OUTPUTS``
     dataset: AnyPath | None = None  # has missing references and metadata, and audio for the page
     split: str | None = None  # of the dataset; None: that of the rows, or test
+    references: AnyPath | None = None  # a table of ids and references, in place of a dataset
+    columns: Mapping[str, str] = field(default_factory=dict)  # see `read_predictions`
     run_dir: AnyPath | None = None  # for the curves of the page; None: the run that was evaluated
     audio: bool = True  # on the page, if the dataset is there
+    all_pairs: bool = False  # of runs that are compared
     model_name: str | None = None  # for Hugging Face; None: the model of the evaluation
 
 
@@ -57,6 +61,36 @@ def outputs_by_end(
     if faults:
         raise ConfigError(faults, where="the list of outputs")
     return outputs
+
+
+def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
+    """Parse ``reference=text,hypothesis=pred_text`` into the file's names by ours.
+
+    Raises:
+        ConfigError: An argument has another form, or a name is unknown or given twice.
+    """
+    columns: dict[str, str] = {}
+    faults: list[str] = []
+    for part in ",".join(arguments).split(","):
+        column, equals, name = (text.strip() for text in part.partition("="))
+        if not part.strip():
+            continue
+        if not (equals and name) or column not in COLUMNS:
+            faults.append(f"columns: expected NAME=COLUMN, NAME of {', '.join(COLUMNS)}: '{part}'")
+        elif column in columns:
+            faults.append(f"columns: {column} is given twice")
+        columns[column] = name
+    if faults:
+        raise ConfigError(faults, where="the command line")
+    return columns
+
+
+def default_outputs(predictions: Path, *, html: bool = True) -> list[Path]:
+    """Return the names of scores and page, with the input's name unless that is the usual one."""
+    stem = predictions.name.removesuffix(".gz")
+    prefix = "" if stem == PREDICTIONS else f"{stem.rpartition('.')[0] or stem}."
+    names = ["scores.json", "report.html"] if html else ["scores.json"]
+    return [predictions.with_name(f"{prefix}{name}") for name in names]
 
 
 def write_rows(

@@ -22,10 +22,12 @@ from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     EMA,
     ENVIRONMENT,
+    EVALUATION,
     FAILED,
     METRICS,
     SCORE_TITLES,
     checkpoint_scores,
+    evaluation_of,
     read_evaluation,
     recorded,
 )
@@ -289,16 +291,17 @@ def evaluations(run: Path) -> list[Evaluation]:
     finished = [
         _evaluation(file, file.stat().st_mtime_ns, about.stat().st_mtime_ns)
         for file in sorted(run.glob("eval/**/predictions.jsonl"))
-        if (about := file.with_name("evaluation.json")).is_file()
+        if (about := file.with_name(EVALUATION)).is_file()
     ]
     return sorted(finished, key=lambda each: ("test" not in each.split, "where" in each.about))
 
 
 @lru_cache(maxsize=64)
 def _evaluation(predictions: Path, *_changed: int) -> Evaluation:
-    about = read_evaluation(predictions.with_name("evaluation.json"))
+    about = read_evaluation(predictions.with_name(EVALUATION))
     rows = sum((about.get("rows_in_split") or {}).values()) or None
     scores = score_predictions(read_predictions(predictions), by=["dialect"], rows_in_split=rows)
+    evaluation_of(predictions, scores.rows.digests)  # refuses predictions that were changed
     decoder = str((about.get("decoder") or {}).get("name", "greedy"))
     # eval/<checkpoint>/<split>/predictions.jsonl, or in a directory below with a label of its own
     label = predictions.parent.name if predictions.parents[3].name == "eval" else decoder

@@ -1,6 +1,6 @@
 """Scores as tables: in the terminal, as CSV and as Markdown for a model card."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -20,24 +20,26 @@ _GAP: Final = 2
 
 _GAPS: Final = ("gap", "worst group, WER %", "above the best, points", "ratio")
 _GAPS_NOTE: Final = (
-    "gap: of the named groups that have an interval; the intervals of a gap are adjusted for the "
-    "choice of its groups"
+    "gap: of the named groups with 3 speakers or more; its intervals and p are adjusted for the "
+    "number of pairs"
 )
 
 
 def print_scores(scores: Scores, console: Console) -> None:
-    """Print one table of all groups, and a warning if rows of the split are missing."""
-    if scores.rows.partial:
-        warn(scores.rows.partial_warning(), console)
+    """Print one table of all groups, and warnings about the rows."""
+    for warning in scores.warnings():
+        warn(warning, console)
     say(wording.summary(scores), console)
     lines = {"": [_cells(scores.overall)]}
     for name, grouping in scores.groupings.items():
         lines[name] = [*map(_cells, grouping.groups)]
     print_table(Table(*_headings(scores)), lines, [], console)
+    if _has_pooled(scores):
+        say(wording.POOLED_NOTE, console)
     rows = _gap_cells(scores)
     if rows:
         say("", console)
-        print_table(light_table(_GAPS), {"": rows}, ["", _GAPS_NOTE], console)
+        print_table(light_table(_GAPS), {"": rows}, ["", *_gap_notes(scores), _GAPS_NOTE], console)
 
 
 def light_table(headings: Iterable[str]) -> Table:
@@ -103,8 +105,7 @@ def to_csv(table: pd.DataFrame) -> str:
 def to_markdown(scores: Scores) -> str:
     """Return a section for a model card."""
     parts = ["## Evaluation", f"Scored with danish-asr: {wording.summary(scores)}."]
-    if scores.rows.partial:
-        parts.append(f"**Warning:** {scores.rows.partial_warning()}.")
+    parts += [f"**Warning:** {plain(warning)}." for warning in scores.warnings()]
     headings = _headings(scores)[:-1]
     parts.append(markdown_table(headings, [_cells(scores.overall)[:-1]]))
     for name, grouping in scores.groupings.items():
@@ -114,13 +115,16 @@ def to_markdown(scores: Scores) -> str:
     rows = _gap_cells(scores)
     if rows:
         table = markdown_table(_GAPS, rows)
-        parts += ["### Gaps between groups", table, f"{wording.sentence(_GAPS_NOTE)}."]
+        parts += ["### Gaps between groups", table]
+        parts += [f"{plain(wording.sentence(line))}." for line in _gap_notes(scores)]
+        parts.append(f"{wording.sentence(_GAPS_NOTE)}.")
     units = "words (WER) or characters (CER)"
     if scores.settings.denominator == "coral":
         units += " of the reference and inserted ones"
     parts.append(
         "Intervals are 95 % intervals over speakers. The rates are micro-averages: all errors over "
-        f"all {units}. {wording.sentence(wording.INTERVAL_NOTE)}."
+        f"all {units}. {wording.sentence(wording.INTERVAL_NOTE)}"
+        f"{f'; {wording.POOLED_NOTE}' if _has_pooled(scores) else ''}."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -147,7 +151,7 @@ def _headings(scores: Scores) -> list[str]:
 
 def _cells(group: GroupScore) -> list[str]:
     """Return the cells of `_headings`; besides WER only metrics of one's own have an interval."""
-    cells = [group.label, wording.percent(group.wer.value), wording.bounds(group.wer.interval)]
+    cells = [group.label, wording.percent(group.wer.value), wording.interval_of(group)]
     for name, estimate in group.rates.items():
         if name == "cer":
             cells.append(wording.percent(estimate.value))
@@ -156,6 +160,10 @@ def _cells(group: GroupScore) -> list[str]:
             cells.append(f"{wording.percent(estimate.value)} ({interval})")
     numbers = (group.rows, group.speakers, group.words.reference_length)
     return cells + [wording.count(number) for number in numbers]
+
+
+def _has_pooled(scores: Scores) -> bool:
+    return any(group.wer_pooled for part in scores.groupings.values() for group in part.groups)
 
 
 def _gap_cells(scores: Scores) -> list[list[str]]:
@@ -171,7 +179,14 @@ def _gap_cells(scores: Scores) -> list[list[str]]:
     return rows
 
 
+def _gap_notes(scores: Scores) -> Iterator[str]:
+    for name, part in scores.groupings.items():
+        if part.gap:
+            yield f"{wording.grouping_title(name)}: {wording.pairs_in_words(part.gap)}"
+
+
 def _interval(estimate: Estimate, unit: int) -> str:
-    assert estimate.interval
+    if estimate.interval is None:
+        return f"{unit * estimate.value:.2f}"
     low, high = estimate.interval
     return f"{unit * estimate.value:.2f} ({unit * low:.2f} to {unit * high:.2f})"

@@ -3,9 +3,16 @@
 from math import isnan
 from typing import Final
 
+from danish_asr.scoring.gaps import Gap
 from danish_asr.scoring.groupings import MEASURES, column_specs, name_of
-from danish_asr.scoring.intervals import MIN_EFFECTIVE, MIN_SPEAKERS, MIN_WORDS, Interval
-from danish_asr.scoring.scores import Grouping, Scores
+from danish_asr.scoring.intervals import (
+    MIN_EFFECTIVE,
+    MIN_SPEAKERS,
+    MIN_WORDS,
+    Interval,
+    Needs,
+)
+from danish_asr.scoring.scores import Grouping, GroupScore, Scores, p_value
 from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import profile_version
 
@@ -14,6 +21,15 @@ INTERVAL_NOTE: Final = (
     f"{NOT_RESOLVABLE}: an interval needs {MIN_SPEAKERS} speakers who differ, {MIN_EFFECTIVE} "
     f"effective ones (fewer if some have most of the words), and {MIN_WORDS} words"
 )
+
+POOLED: Final = "≈"
+POOLED_NOTE: Final = (
+    f"{POOLED}: too few speakers for an interval of their own; how much speakers differ is taken "
+    "from all groups"
+)
+
+MOST_NEEDED: Final = 10_000
+"""Speakers; a larger number says only that the difference is small."""
 
 
 def percent(rate: float, sign: str = "-") -> str:
@@ -28,6 +44,13 @@ def bounds(interval: Interval | None, sign: str = "-") -> str:
     if interval is None:
         return NOT_RESOLVABLE
     return f"{percent(interval.low, sign)} to {percent(interval.high, sign)}"
+
+
+def interval_of(group: GroupScore) -> str:
+    """The interval of a group's WER, or a pooled one, or that there is none."""
+    if group.wer_pooled:
+        return f"{POOLED} {bounds(group.wer_pooled)}"
+    return bounds(group.wer.interval)
 
 
 def count(number: int) -> str:
@@ -60,26 +83,48 @@ def summary(scores: Scores) -> str:
 
 
 def gap_sentence(grouping: Grouping) -> str:
-    """How far the worst group is from the best, of those that have an interval; may be empty."""
+    """How far the worst group is from the best, and whether any two differ; may be empty."""
     gap = grouping.gap
     if gap is None:
         return ""
+    extremes = "WER is highest for" if _is_extreme(grouping, gap) else "the clearest pair is"
     return (
-        f"of {gap.groups} groups with an interval, WER is highest for {gap.worst}, "
+        f"of {gap.groups} groups compared, {extremes} {gap.worst}, "
         f"{percent(gap.difference.value)} points above {gap.best} (95 % interval "
-        f"{bounds(gap.difference.interval)}, adjusted for the choice of the groups)"
-        f"{_above(grouping, gap.wer.value)}"
+        f"{bounds(gap.difference.interval)}, adjusted for the number of pairs); "
+        f"{pairs_in_words(gap)}"
     )
 
 
-def _above(grouping: Grouping, rate: float) -> str:
-    """The highest rate above ``rate`` that has no interval; may be empty."""
-    groups = [g for g in grouping.groups if not g.wer.interval and g.words.reference_length]
-    group = max(groups, key=lambda group: group.wer.value, default=None)
-    if group is None or group.wer.value <= rate:
+def pairs_in_words(gap: Gap) -> str:
+    """How many pairs of groups differ, or what it would take."""
+    p = f"(p {p_value(gap.p)})"
+    if not gap.resolved:
+        return f"no pair differs {p}; {needs_in_words(gap.needs)}"
+    pairs = gap.groups * (gap.groups - 1) // 2
+    differ = f"{len(gap.pairs)} of {pairs} pairs differ" if pairs > 1 else "the groups differ"
+    return f"{differ} {p}"
+
+
+def _is_extreme(grouping: Grouping, gap: Gap) -> bool:
+    value = gap.wer.value
+    return all(group.label == gap.worst or group.wer.value <= value for group in grouping.groups)
+
+
+def needs_in_words(needs: Needs) -> str:
+    """What it would take to show a difference."""
+    smallest = percent(needs.smallest_detectable)
+    shown = f"these speakers can show a difference of {smallest} points or more"
+    if needs.speakers_needed is None:
+        return shown
+    return f"{shown}; to show this one, record {speakers(needs.speakers_needed)} speakers"
+
+
+def speakers(needed: int | None) -> str:
+    """A number of speakers to record."""
+    if needed is None:
         return ""
-    value = percent(group.wer.value)
-    return f"; {group.label} has {value} and no interval: {group.wer.not_resolvable}"
+    return f"about {count(needed)}" if needed <= MOST_NEEDED else f"over {count(MOST_NEEDED)}"
 
 
 def gap_verdict(scores: Scores) -> str:
@@ -87,17 +132,16 @@ def gap_verdict(scores: Scores) -> str:
     groupings = {name: part for name, part in scores.groupings.items() if name not in MEASURES}
     gaps = {grouping_title(name): part.gap for name, part in groupings.items() if part.gap}
     if not gaps:
-        return "No two groups have an interval, so none can be compared." if groupings else ""
+        return "No two groups have enough speakers to be compared." if groupings else ""
     resolved, unresolved = [], []
     for title, gap in gaps.items():
-        interval = gap.difference.interval
-        if interval is None or interval.low <= 0:
-            unresolved.append(title)
-        else:
+        if gap.resolved:
             resolved.append(
                 f"{title} ({short(gap.worst, 40)} is {percent(gap.difference.value)} points above "
-                f"{short(gap.best, 40)}, 95 % interval {bounds(interval)})"
+                f"{short(gap.best, 40)}, 95 % interval {bounds(gap.difference.interval)})"
             )
+        else:
+            unresolved.append(title)
     parts = [f"WER differs {' and '.join(resolved)}"] if resolved else []
     if unresolved:
         parts.append(f"no difference between groups is resolvable {' or '.join(unresolved)}")

@@ -9,13 +9,14 @@ Statistics 6, 1979). Beside them are an interval over the utterances and a test 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import stdev
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import WORD_COUNTS, Counts
+from danish_asr.scoring.all_pairs import Rank, RunPair, compare_pairs, ranking
 from danish_asr.scoring.intervals import rates
 from danish_asr.scoring.paired import (
     AlignedRun,
@@ -23,8 +24,9 @@ from danish_asr.scoring.paired import (
     PairedRate,
     matched_pairs,
     number_or_none,
+    order_by_id,
     paired_rates,
-    segment_sums,
+    segments_of_rows,
     set_adjusted_p,
 )
 from danish_asr.scoring.predictions import Prediction
@@ -32,13 +34,10 @@ from danish_asr.scoring.scored_rows import (
     Group,
     IntArray,
     RowsUsed,
-    ScoredRows,
     score_rows,
 )
 from danish_asr.scoring.scores import as_table
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
-
-_LISTED: Final = 10  # rows in an error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,7 @@ class RunScore:
             line |= {name: rate, f"{name}_deviation": self.deviations[name]}
             paired = self.paired.get(name)
             difference = paired.difference if paired else None
+            needs = paired.needs if paired else None
             low, high = (difference.interval if difference else None) or (None, None)
             inner, outer = (difference.utterances if difference else None) or (None, None)
             columns = {
@@ -94,6 +94,8 @@ class RunScore:
                 "utterances_low": inner,
                 "utterances_high": outer,
                 "p": paired.p if paired else None,
+                "smallest_detectable": needs.smallest_detectable if needs else None,
+                "speakers_needed": needs.speakers_needed if needs else None,
                 "p_adjusted": paired.p_adjusted if paired else None,
             }
             line |= {f"{name}_{column}": value for column, value in columns.items()}
@@ -128,6 +130,11 @@ class Comparison:
     rows: Mapping[str, RowsUsed]  # of each file
     overall: ComparedGroup
     groupings: Mapping[str, Sequence[ComparedGroup]]
+    pairs: Sequence[RunPair] = ()  # of all runs, if they were requested
+
+    def ranking(self) -> list[Rank]:
+        """Return the runs by WER; empty without ``pairs``."""
+        return ranking(self.pairs, {run.run: run.wer for run in self.overall.runs if self.pairs})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -140,6 +147,8 @@ class Comparison:
             "rows": {name: asdict(used) for name, used in self.rows.items()},
             "overall": self.overall.to_dict(),
             "groupings": groupings,
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "ranking": [asdict(rank) for rank in self.ranking()],
         }
 
     def to_pandas(self) -> pd.DataFrame:
@@ -169,7 +178,8 @@ class Comparison:
             columns[metric.name] = f"{metric.title} %"
         first = next(iter(self.rows.values()))
         rows = [f"{first.scored:,} rows paired by id{first.of_split()}"]
-        rows += [used.partial_warning(f"{name} is") for name, used in self.rows.items()]
+        for name, used in self.rows.items():
+            rows += used.warnings(name)
         return as_table(self.to_pandas(), columns, self.settings, rows, html=html)
 
 
@@ -180,8 +190,9 @@ def compare_runs(
     settings: Settings | None = None,
     rows_in_split: Mapping[str, int | None] | None = None,
     where: Mapping[str, str | None] | None = None,
+    all_pairs: bool = False,
 ) -> Comparison:
-    """Compare runs with the first of them.
+    """Compare runs with the first of them, or over all rows ``all_pairs`` of them too.
 
     ``runs`` maps the name of each run to its files, one per seed, by the name that messages give
     them. Groups and speakers are those of the first file. ``where`` has, by the same names, the
@@ -215,21 +226,23 @@ def compare_runs(
                 continue
             rows = score_rows(predictions, by=(), settings=settings, for_mapsswe=one_seed_each)
             used[name] = rows.used(sizes.get(name), where.get(name))
-            order = _order_by_id(first, rows, first_name, name)
+            order = order_by_id(first, rows, first_name, name)
             seeds.append(rows.counts[order])
             if one_seed_each:
-                segments = _segments(first, rows, order)
+                segments = segments_of_rows(first, rows, order)
         aligned.append(AlignedRun(run, seeds, segments))
     groupings: dict[str, list[ComparedGroup]] = {}
     for grouping, columns in first.groupings.items():
         groupings[grouping] = _compare(first.groups(columns), aligned, settings)
-    (overall,) = _compare(first.groups(), aligned, settings)
+    (everything,) = first.groups()
+    (overall,) = _compare([everything], aligned, settings)
     return Comparison(
         settings=settings,
         runs={name: list(files) for name, files in runs.items()},
         rows=used,
         overall=overall,
         groupings=groupings,
+        pairs=compare_pairs(everything, aligned, settings) if all_pairs else (),
     )
 
 
@@ -242,36 +255,6 @@ def compare_predictions(
 ) -> Comparison:
     """Compare the runs A and B; the rest is as in `compare_runs`."""
     return compare_runs({"A": {"A": a}, "B": {"B": b}}, by=by, settings=settings)
-
-
-def _order_by_id(a: ScoredRows, b: ScoredRows, name_a: str, name_b: str) -> list[int]:
-    """Return the rows of B in the order of those of A with the same id."""
-    if not a.ids:
-        raise PredictionsError(f"{name_a}: the row filter leaves no row to compare")
-    position = {row_id: at for at, row_id in enumerate(b.ids)}
-    order: list[int] = []
-    faults: list[str] = []
-    for row_id, reference in zip(a.ids, a.references, strict=True):
-        at = position.pop(row_id, None)
-        if at is None:
-            faults.append(f"id {row_id!r} of {name_a} is not in {name_b}")
-        elif reference != b.references[at]:
-            faults.append(f"id {row_id!r} has another reference in {name_a} than in {name_b}")
-        else:
-            order.append(at)
-    faults += [f"id {row_id!r} of {name_b} is not in {name_a}" for row_id in position]
-    if faults:
-        title = f"the runs scored different rows ({len(faults)} of them); use one split:"
-        hidden = ["..."] if len(faults) > _LISTED else []
-        raise PredictionsError("\n  ".join([title, *faults[:_LISTED], *hidden]))
-    return order
-
-
-def _segments(first: ScoredRows, rows: ScoredRows, order: Sequence[int]) -> IntArray:
-    """Return `segment_sums` of each utterance, (rows, 3), for MAPSSWE."""
-    errors_of_rows = [rows.errors_at[at] for at in order]
-    pairs = zip(first.errors_at, errors_of_rows, strict=True)
-    return np.array([segment_sums(a, b) for a, b in pairs], np.int64)
 
 
 def _compare(

@@ -27,7 +27,8 @@ def model_index(scores: Scores, model: str) -> str:
     """Return the metadata of a model card in YAML, with a result per corpus and split."""
     from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - slow
 
-    about, rows = scores.settings.to_dict(), scores.rows
+    rows = scores.rows
+    about = scores.settings.to_dict() | rows.digests._asdict()
     if rows.in_split is None:
         about |= {"rows_in_split": "unknown"}
     elif rows.where:
@@ -103,12 +104,22 @@ def _leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict
         raise PredictionsError(
             f"the leaderboard's file has results of {earlier['model']!r}, these are of {model!r}"
         )
+    version = scores.settings.to_dict()["profile_version"]
+    scored = dict(earlier.get("scored", {}))
+    others = {about["profile_version"] for about in scored.values()} - {version}
+    if others:
+        raise PredictionsError(
+            f"the leaderboard's file has results of version {', '.join(map(str, others))} of the "
+            f"profile, these are of version {version}; score all corpora into a new file"
+        )
+    about = {"profile": scores.settings.profile, "profile_version": version}
     rates: dict[str, float] = {}
     for group in _whole_corpora(scores):
         corpus = group.group["corpus"]
         if corpus in LEADERBOARD_CORPORA and group.group["split"] == "test":
             rates[f"{corpus}_wer"] = _percent(group.wer.value)
             rates[f"{corpus}_cer"] = _percent(group.cer.value)
+            scored[corpus] = about | rows.digests._asdict()
     if not rates:
         known = ", ".join(LEADERBOARD_CORPORA)
         raise PredictionsError(
@@ -116,7 +127,7 @@ def _leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict
         )
     columns = [f"{corpus}_{metric}" for metric in ("wer", "cer") for corpus in LEADERBOARD_CORPORA]
     empty = dict.fromkeys([*columns, "mean_wer", "mean_cer", "params_b", "speed_x"])
-    result: dict[str, Any] = {"model": model, **empty, **earlier, **rates}
+    result: dict[str, Any] = {"model": model, **empty, **earlier, **rates, "scored": scored}
     for metric in ("wer", "cer"):
         values = [result[f"{corpus}_{metric}"] for corpus in LEADERBOARD_CORPORA]
         result[f"mean_{metric}"] = None if None in values else round(mean(values), 2)

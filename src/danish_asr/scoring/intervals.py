@@ -6,20 +6,21 @@ MacKinnon, Nielsen and Webb, Journal of Applied Econometrics 38, 2023). The inte
 around the logarithm of the rate, which is less skewed. Its degrees of freedom are those of the
 effective number of speakers, (sum of words)^2 / sum of (words^2) (Kish, Survey Sampling, 1965),
 minus one, because a speaker with more words counts for more.
-
-Differences of groups come from the limits of both (MOVER: Zou and Donner, Statistics in Medicine
-27, 2008), at a level that accounts for the choice of the groups (Bonferroni).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import atan, exp, floor, hypot, isnan, log, pi, sqrt, tan
+from math import atan, ceil, exp, floor, isnan, pi, sqrt, tan
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from danish_asr.metrics import NUMBERS_PER_METRIC, REFERENCE_WORDS, reference_of_metric
+from danish_asr.metrics import (
+    NUMBERS_PER_METRIC,
+    REFERENCE_WORDS,
+    WORD_COUNTS,
+    reference_of_metric,
+)
 from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
 from danish_asr.scoring.settings import Settings
 
@@ -91,13 +92,17 @@ class Spread(NamedTuple):
         factor = exp(self._reach(alpha) / self.value)
         return Interval(self.value / factor, self.value * factor)
 
-    def around(self) -> Interval:
-        """Return the interval of a difference."""
-        reach = self._reach(ALPHA)
+    def around(self, alpha: float = ALPHA) -> Interval:
+        """Return the interval of a difference at level ``1 - alpha``."""
+        reach = self._reach(alpha)
         return Interval(self.value - reach, self.value + reach)
 
     def _reach(self, alpha: float) -> float:
         return t_quantile(1 - alpha / 2, self.freedom) * self.deviation
+
+    def needs(self, speakers: int, alpha: float = ALPHA) -> "Needs":
+        """Return what it would take to show this difference of two runs."""
+        return needs(self.value, t_quantile(1 - alpha / 2, self.freedom), self.deviation, speakers)
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no difference."""
@@ -171,76 +176,47 @@ def estimate_rates(group: GroupSums, settings: Settings) -> list[Estimate]:
     return estimates
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """The groups with the highest and the lowest WER, of those that have an interval.
+def words_and_errors(group: GroupSums) -> float | None:
+    """Return the rank correlation of the speakers' words and WER if it is above 0, at 95 %.
 
-    All three intervals hold together whichever groups turn out to be the worst and the best.
+    Where those who say more have more errors, the intervals are too narrow.
     """
-
-    worst: str
-    best: str
-    groups: int  # that were compared
-    wer: Estimate  # of the worst
-    difference: Estimate
-    ratio: Estimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        estimates = {name: getattr(self, name).to_dict() for name in ("wer", "difference", "ratio")}
-        return {"worst": self.worst, "best": self.best, "groups": self.groups} | estimates
-
-
-def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
-    """Compare the worst with the best of the groups that can be resolved; None below two groups."""
-    resolved: list[tuple[Spread, str]] = []
-    for group in groups:
-        spread = spreads(group, settings)[0]
-        if not spread.not_resolvable:
-            resolved.append((spread, group.label))
-    if len(resolved) < 2:
+    hits, substitutions, deletions, insertions = group.sums[:, WORD_COUNTS].T
+    words = hits + substitutions + deletions
+    ranks = [_ranks(words), _ranks((substitutions + deletions + insertions) / np.maximum(words, 1))]
+    if len(words) < MIN_SPEAKERS or min(map(np.ptp, ranks)) == 0:
         return None
-    (best, best_label), (worst, worst_label) = min(resolved), max(resolved)
-    pairs_of_groups = len(resolved) * (len(resolved) - 1) / 2
-    alpha = ALPHA / pairs_of_groups
-    difference = _difference_limits(worst, best, alpha)
-    ratio = _ratio_limits(worst, best, alpha)
-    if difference.low <= 0 or ratio.low <= 1:
-        # If one cannot tell the groups apart, neither shall the other.
-        difference = difference._replace(low=min(difference.low, 0))
-        ratio = ratio._replace(low=min(ratio.low, 1))
-    return Gap(
-        worst_label,
-        best_label,
-        len(resolved),
-        Estimate(worst.value, worst.limits(ALPHA / len(resolved))),
-        Estimate(worst.value - best.value, difference),
-        Estimate(worst.value / best.value, ratio),
-    )
+    correlation = float(np.corrcoef(ranks)[0, 1])
+    freedom = len(words) - 2
+    if correlation <= 0:
+        return None
+    statistic = correlation * sqrt(freedom / max(1 - correlation**2, 1e-12))
+    return correlation if t_above(statistic, freedom) < ALPHA / 2 else None
 
 
-def _difference_limits(worst: Spread, best: Spread, alpha: float) -> Interval:
-    """Return the limits of ``worst - best`` by MOVER (Zou and Donner 2008).
-
-    The least difference is that of a low worst and a high best. Its distance from the estimate is
-    the root of the sum of the squares of both distances; likewise for the greatest.
-    """
-    difference = worst.value - best.value
-    worst_limits, best_limits = worst.limits(alpha), best.limits(alpha)
-    below = hypot(worst.value - worst_limits.low, best_limits.high - best.value)
-    above = hypot(worst_limits.high - worst.value, best.value - best_limits.low)
-    return Interval(difference - below, difference + above)
+def _ranks(values: FloatArray | IntArray) -> FloatArray:
+    """Return ranks; equal values have their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # type: ignore[no-any-return]
 
 
-def _ratio_limits(worst: Spread, best: Spread, alpha: float) -> Interval:
-    """Return the limits of ``worst / best`` by MOVER (Zou and Donner 2008) of the logarithms.
+class Needs(NamedTuple):
+    """What it would take to show a difference in four of five such splits (a power of 80 %)."""
 
-    The logarithms have symmetric limits, so the ratio has one factor for both directions.
-    """
-    ratio = worst.value / best.value
-    worst_high, best_high = worst.limits(alpha).high, best.limits(alpha).high
-    factor = exp(hypot(log(worst_high / worst.value), log(best_high / best.value)))
-    return Interval(ratio / factor, ratio * factor)
+    smallest_detectable: float  # the difference that so many speakers show
+    speakers_needed: int | None  # to show the difference that was found; None if it is 0
+
+
+_POWER: Final = 0.8416
+"""The 80 % quantile of the normal distribution."""
+
+
+def needs(difference: float, critical: float, deviation: float, speakers: int) -> Needs:
+    """Return what a difference needs, whose standard error shrinks with more speakers."""
+    smallest = (critical + _POWER) * deviation
+    if not difference:
+        return Needs(smallest, None)
+    return Needs(smallest, ceil(speakers * (smallest / difference) ** 2))
 
 
 def _utterance_intervals(group: GroupSums, settings: Settings) -> list[Interval | None]:

@@ -14,10 +14,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from danish_asr.scoring.intervals import Estimate, rates, spreads
-from danish_asr.scoring.scored_rows import Group, GroupSums, IntArray
+from danish_asr.base.errors import PredictionsError
+from danish_asr.scoring.intervals import ALPHA, Estimate, Needs, Spread, rates, spreads
+from danish_asr.scoring.scored_rows import (
+    FloatArray,
+    Group,
+    GroupSums,
+    IntArray,
+    ScoredRows,
+)
 from danish_asr.scoring.settings import Settings
 
+_LISTED: Final = 10  # rows in an error message
 MIN_CORRECT: Final = 2  # words between two segments, as in NIST's sc_stats
 MIN_SEGMENTS: Final = 30  # with fewer the normal approximation gives too small p-values
 
@@ -41,6 +49,8 @@ class PairedRate:
     b: float
     difference: Estimate  # B minus A, negative if B has the lower rate
     p: float | None  # None if the difference is not resolvable
+    needs: Needs | None  # likewise
+    over_seeds: bool  # interval and p hold for other seeds too, as both runs have several
     p_adjusted: float | None = None  # by Holm, over the groups of a grouping
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,6 +60,8 @@ class PairedRate:
             "b": number_or_none(self.b),
             "difference": self.difference.to_dict(),
         }
+        data |= self.needs._asdict() if self.needs else {}
+        data |= {"over_seeds": self.over_seeds}
         return data | {"p": self.p, "p_adjusted": self.p_adjusted}
 
 
@@ -94,6 +106,36 @@ def segment_sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int]:
     return len(segments), sum(segments), sum(z * z for z in segments)
 
 
+def order_by_id(a: ScoredRows, b: ScoredRows, name_a: str, name_b: str) -> list[int]:
+    """Return the rows of B in the order of those of A with the same id."""
+    if not a.ids:
+        raise PredictionsError(f"{name_a}: the row filter leaves no row to compare")
+    position = {row_id: at for at, row_id in enumerate(b.ids)}
+    order: list[int] = []
+    faults: list[str] = []
+    for row_id, reference in zip(a.ids, a.references, strict=True):
+        at = position.pop(row_id, None)
+        if at is None:
+            faults.append(f"id {row_id!r} of {name_a} is not in {name_b}")
+        elif reference != b.references[at]:
+            faults.append(f"id {row_id!r} has another reference in {name_a} than in {name_b}")
+        else:
+            order.append(at)
+    faults += [f"id {row_id!r} of {name_b} is not in {name_a}" for row_id in position]
+    if faults:
+        title = f"the runs scored different rows ({len(faults)} of them); use one split:"
+        hidden = ["..."] if len(faults) > _LISTED else []
+        raise PredictionsError("\n  ".join([title, *faults[:_LISTED], *hidden]))
+    return order
+
+
+def segments_of_rows(first: ScoredRows, rows: ScoredRows, order: Sequence[int]) -> IntArray:
+    """Return `segment_sums` of each utterance, (rows, 3), for MAPSSWE."""
+    errors_of_rows = [rows.errors_at[at] for at in order]
+    pairs = zip(first.errors_at, errors_of_rows, strict=True)
+    return np.array([segment_sums(a, b) for a, b in pairs], np.int64)
+
+
 def matched_pairs(segments: int, total: int, squares: int) -> MatchedPairs:
     """Return the test from the sums over all utterances."""
     mean = total / max(segments, 1)
@@ -111,27 +153,60 @@ def _mean_sums(group: Group, run: AlignedRun) -> GroupSums:
 
 
 def paired_rates(
-    group: Group, baseline: AlignedRun, run: AlignedRun, settings: Settings
+    group: Group,
+    baseline: AlignedRun,
+    run: AlignedRun,
+    settings: Settings,
+    *,
+    alpha: float = ALPHA,
 ) -> dict[str, PairedRate]:
-    """Return each metric of the baseline, A, and of a run, B."""
+    """Return each metric of the baseline, A, and of a run, B; intervals at ``1 - alpha``."""
     a, b = _mean_sums(group, baseline), _mean_sums(group, run)
     rates_a = rates(a.sums.sum(axis=0), settings).tolist()
     rates_b = rates(b.sums.sum(axis=0), settings).tolist()
     over_speakers = spreads(b, settings, a)
     over_rows = spreads(_by_utterance(b), settings, _by_utterance(a))
     paired: dict[str, PairedRate] = {}
+    over_seeds = min(len(baseline.seeds), len(run.seeds)) > 1
+    seeds_of_both = [_rates_of_seeds(group, each, settings) for each in (baseline, run)]
     for number, metric in enumerate(settings.all_metrics):
         spread, of_rows = over_speakers[number], over_rows[number]
         resolvable = not spread.not_resolvable
+        if over_seeds and resolvable:
+            spread = _with_seeds(spread, [seeds[:, number] for seeds in seeds_of_both])
         difference = Estimate(
             spread.value,
-            spread.around() if resolvable else None,
+            spread.around(alpha) if resolvable else None,
             spread.not_resolvable,
-            None if of_rows.not_resolvable else of_rows.around(),
+            None if of_rows.not_resolvable else of_rows.around(alpha),
         )
-        p = spread.p_value() if resolvable else None
-        paired[metric.name] = PairedRate(rates_a[number], rates_b[number], difference, p)
+        paired[metric.name] = PairedRate(
+            rates_a[number],
+            rates_b[number],
+            difference,
+            spread.p_value() if resolvable else None,
+            spread.needs(len(a.speakers), alpha) if resolvable else None,
+            over_seeds,
+        )
     return paired
+
+
+def _rates_of_seeds(group: Group, run: AlignedRun, settings: Settings) -> FloatArray:
+    """Return the rates of each seed, (seeds, metrics)."""
+    sums = np.array([group.sums(counts).sums.sum(axis=0) for counts in run.seeds])
+    return rates(sums, settings).T
+
+
+def _with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
+    """Add the variance over seeds to that over speakers; degrees of freedom by Satterthwaite."""
+    variances, freedoms = [spread.deviation**2], [spread.freedom]
+    for seeds in seeds_of_both:
+        variances.append(float(seeds.var(ddof=1)) / len(seeds))
+        freedoms.append(len(seeds) - 1)
+    total = sum(variances)
+    parts = zip(variances, freedoms, strict=True)
+    freedom = total**2 / sum(variance**2 / own for variance, own in parts)
+    return spread._replace(deviation=sqrt(total), freedom=freedom)
 
 
 def _by_utterance(sums: GroupSums) -> GroupSums:

@@ -1,12 +1,11 @@
 """Read and write ``predictions.jsonl``: one JSON object per utterance of a split.
 
-References and metadata that a file lacks come from a built dataset.
-
-Its texts are not normalised, so that a file can be scored under any profile.
+Files of other tools are read too: CSV, TSV, Parquet, manifests of NeMo and sclite's trn. Texts are
+not normalised, so that a file can be scored under any profile.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf, isnan
 from os import PathLike
@@ -15,9 +14,9 @@ from sys import intern
 from typing import Any, Final
 from unicodedata import normalize
 
-from danish_asr.base.errors import DatasetError, PredictionsError
+from danish_asr.base.errors import PredictionsError
 from danish_asr.base.files import AnyPath, publish
-from danish_asr.base.tables import Row, read_valid_rows
+from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,11 @@ class Prediction:
 
 _TEXTS: Final = ("id", "reference", "hypothesis")
 _OPTIONAL: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
-_HYPOTHESIS: Final = ("hypothesis", "prediction", "pred")
+COLUMNS: Final = (*_TEXTS, "duration", *_OPTIONAL)
+"""What a column of a file can be read as."""
+
+_HYPOTHESIS: Final = ("hypothesis", "prediction", "pred", "pred_text")
+_OTHER_NAMES: Final = {"reference": "text", "id": "audio_filepath"}  # as in NeMo
 _LISTED: Final = 5  # ids in an error message
 
 
@@ -66,6 +69,8 @@ class PredictionsFile:
 
     path: AnyPath
     references: Mapping[str, Row] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    normalize: Callable[[str], str] = str
 
     def __iter__(self) -> Iterator[Prediction]:
         first_line: dict[str, int] = {}
@@ -74,18 +79,24 @@ class PredictionsFile:
         _check_is_file(Path(self.path))
         for number, row in read_valid_rows(Path(self.path), PredictionsError):
             location = f"{self.path}:{number}"
-            _rename_hypothesis(row, location)
+            if suffix_of(Path(self.path)) == TRN:
+                row["hypothesis"] = row.pop("text")
+            columns = self.columns
+            if self.references is not None:  # which may have the other columns
+                columns = {k: n for k, n in columns.items() if k == "hypothesis" or n in row}
+            rename_columns(row, location, columns)
             if self.references is not None:
-                _require(row, ("id", "hypothesis"), location)
+                require(row, ("id", "hypothesis"), location)
                 of_dataset = self.references.get(str(row["id"]))
                 if of_dataset is None:
                     unknown.append(f"{location}: id {row['id']!r:.80}")
                     continue
                 reference, expected = row.get("reference"), of_dataset["reference"]
-                if reference and reference != expected:
-                    texts = f"{reference!r:.80}, in the dataset {expected!r:.80}"
+                if reference and not self._same(str(reference), expected):
+                    texts = f"{reference!r:.80}, expected {expected!r:.80}"
                     different.append(f"{location}: id {row['id']!r:.80}: {texts}")
                     continue
+                row["reference"] = expected
                 row |= {key: text for key, text in of_dataset.items() if row.get(key) in (None, "")}
             prediction = from_row(row, location)
             if not prediction.id.strip():
@@ -96,24 +107,34 @@ class PredictionsFile:
                     f"{location}: duplicate id {prediction.id!r}, first seen on line {earlier}"
                 )
             yield prediction
-        _refuse("ids are not in this split of the dataset:", unknown)
-        _refuse("references differ from the dataset's; leave out the column:", different)
+        _refuse("ids are not in this split of the dataset, or the file of references:", unknown)
+        _refuse("references differ from the given ones; leave out the column:", different)
         if not first_line:
             raise PredictionsError(f"{self.path}: the file has no rows; expected one per utterance")
 
+    def _same(self, reference: str, expected: str) -> bool:
+        return reference == expected or self.normalize(reference) == self.normalize(expected)
 
-def read_predictions(path: AnyPath, references: Mapping[str, Row] | None = None) -> PredictionsFile:
-    """Return the rows of a predictions file: JSON lines, CSV, TSV or Parquet.
 
-    They are read when they are iterated over, each time again. A row takes what it lacks of its
-    reference and metadata from ``references`` (`read_references`); a reference of its own is the
-    same text.
+def read_predictions(
+    path: AnyPath,
+    references: Mapping[str, Row] | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    normalize: Callable[[str], str] = str,
+) -> PredictionsFile:
+    """Return the rows of a predictions file: JSON lines, CSV, TSV, Parquet, or trn.
+
+    They are read when they are iterated over, each time again. A row takes its reference, and what
+    it lacks of metadata, from ``references`` (`danish_asr.scoring.references`); a reference of its
+    own must be the same text after ``normalize``. ``columns`` has the file's name of a column by
+    the name that it has here, such as ``{"reference": "sentence"}``.
 
     Raises:
         PredictionsError: At the iteration: the file is missing or empty, an id occurs twice or is
             unknown, a reference differs, or a line is invalid.
     """
-    return PredictionsFile(path, references)
+    return PredictionsFile(path, references, columns or {}, normalize)
 
 
 def _check_is_file(path: Path) -> None:
@@ -133,14 +154,16 @@ def _refuse(message: str, faults: Sequence[str]) -> None:
         raise PredictionsError("\n  ".join(lines))
 
 
-def to_predictions(rows: Any) -> Iterator[Prediction]:
+def to_predictions(rows: Any, columns: Mapping[str, str] | None = None) -> Iterator[Prediction]:
     """Yield the rows of a file, a DataFrame, or an iterable of dicts or predictions.
+
+    ``columns`` is as in `read_predictions`.
 
     Raises:
         PredictionsError: It is something else, or a row is invalid; rows count from 1.
     """
     if isinstance(rows, str | PathLike):
-        rows = read_predictions(rows)
+        rows = read_predictions(rows, columns=columns)
     if hasattr(rows, "itertuples"):  # a DataFrame, whose missing values are NaN
         rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
     if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
@@ -153,7 +176,7 @@ def to_predictions(rows: Any) -> Iterator[Prediction]:
             yield row
         elif isinstance(row, Mapping):
             values, location = dict(row), f"row {number}"
-            _rename_hypothesis(values, location)
+            rename_columns(values, location, columns or {})
             yield from_row(values, location)
         else:
             raise PredictionsError(
@@ -163,7 +186,7 @@ def to_predictions(rows: Any) -> Iterator[Prediction]:
 
 def from_row(row: Row, location: str) -> Prediction:
     """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
-    _require(row, _TEXTS, location)
+    require(row, _TEXTS, location)
     values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
     if type(values["id"]) is int:
         values["id"] = str(values["id"])
@@ -176,22 +199,35 @@ def from_row(row: Row, location: str) -> Prediction:
     return Prediction(**values, duration=seconds, extra=extra)
 
 
-def _rename_hypothesis(row: Row, location: str) -> None:
+def rename_columns(row: Row, location: str, columns: Mapping[str, str]) -> None:
+    """Give the columns their names here: the requested ones, and those that other tools write."""
+    absent = [name for name in columns.values() if name not in row]
+    if absent:
+        found = ", ".join(map(repr, row))
+        raise PredictionsError(f"{location}: no column {', '.join(absent)}; found {found}")
+    row |= {key: row.pop(name) for key, name in columns.items()}
     names = [name for name in _HYPOTHESIS if name in row]
-    if len(names) > 1:
-        raise PredictionsError(f"{location}: found {' and '.join(names)}; keep the one to score")
-    if names:
+    if len(names) > 1 and "hypothesis" not in columns:
+        fault = f"found {' and '.join(names)}; name the one to score: --columns hypothesis=NAME"
+        raise PredictionsError(f"{location}: {fault}")
+    if names and "hypothesis" not in row:
         row["hypothesis"] = row.pop(names[0])
+    for key, name in _OTHER_NAMES.items():
+        if key not in row and name in row and "hypothesis" in row:
+            row[key] = row.pop(name)
 
 
-def _require(row: Row, keys: Sequence[str], location: str) -> None:
+def require(row: Row, keys: Sequence[str], location: str) -> None:
+    """Refuse a row without one of these columns."""
     missing = [key for key in keys if key not in row]
     if missing:
         hint = f"found {', '.join(map(repr, row))}"
         if missing == ["reference"]:
-            hint = "name the dataset that has the references: --dataset"
+            hint += "; name what has the references: --references FILE, or --dataset ROOT"
         elif set(",;\t").intersection("".join(row)):
             hint += "; is the separator wrong? A CSV has commas or semicolons, a TSV tabs"
+        else:
+            hint += f"; give its name in the file: --columns {missing[0]}=NAME"
         raise PredictionsError(f"{location}: missing {', '.join(missing)}; {hint}")
 
 
@@ -230,53 +266,3 @@ def _label(value: Any, key: str, location: str) -> str | None:
     if isinstance(value, bool | int | float):
         return intern(json.dumps(value))  # ages and flags
     raise PredictionsError(f"{location}: {key} must be a string, found {value!r:.40}")
-
-
-def read_references(dataset: AnyPath, split: str = "test") -> dict[str, Row]:
-    """Return the rows of ``<split>`` or ``<split>_<corpus>`` by id, without hypotheses.
-
-    Raises:
-        DatasetError: There is no such dataset or split, or a file cannot be read.
-    """
-    from danish_asr.base.schema import VERSION_DIR  # noqa: PLC0415 - slow: pyarrow
-
-    root = Path(dataset) / VERSION_DIR
-    rows: dict[str, Row] = {}
-    splits = set()
-    for shard in sorted(root.rglob("*.parquet")):
-        keys = dict(part.split("=", 1) for part in shard.relative_to(root).parts if "=" in part)
-        of_shard = {key: keys.get(key, "") for key in ("corpus", "split")}
-        splits.add(of_shard["split"])
-        if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
-            rows |= _read_shard(shard, of_shard)
-    if not splits:
-        raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
-    if not rows:
-        names = ", ".join(sorted(splits))
-        raise DatasetError(f"{dataset}: no row of split '{split}'; the dataset has: {names}")
-    return rows
-
-
-def _read_shard(shard: Path, keys: dict[str, str]) -> dict[str, Row]:
-    import pyarrow as pa  # noqa: PLC0415 - slow, and most files need no dataset
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE  # noqa: PLC0415
-
-    references: dict[str, Row] = {}
-    try:
-        with pq.ParquetFile(shard) as file:
-            wanted = ("id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age")
-            columns = [name for name in wanted if name in file.schema_arrow.names]
-            table = file.read(columns).to_pylist()
-        for row in table:
-            seconds = row.pop("audio_size") / SAMPLE_RATE
-            reference = {"reference": row.pop("text"), "duration": seconds}
-            references[row.pop("id")] = reference | keys | row
-    except KeyError as error:
-        raise DatasetError(f"{shard}: has no column {error}") from None
-    except (OSError, pa.ArrowException) as error:
-        raise DatasetError(
-            f"{shard}: cannot be read ({error}); `danish-asr verify` finds all such files"
-        ) from None
-    return references

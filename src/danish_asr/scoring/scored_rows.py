@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import NUMBERS_PER_METRIC, REFERENCE_WORDS, error_places, split_words
+from danish_asr.scoring.digests import Digests, RowDigests
 from danish_asr.scoring.groupings import (
     COLUMNS,
     MEASURES,
@@ -18,6 +19,7 @@ from danish_asr.scoring.groupings import (
     group_column,
     name_of,
     requested_bands,
+    similar_labels,
 )
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
@@ -36,7 +38,16 @@ class RowsUsed:
     left_out: Mapping[str, int]  # by the row filter, per reason
     partial: bool  # the file has fewer rows than the split
     splits: Sequence[str]  # names of the splits that the rows are from
+    predictions_sha256: str  # of all rows in the file, see `danish_asr.scoring.digests`
+    references_sha256: str
+    empty_hypotheses: int  # of the scored rows, where the reference has a word
+    similar_labels: Sequence[str]  # labels of a column that may mean the same
     where: str | None = None  # the condition of an evaluation of some rows of the split
+
+    @property
+    def digests(self) -> Digests:
+        """Both hashes."""
+        return Digests(self.predictions_sha256, self.references_sha256)
 
     def of_split(self) -> str:
         """Return of how many rows the scored ones are, which, and why not the others."""
@@ -53,6 +64,19 @@ class RowsUsed:
             f"{what} partial: {self.in_file:,} of {self.in_split:,} rows of the split{where}; "
             "these scores are not the split's scores"
         )
+
+    def warnings(self, name: str = "") -> list[str]:
+        """Return what is suspicious about the rows; ``name`` is that of the file."""
+        partial = self.partial_warning(f"{name} is") if name else self.partial_warning()
+        lines = [partial] if partial else []
+        prefix = f"{name}: " if name else ""
+        if self.empty_hypotheses:
+            lines.append(
+                f"{prefix}{self.empty_hypotheses:,} of {self.scored:,} hypotheses are empty: all "
+                "their words count as deleted"
+            )
+        alike = f"{prefix}labels that may mean the same are groups of their own"
+        return lines + [f"{alike}: {labels}" for labels in self.similar_labels]
 
     def why_left_out(self) -> str:
         """Return numbers of excluded rows and the reasons in brackets, or an empty string."""
@@ -111,11 +135,13 @@ class ScoredRows:
     groupings: Mapping[str, Sequence[str]]  # the specs of each grouping's columns: "age:5"
     columns: Mapping[str, Column]  # by spec
     ids: Sequence[str]
-    references: Sequence[int]  # hashes of the raw texts
+    references: Sequence[int]  # hashes of the normalised texts
     counts: IntArray  # (rows, counts), see `GroupSums`
     errors_at: Sequence[Sequence[int]]  # see `error_places`; empty unless they are for MAPSSWE
     left_out: Mapping[str, int]
     splits: Sequence[str]
+    digests: Digests
+    empty_hypotheses: int
 
     def used(self, in_split: int | None, where: str | None = None) -> RowsUsed:
         """Return which rows of a split these are; ``where`` selected those of the file."""
@@ -128,6 +154,13 @@ class ScoredRows:
             partial=in_split is not None and in_file < in_split,
             splits=self.splits,
             where=where,
+            **self.digests._asdict(),
+            empty_hypotheses=self.empty_hypotheses,
+            similar_labels=[
+                f"{name_of(spec)} {' and '.join(map(repr, labels))}"
+                for spec, column in self.columns.items()
+                for labels in similar_labels(column.labels)
+            ],
         )
 
     def groups(self, specs: Sequence[str] = ()) -> list[Group]:
@@ -181,6 +214,8 @@ def score_rows(
     extra_columns: set[str] = set()
     splits: set[str] = set()
     left_out: Counter[str] = Counter()
+    digests = RowDigests()
+    empty_hypotheses = 0
     ids: list[str] = []
     seen_ids: set[str] = set()
     references: list[int] = []
@@ -190,6 +225,7 @@ def score_rows(
         if row.id in seen_ids:
             raise PredictionsError(f"duplicate id {row.id!r}; expected each utterance once")
         seen_ids.add(row.id)
+        digests.add(row)
         extra_columns.update(row.extra)
         if row.split:
             splits.add(row.split)
@@ -199,11 +235,12 @@ def score_rows(
             left_out[reason] += 1
             continue
         hypothesis = normalize(row.hypothesis)
+        empty_hypotheses += bool(reference and not hypothesis)
         counts = [1]
         for metric in settings.all_metrics:
             counts += metric.count(reference, hypothesis).to_tuple()
         ids.append(row.id)
-        references.append(hash(row.reference))
+        references.append(hash(reference))
         lines.append(counts)
         if for_mapsswe:
             errors_at.append(error_places(split_words(reference), split_words(hypothesis)))
@@ -230,6 +267,8 @@ def score_rows(
         errors_at=errors_at,
         left_out=dict(left_out),
         splits=sorted(splits),
+        digests=digests.digests(),
+        empty_hypotheses=empty_hypotheses,
     )
 
 

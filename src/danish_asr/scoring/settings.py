@@ -60,7 +60,15 @@ SCORE_OUTPUTS: Final[Mapping[str, str]] = {
 }
 """Ends of names, the longer ones first, and what such a file gets."""
 
-COMPARE_OUTPUTS: Final = (".json", ".csv", ".md", ".html")
+COMPARE_OUTPUTS: Final[Mapping[str, str]] = {
+    ".json": "all numbers",
+    ".csv": "a table of all groups and runs",
+    ".md": "a section for a model card",
+    ".html": "the page",
+    ".tex": "a table for LaTeX",
+    ".svg": "a forest plot",
+    ".pdf": "the forest plot",
+}
 
 DEFAULT_BY: Final = ("dialect", "age_group", "gender")
 

@@ -14,7 +14,7 @@ from danish_asr.base.files import to_yaml
 from danish_asr.inference.export.model_card import model_card
 from danish_asr.inference.model import load_model
 from danish_asr.scoring.predictions import write_predictions
-from tests.score_rows import prediction
+from tests.score_rows import prediction, write_evaluation
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def run(tmp_path: Path) -> Path:
             "run": "/elsewhere/old name/checkpoints",
             "rows_in_split": {"test": 1},
         }
-        (folder / "evaluation.json").write_text(json.dumps(about))
+        write_evaluation(folder / "predictions.jsonl", **about)
         (part := folder / "part").mkdir()  # of the split is not on the card
         write_predictions(part / "predictions.jsonl", [replace(row, hypothesis="det")])
-        (part / "evaluation.json").write_text(json.dumps(about | {"where": "age > 20"}))
+        write_evaluation(part / "predictions.jsonl", **about, where="age > 20")
     return run
 
 

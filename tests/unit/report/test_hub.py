@@ -17,7 +17,8 @@ from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.hub import LEADERBOARD_CORPORA
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import prediction
+from danish_asr.text.profiles import profile_version
+from tests.score_rows import prediction, write_evaluation
 
 RYE = Settings(profile="rye", row_filter="rye")
 
@@ -27,10 +28,9 @@ def _export(
     corpora: list[str],
     settings: Settings = RYE,
     model: str | None = "m",
-    *,
-    whole: bool = True,
+    **about: Any,
 ) -> None:
-    """Score one file with two rows per corpus, 1 of 4 words wrong; it is whole by default."""
+    """Score one file with two rows per corpus, 1 of 4 words wrong; ``about`` is its evaluation."""
     folder = path.parent
     rows = [
         prediction(f"{corpus}-{text}", f"{text} er her", f"{text} er hos her", corpus=corpus)
@@ -38,9 +38,8 @@ def _export(
         for text in ("det", "han")
     ]
     write_predictions(folder / "predictions.jsonl", rows)
-    if whole:
-        about = {"rows_in_split": {"test": len(rows)}}
-        (folder / "evaluation.json").write_text(json.dumps(about))
+    about = {"rows_in_split": {"test": len(rows)}} | about
+    write_evaluation(folder / "predictions.jsonl", **about)
     options = ReportOptions(by=[], settings=settings, outputs=[path], model_name=model)
     score_file(folder / "predictions.jsonl", options, console=Console(file=io.StringIO()))
 
@@ -76,6 +75,19 @@ def test_leaderboard_files_are_completed_corpus_by_corpus(tmp_path: Path) -> Non
     assert document["mean_cer"] == pytest.approx(document["ftspeech_cer"])
     with pytest.raises(PredictionsError, match=r"results of 'm'.*'other'"):
         _export(path, ["ftspeech"], model="other")
+    assert set(document["scored"]) == set(LEADERBOARD_CORPORA[:1] + LEADERBOARD_CORPORA[2:]) | {
+        "coral_read_aloud"
+    }
+    version = profile_version("rye")
+    assert (
+        document["scored"]["ftspeech"].items()
+        >= {"profile": "rye", "profile_version": version}.items()
+    )
+    assert len(document["scored"]["ftspeech"]["references_sha256"]) == 64
+    document["scored"]["ftspeech"]["profile_version"] = 0
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(PredictionsError, match="version 0 of the profile"):
+        _export(path, ["ftspeech"])
 
 
 @pytest.mark.parametrize(
@@ -101,20 +113,18 @@ def test_what_is_not_of_the_leaderboard_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize("name", ["index.yaml", "leaderboard.json"])
 def test_partial_predictions_are_not_published(tmp_path: Path, name: str) -> None:
-    (tmp_path / "evaluation.json").write_text(json.dumps({"rows_in_split": {"test": 9}}))
     with pytest.raises(PredictionsError, match=r"partial .2 of 9 rows"):
-        _export(tmp_path / name, ["ftspeech"], whole=False)
+        _export(tmp_path / name, ["ftspeech"], rows_in_split={"test": 9})
 
 
 def test_a_part_of_a_split_is_named_in_the_model_index_and_refused_for_the_leaderboard(
     tmp_path: Path,
 ) -> None:
-    about: dict[str, Any] = {"rows": {"test": 2}, "rows_in_split": {"test": 9}, "where": "age > 20"}
-    (tmp_path / "evaluation.json").write_text(json.dumps(about))
+    about: dict[str, Any] = {"rows_in_split": {"test": 9}, "where": "age > 20"}
     with pytest.raises(PredictionsError, match="2 rows of 9 in the split, where age > 20"):
-        _export(tmp_path / "leaderboard.json", ["ftspeech"], whole=False)
+        _export(tmp_path / "leaderboard.json", ["ftspeech"], **about)
     path = tmp_path / "index.yaml"
-    _export(path, ["ftspeech"], whole=False)
+    _export(path, ["ftspeech"], **about)
     _, results = model_index_to_eval_results(from_yaml(path.read_text("utf-8"))["model-index"])
     assert results[0].dataset_name == "ftspeech, where age > 20"
     assert results[0].metric_args

@@ -19,7 +19,7 @@ from danish_asr.report.run_history import read_panels
 from danish_asr.report.run_page import report_run
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
-from tests.score_rows import prediction
+from tests.score_rows import prediction, write_evaluation
 
 WER = "Word Error Rate (WER)"
 HOSTILE = "<script>alert(1)</script>"
@@ -71,9 +71,9 @@ def test_the_page_has_everything_and_fits_a_phone(run: Path) -> None:
     results = run / "eval" / "best" / "test"
     results.mkdir(parents=True)
     about = {"model": "m", "checkpoint": "best", "step": 40, "rows_in_split": {"test": 2}}
-    (results / "evaluation.json").write_text(json.dumps(about))
     rows = [prediction("a", "ja", "ja"), prediction("b", f"nej {HOSTILE}", "ja")]
     write_predictions(results / "predictions.jsonl", rows)
+    write_evaluation(results / "predictions.jsonl", **about)
     (results / "report.html").touch()
     text = _page(run)
     assert "Training run: complete." in text
@@ -156,10 +156,10 @@ def test_an_evaluation_of_weights_that_are_gone_is_named(run: Path) -> None:
     results = run / "eval" / "best" / "test"
     results.mkdir(parents=True)
     write_predictions(results / "predictions.jsonl", [prediction("a", "ja", "ja")])
-    about = {"model": "m", "checkpoint": "best", "step": 40, "run": str(run / "checkpoints")}
-    about["rows_in_split"] = {"test": 1}
+    about: dict[str, Any] = {"model": "m", "checkpoint": "best", "step": 40}
+    about |= {"run": str(run / "checkpoints"), "rows_in_split": {"test": 1}}
     for weights, named in ((weights_digest(run, 40), False), ("0123", True)):
-        (results / "evaluation.json").write_text(json.dumps(about | {"weights": weights}))
+        write_evaluation(results / "predictions.jsonl", **about, weights=weights)
         assert ("of weights 0123" in _page(run)) is named
 
 

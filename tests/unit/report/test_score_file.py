@@ -4,6 +4,8 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.report import ReportOptions, score_file
-from danish_asr.scoring.predictions import read_references, write_predictions
+from danish_asr.report import ReportOptions, compare_files, score_file
+from danish_asr.report.outputs import default_outputs
+from danish_asr.scoring.predictions import write_predictions
+from danish_asr.scoring.references import read_references
 from tests.builders import build_dataset
-from tests.score_rows import four_rows, prediction, random_rows
+from tests.score_rows import four_rows, prediction, random_rows, write_evaluation
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -55,13 +59,8 @@ def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
 
 
-def _evaluation(predictions: Path, document: Any) -> None:
-    predictions.with_name("evaluation.json").write_text(json.dumps(document), encoding="utf-8")
-
-
 def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> None:
-    about = {"rows": {"test": 4}, "rows_in_split": {"test": 9}, "where": "age < 20"}
-    _evaluation(predictions, about)
+    write_evaluation(predictions, rows_in_split={"test": 9}, where="age < 20")
     console = _console()
     files = [predictions.with_name(name) for name in ("page.html", "block.md", "t.csv", "s.json")]
     page, block, table, document = files
@@ -74,21 +73,92 @@ def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("about", "message"),
+    ("changes", "message"),
     [
-        ({"rows_in_split": {"test": 3}}, "has 4 rows, but the split has 3"),
-        (
-            {"rows": {"test": 5}, "rows_in_split": {"test": 9}, "where": "x"},
-            "has 4 rows, but 5 were evaluated, where x",
-        ),
+        ({}, "predictions_sha256 are not those of predictions.jsonl: the file is not the one"),
+        ({"predictions_sha256": None}, "it has no hashes"),
     ],
 )
-def test_other_rows_than_those_of_the_evaluation_are_refused(
-    predictions: Path, about: dict[str, Any], message: str
+def test_predictions_that_were_changed_after_their_evaluation_are_refused(
+    predictions: Path, changes: dict[str, Any], message: str
 ) -> None:
-    _evaluation(predictions, about)
+    file = write_evaluation(predictions, model="ours")
+    about = {
+        key: value for key, value in json.loads(file.read_text()).items() if key not in changes
+    }
+    file.write_text(json.dumps(about))
+    write_predictions(predictions, [replace(row, hypothesis="ja") for row in four_rows()])
     with pytest.raises(PredictionsError, match=message):
         score_file(predictions, console=_console())
+    with pytest.raises(PredictionsError, match=message):
+        compare_files({"A": [predictions], "B": [predictions]}, console=_console())
+
+
+def test_another_system_beside_an_evaluation_is_not_published_under_its_name(
+    tmp_path: Path, predictions: Path
+) -> None:
+    write_evaluation(predictions, model="ours", rows_in_split={"test": 4})
+    write_predictions(
+        whisper := tmp_path / "whisper.jsonl",
+        [replace(row, hypothesis="ja") for row in four_rows()],
+    )
+    write_predictions(copy := tmp_path / "copy.jsonl", reversed(four_rows()))
+    index, console = tmp_path / "index.yaml", _console()
+    with pytest.raises(ConfigError, match="--model-name"):
+        score_file(whisper, ReportOptions(outputs=[index]), console=console)
+    assert not index.exists()
+    assert "evaluation.json is of other predictions" in console.export_text()
+    scores = score_file(copy, ReportOptions(outputs=[index]), console=_console())
+    assert "name: ours" in index.read_text("utf-8")
+    assert scores.rows.predictions_sha256 in index.read_text("utf-8")
+    assert (
+        scores.rows.references_sha256 == score_file(whisper, console=console).rows.references_sha256
+    )
+
+
+def test_files_are_written_before_anything_is_printed(tmp_path: Path, predictions: Path) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str, /) -> int:
+            if text:
+                raise BrokenPipeError
+            return 0
+
+    outputs = [tmp_path / name for name in ("scores.json", "utterances.csv")]
+    with pytest.raises(SystemExit):
+        score_file(predictions, ReportOptions(outputs=outputs), console=Console(file=Closed()))
+    with pytest.raises(SystemExit):
+        compare_files(
+            {"A": [predictions], "B": [predictions]},
+            ReportOptions(outputs=[tmp_path / "c.md"]),
+            console=Console(file=Closed()),
+        )
+    assert all(path.exists() for path in [*outputs, tmp_path / "c.md"])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("predictions.jsonl", ["scores.json", "report.html"]),
+        ("predictions.jsonl.gz", ["scores.json", "report.html"]),
+        ("whisper.v3.csv", ["whisper.v3.scores.json", "whisper.v3.report.html"]),
+    ],
+)
+def test_outputs_of_several_systems_in_a_folder_have_names_of_their_own(
+    tmp_path: Path, name: str, expected: list[str]
+) -> None:
+    assert default_outputs(tmp_path / name) == [tmp_path / file for file in expected]
+    assert default_outputs(tmp_path / name, html=False) == [tmp_path / expected[0]]
+
+
+def test_empty_hypotheses_and_labels_that_look_alike_are_reported(tmp_path: Path) -> None:
+    labels = {"a": "Århus", "b": "århus", "c": "Fyn"}
+    lines = [f"{key},det er koldt,{'' if key == 'c' else 'det'},{labels[key]}" for key in labels]
+    (tmp_path / "p.csv").write_text("\n".join(["id,reference,pred,dialect", *lines]))
+    console, page = _console(), tmp_path / "p.html"
+    score_file(tmp_path / "p.csv", ReportOptions(outputs=[page]), console=console)
+    for text in (console.export_text(), unescape(page.read_text("utf-8"))):
+        assert "1 of 3 hypotheses are empty" in text
+        assert "dialect 'Århus' and 'århus'" in text
 
 
 def test_markup_in_a_label_is_shown_as_text_everywhere(tmp_path: Path) -> None:
@@ -115,7 +185,7 @@ def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path: Path)
 def test_an_output_does_not_replace_an_input_or_another_output(
     tmp_path: Path, predictions: Path
 ) -> None:
-    _evaluation(predictions, {"rows_in_split": {"test": 4}})
+    write_evaluation(predictions, rows_in_split={"test": 4})
     (tmp_path / "run.json").mkdir()
     over_input = [tmp_path / "run.json" / ".." / "evaluation.json"]
     same_end = [tmp_path / "a.html", tmp_path / "b.html"]
@@ -130,7 +200,8 @@ def test_hypotheses_of_another_system_are_scored_with_a_dataset(tmp_path: Path) 
     build_dataset(tmp_path / "data")
     references = read_references(tmp_path / "data")
     lines = [f"{key}\t{row['reference']}\n" for key, row in references.items()]
-    _evaluation(tmp_path / "whisper.tsv", {"model": "ours", "rows_in_split": {"test": 1}})
+    write_predictions(ours := tmp_path / "predictions.jsonl", four_rows())
+    write_evaluation(ours, model="ours", rows_in_split={"test": 1})
     (tmp_path / "whisper.tsv").write_text(f"id\tpred\n{''.join(lines[:-2])}", encoding="utf-8")
     console, page = _console(), tmp_path / "r.html"
     options = ReportOptions(
@@ -165,7 +236,7 @@ def test_references_in_the_file_are_those_of_the_dataset(tmp_path: Path) -> None
         row["dialect"] for row in references.values()
     }
     rows[1]["reference"] += " x"
-    with pytest.raises(PredictionsError, match=r"1 references differ .*\n.*2: id .* x', in the "):
+    with pytest.raises(PredictionsError, match=r"1 references differ .*\n.*2: id .* x', expected "):
         score()
     rows[1] |= {"reference": None, "split": "dev"}
     with pytest.raises(PredictionsError, match=r"rows of split dev, and --split is test"):

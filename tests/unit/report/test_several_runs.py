@@ -15,7 +15,7 @@ from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.run_table import report_runs
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
-from tests.score_rows import prediction
+from tests.score_rows import prediction, write_evaluation
 
 WER = "Word Error Rate (WER)"
 
@@ -47,11 +47,11 @@ def sweep(tmp_path: Path) -> Path:
     results = tmp_path / "a" / "eval" / "best" / "test"
     results.mkdir(parents=True)
     about = {"model": "m", "checkpoint": "best", "step": 4, "rows_in_split": {"test": 1}}
-    (results / "evaluation.json").write_text(json.dumps(about))
     write_predictions(results / "predictions.jsonl", [prediction("x", "ja nej", "ja")])
+    write_evaluation(results / "predictions.jsonl", **about)
     (part := results / "part").mkdir()  # its name comes first, and it is not the split's result
-    (part / "evaluation.json").write_text(json.dumps(about | {"where": "age > 20"}))
     write_predictions(part / "predictions.jsonl", [prediction("x", "ja nej", "ja nej")])
+    write_evaluation(part / "predictions.jsonl", **about, where="age > 20")
     return tmp_path
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from danish_asr.base.errors import PredictionsError
 from danish_asr.metrics import DENOMINATORS, Denominator
+from danish_asr.scoring.digests import digests_of
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
@@ -42,6 +43,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     }
     left_out = {"empty reference": 1, "10 s or longer": 1}
     expected = {"scored": 4, "in_file": 6, "in_split": 9, "left_out": left_out, "partial": True}
+    expected |= {"empty_hypotheses": 1, "similar_labels": [], **digests_of(rows)._asdict()}
     assert document["rows"] == expected | {"splits": ["test"], "where": "age > 9"}
     expected = document["settings"] | {
         "rows_scored": 4,

@@ -1,6 +1,5 @@
 """The ``README.md`` of an export: what the model is, how to use it, its scores and its limits."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,8 +12,12 @@ from danish_asr.inference.model import Model
 from danish_asr.recipe.run.run_directory import (
     AVERAGES,
     CONFIG_FILE,
+    EVALUATION,
+    PREDICTIONS,
     average_name,
+    evaluation_of,
     meant_checkpoint,
+    read_evaluation,
 )
 from danish_asr.scoring.hub import BY_CORPUS, model_index
 from danish_asr.scoring.predictions import read_predictions
@@ -33,7 +36,6 @@ _TRAINING: Final = (
     "trainer.freeze_encoder_for_n_steps",
     "common.seed",
 )
-_EVALUATION: Final = "evaluation.json"
 _OMNI: Final = "omniASR"
 _CORAL: Final = (
     "The training data is from CoRal, whose licence OpenRAIL-D forbids, among other things, speech "
@@ -172,17 +174,19 @@ def _scores(origin: _Origin) -> Scores | None:
     split = "test" if "test" in evaluations else next(iter(evaluations))
     predictions, rows_in_split = evaluations[split]
     by = [*DEFAULT_BY, BY_CORPUS]
-    return score_predictions(read_predictions(predictions), by=by, rows_in_split=rows_in_split)
+    scores = score_predictions(read_predictions(predictions), by=by, rows_in_split=rows_in_split)
+    evaluation_of(predictions, scores.rows.digests)  # refuses predictions that were changed
+    return scores
 
 
 def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
     """Return predictions and rows of each split on which this checkpoint was evaluated."""
     evaluations = {}
     # An average can also have been evaluated as a run of its own.
-    files = [*(run / "eval").rglob(_EVALUATION), *(run / AVERAGES).rglob(_EVALUATION)]
+    files = [*(run / "eval").rglob(EVALUATION), *(run / AVERAGES).rglob(EVALUATION)]
     for file in sorted(files):
-        about = json.loads(file.read_text("utf-8"))
-        predictions = file.with_name("predictions.jsonl")
+        about = read_evaluation(file)
+        predictions = file.with_name(PREDICTIONS)
         # The run may have been moved or renamed since.
         evaluated = average_name(Path(about.get("run", "")).parent), about.get("step")
         if evaluated != (origin.average, origin.step) or "decoder" in about or "where" in about:

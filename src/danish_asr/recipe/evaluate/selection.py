@@ -20,20 +20,22 @@ from danish_asr.recipe.models.assets import configured_dataset, validation_indic
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
+    EVALUATION,
+    PREDICTIONS,
     best_model,
     checkpoint_scores,
     checkpoint_steps,
     evaluated_model,
+    read_evaluation,
     weights_digest,
 )
 from danish_asr.recipe.train.console import log
+from danish_asr.scoring.digests import digests_of
 from danish_asr.scoring.predictions import Prediction, write_predictions
 
 TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
 
 NO_CHECKPOINT: Final = "none"
-PREDICTIONS: Final = "predictions.jsonl"
-EVALUATION: Final = "evaluation.json"
 
 
 class Selection(NamedTuple):
@@ -66,7 +68,7 @@ class Selection(NamedTuple):
         files = [self.greedy_dir / EVALUATION, *sorted(self.greedy_dir.glob(f"*/{EVALUATION}"))]
         for file in files:
             if file.is_file() and file.parent != self.output_dir:
-                model = evaluated_model(json.loads(file.read_text(encoding="utf-8")))
+                model = evaluated_model(read_evaluation(file))
                 if model != self.model:
                     others[file.parent] = model
         return others
@@ -132,7 +134,8 @@ def publish_predictions(
         )
     file = directory / PREDICTIONS
     write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
-    text = json.dumps(about, ensure_ascii=False, indent=2) + "\n"
+    of_file = {"predictions": PREDICTIONS, **digests_of(predictions)._asdict()}
+    text = json.dumps({**about, **of_file}, ensure_ascii=False, indent=2) + "\n"
     publish_text(directory / EVALUATION, text)
     log.info("{} predictions written to {}.", rows, file)
     if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
@@ -262,7 +265,7 @@ def _faults_of_replacing(output_dir: Path, config: AsrEvalConfig) -> list[str]:
     file = output_dir / EVALUATION
     if not file.is_file():
         return []
-    about = json.loads(file.read_text(encoding="utf-8"))
+    about = read_evaluation(file)
     decoder = about.get("decoder", {"name": GREEDY, "config": {}})
     then = decoder["name"], decoder["config"], about.get("where")
     now = config.decoder.name, config.decoder.config, config.evaluator.where

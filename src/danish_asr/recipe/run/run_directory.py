@@ -10,6 +10,7 @@ from zipfile import BadZipFile, ZipFile
 
 from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.recipe.run.advice import LOSS
+from danish_asr.scoring.digests import Digests
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
@@ -21,6 +22,10 @@ METRICS: Final = "metrics"
 TENSORBOARD: Final = "tb"
 ENVIRONMENT: Final = "environment.json"
 MODEL_CARD: Final = "model.yaml"
+PREDICTIONS: Final = "predictions.jsonl"
+EVALUATION: Final = "evaluation.json"
+"""What was evaluated, with the name and the hashes of the predictions beside it."""
+
 PROBE: Final = "probe.json"
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
@@ -118,7 +123,8 @@ def weights_digest(run: Path, step: int) -> str | None:
 
 
 _EVALUATION_TEXTS: Final = (
-    *("dataset", "dataset_root", "model", "checkpoint", "run", "where", "weights"),
+    *("dataset", "dataset_root", "model", "checkpoint", "run", "where", "weights", "predictions"),
+    *Digests._fields,
 )
 _EVALUATION_TYPES: Final[Mapping[str, type[Any]]] = {
     **dict.fromkeys(_EVALUATION_TEXTS, str),
@@ -147,6 +153,33 @@ def read_evaluation(path: Path) -> dict[str, Any]:
         expected = "a text" if kind is str else objects
         raise PredictionsError(f"{path}: {key}: expected {expected}, found {value!r:.40}; {advice}")
     return about
+
+
+def evaluation_of(predictions: Path, digests: Digests) -> dict[str, Any]:
+    """Return the ``evaluation.json`` beside a file; empty if there is none or it is another's.
+
+    It is of the file whose rows have its hashes, whatever the name and the format of the file.
+
+    Raises:
+        PredictionsError: It is broken, or names this file and has other hashes.
+    """
+    file = predictions.parent / EVALUATION
+    if not file.is_file():
+        return {}
+    about = read_evaluation(file)
+    differ = [name for name, value in digests._asdict().items() if about.get(name) != value]
+    if not differ:
+        return about
+    if predictions.name != about.get("predictions", PREDICTIONS):
+        return {}
+    if any(name in about for name in differ):
+        fault = "the file is not the one that was evaluated"
+    else:
+        fault = "it has no hashes of the predictions"
+    raise PredictionsError(
+        f"{file}: {' and '.join(differ)} are not those of {predictions.name}: {fault}; evaluate "
+        f"again, restore the file, or remove {EVALUATION} to score without it"
+    )
 
 
 def evaluated_model(about: Mapping[str, Any]) -> str:

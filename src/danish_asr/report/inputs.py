@@ -1,0 +1,96 @@
+"""The predictions files that are scored, with their evaluations and the references they lack."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.files import AnyPath
+from danish_asr.base.tables import Row, read_valid_rows
+from danish_asr.recipe.run.run_directory import EVALUATION, evaluated_model, evaluation_of
+from danish_asr.report.outputs import ReportOptions
+from danish_asr.report.tables import say, warn
+from danish_asr.scoring.digests import digests_of
+from danish_asr.scoring.predictions import PredictionsFile, read_predictions
+from danish_asr.scoring.references import read_reference_file, read_references
+
+
+class OpenedFile(NamedTuple):
+    """A predictions file and what is known of it."""
+
+    rows: PredictionsFile
+    about: dict[str, Any]  # its evaluation.json, or what is known without it
+    in_split: int | None
+
+
+def input_paths(files: Sequence[Path], options: ReportOptions) -> list[AnyPath]:
+    """Return all files that are read, which no output may replace."""
+    references = [options.references] if options.references else []
+    return [*files, *(file.parent / EVALUATION for file in files), *references]
+
+
+def open_file(path: Path, options: ReportOptions, console: Console) -> OpenedFile:
+    """Return the rows of a file, and of its split, with what it lacks from the references."""
+    if path.is_fifo():
+        raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
+    references = _references(path, options)
+    rows = read_predictions(
+        path, references, columns=options.columns, normalize=options.settings.normalizer()
+    )
+    about: dict[str, Any] = {}
+    if (path.parent / EVALUATION).is_file():
+        about = evaluation_of(path, digests_of(rows))
+        if not about:
+            other = f"{path.parent / EVALUATION} is of other predictions"
+            say(f"{other}, so {path.name} is scored without it", console)
+    if not about and references is not None and _has_only_hypotheses(path):
+        dataset = str(options.dataset or options.references)
+        about = {"dataset": dataset, "model": path.name.partition(".")[0]}
+    in_split = sum((about.get("rows_in_split") or {}).values()) or len(references or ())
+    return OpenedFile(rows, about, in_split or None)
+
+
+def _references(path: Path, options: ReportOptions) -> dict[str, Row] | None:
+    """Return the rows of the named file of references or split of the dataset; None if none is."""
+    split, dataset = options.split, options.dataset
+    if options.references is not None:
+        if dataset is not None or split:
+            raise ConfigError(["--references is in place of --dataset and --split; name one"])
+        return read_reference_file(options.references, options.columns)
+    if dataset is None:
+        if split:
+            raise ConfigError(["--split is one of a dataset; name it too: --dataset ROOT"])
+        return None
+    values = (row.get("split") for _, row in read_valid_rows(path, PredictionsError))
+    splits = {str(value) for value in values if value}
+    others = [name for name in splits if not f"{split}_".startswith(f"{name}_")]
+    if split and others:
+        raise PredictionsError(
+            f"{path}: has rows of split {', '.join(sorted(others))}, and --split is {split}"
+        )
+    references: dict[str, Row] = {}
+    for name in [split] if split else sorted(splits) or ["test"]:
+        references |= read_references(dataset, name)
+    return references
+
+
+def _has_only_hypotheses(path: Path) -> bool:
+    rows = read_valid_rows(path, PredictionsError)
+    return not any(row.get("reference") for _, row in rows)
+
+
+def warn_of_other_models(opened: Mapping[str, OpenedFile], console: Console) -> None:
+    """Warn of files in the first one's evaluation folder that are of another model."""
+    (first, base), *others = opened.items()
+    model = evaluated_model(base.about)
+    folders = {Path(first).parent, Path(first).parent.parent}
+    for file, other in others:
+        other_model = evaluated_model(other.about)
+        if other_model != model and folders & {Path(file).parent, Path(file).parent.parent}:
+            warn(
+                f"{first} is of {model}, but {file} of {other_model}: they differ in more than "
+                "the decoder; evaluate the older one again",
+                console,
+            )

@@ -1,0 +1,129 @@
+"""The gap between groups, what it would take to show it, and intervals of small groups."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from danish_asr.metrics import Counts
+from danish_asr.scoring.gaps import Gap, estimate_gap
+from danish_asr.scoring.pooled import pooled_intervals
+from danish_asr.scoring.scored_rows import GroupSums, IntArray
+from danish_asr.scoring.settings import Settings
+
+SETTINGS = Settings()
+EIGHT = np.linspace(0.1, 0.24, 8).tolist()  # rates of dialects
+FEW = [5, 5, 5, 4, 4, 4, 4, 4]  # speakers of each, 35 in all
+
+
+def make_group(name: str, words: IntArray, errors: IntArray, speakers: Sequence[str]) -> GroupSums:
+    """Speakers with word substitutions only."""
+    sums = np.zeros((len(words), 9), np.int64)
+    sums[:, 1], sums[:, 2] = words - errors, errors
+    return GroupSums({"dialect": name}, speakers, sums, sums)
+
+
+def dialects(sizes: Sequence[int], rates: Sequence[float], seed: int) -> list[GroupSums]:
+    """Groups of different speakers, whose rates vary log-normally (sigma 0.5)."""
+    generator = np.random.default_rng(seed)
+    groups: list[GroupSums] = []
+    for number, (size, rate) in enumerate(zip(sizes, rates, strict=True)):
+        words = generator.integers(200, 600, size)
+        own = np.minimum(rate * np.exp(generator.normal(-0.125, 0.5, size)), 1)
+        speakers = [f"{number}-{speaker}" for speaker in range(size)]
+        groups.append(make_group(f"{number}", words, generator.binomial(words, own), speakers))
+    return groups
+
+
+def conditions(rates: Sequence[float], seed: int) -> list[GroupSums]:
+    """Groups of the same twenty speakers."""
+    generator = np.random.default_rng(seed)
+    speaker_factors = np.exp(generator.normal(-0.125, 0.5, 20))
+    groups: list[GroupSums] = []
+    for number, rate in enumerate(rates):
+        words = generator.integers(100, 200, 20)
+        own = rate * speaker_factors * np.exp(generator.normal(0, 0.1, 20))
+        errors = generator.binomial(words, np.minimum(own, 1))
+        groups.append(make_group(f"{number}", words, errors, [f"s{n}" for n in range(20)]))
+    return groups
+
+
+def gap_of(groups: list[GroupSums]) -> Gap:
+    """Return the gap, whose interval, ratio, p and pairs say the same."""
+    gap = estimate_gap(groups, SETTINGS)
+    assert gap
+    assert gap.difference.interval
+    assert gap.ratio.interval
+    assert gap.resolved == (gap.difference.interval.low > 0) == (gap.ratio.interval.low > 1)
+    assert gap.resolved == bool(gap.pairs)
+    return gap
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least"), [([8] * 8, 0.5), ([12] * 8, 0.7), (FEW, 0.2)], ids=["8", "12", "35 in all"]
+)
+def test_a_gap_between_dialects_is_found_and_equal_ones_differ_rarely(
+    sizes: list[int], least: float
+) -> None:
+    found = [gap_of(dialects(sizes, EIGHT, seed)).resolved for seed in range(40)]
+    assert np.mean(found) >= least
+    by_chance = [gap_of(dialects(sizes, [0.17] * 8, seed)).resolved for seed in range(100)]
+    assert np.mean(by_chance) <= 0.11
+
+
+def test_groups_of_the_same_speakers_are_paired() -> None:
+    gaps = [gap_of(conditions([0.15, 0.16, 0.17, 0.2], seed)) for seed in range(40)]
+    assert all(gap.paired for gap in gaps)
+    assert np.mean([gap.resolved for gap in gaps]) > 0.8
+    equal = [gap_of(conditions([0.16] * 4, seed)).resolved for seed in range(100)]
+    assert np.mean(equal) <= 0.08
+
+
+def test_where_the_extreme_group_is_small_the_pair_that_differs_is_named() -> None:
+    gap = gap_of(dialects([60, 60, 3], [0.12, 0.17, 0.19], seed=4))
+    assert (gap.worst, gap.best) == ("1", "0")
+    assert [(pair.worse, pair.better) for pair in gap.pairs] == [("1", "0")]
+
+
+def test_a_gap_that_is_not_found_says_how_many_speakers_it_needs() -> None:
+    found = gap_of(dialects([10, 10], [0.18, 0.2], seed=3))
+    assert not found.resolved
+    assert found.needs.smallest_detectable > found.difference.value
+    assert found.needs.speakers_needed
+    assert found.needs.speakers_needed > 20
+
+
+@pytest.mark.parametrize("count", [1, 101])
+def test_one_group_and_a_hundred_are_not_compared(count: int) -> None:
+    assert estimate_gap(dialects([8] * count, [0.2] * count, 0), SETTINGS) is None
+
+
+def test_groups_without_an_error_have_a_finite_gap_and_equal_speakers_none() -> None:
+    words = np.full(8, 100)
+    none = make_group("none", words, np.zeros(8, np.int64), [f"a{n}" for n in range(8)])
+    some = make_group("some", words, np.arange(8), [f"b{n}" for n in range(8)])
+    gap = gap_of([none, some])
+    assert (gap.worst, gap.best) == ("some", "none")
+    assert np.isfinite([*(gap.ratio.interval or ()), gap.ratio.value]).all()
+
+
+def test_a_pooled_interval_of_a_small_group_holds_its_rate() -> None:
+    held: list[bool] = []
+    for seed in range(100):
+        intervals = pooled_intervals(dialects(FEW, EIGHT[::-1], seed), SETTINGS)
+        pairs = zip(EIGHT[::-1], intervals.values(), strict=True)
+        held += [low <= rate <= high for rate, (low, high) in pairs]
+    assert 0.88 <= np.mean(held) <= 0.98
+    assert pooled_intervals(conditions([0.2, 0.3], 0), SETTINGS) == {}
+    assert pooled_intervals(dialects([3, 2], [0.2, 0.3], 0), SETTINGS) == {}
+
+
+def test_insertions_count_in_the_denominator_of_coral() -> None:
+    groups = dialects([8, 8], [0.1, 0.3], 0)
+    for group in groups:
+        group.sums[:, 4] = 20
+    gap = estimate_gap(groups, Settings(denominator="coral"))
+    assert gap
+    totals = [Counts(*map(int, group.sums[:, 1:5].sum(axis=0))) for group in groups]
+    best, worst = sorted(total.rate("coral") for total in totals)
+    assert gap.difference.value == pytest.approx(worst - best, abs=1e-3)
