@@ -155,7 +155,7 @@ def comparison_page(comparison: Comparison) -> str:
     titled: dict[str, list[list[str]]] = {}
     for name, rows in tables.items():
         titled[wording.sentence(wording.grouping_title(name)) if name else "All rows"] = rows
-    pairs = {}
+    pairs: dict[str, tuple[Sequence[str], list[list[str]]]] = {}
     if comparison.pairs:
         pairs["Ranking"] = RANKING, ranking_rows(comparison)
         pairs["All pairs"] = PAIRS, pair_rows(comparison)

@@ -1,7 +1,7 @@
 """A forest plot of compared runs: differences of WER with their intervals, as SVG or PDF."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -10,6 +10,9 @@ from danish_asr.base.files import publish
 from danish_asr.report import wording
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.intervals import Estimate
+
+
+_STYLE: Final[Any] = {"svg.hashsalt": "forest", "svg.fonttype": "none", "pdf.fonttype": 42}
 
 
 class _Line(NamedTuple):
@@ -66,6 +69,5 @@ def save_forest_plot(comparison: Comparison, path: Path) -> None:
     """Write the plot; the same comparison gives the same bytes."""
     kind = path.suffix.removeprefix(".").lower()
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    style = {"svg.hashsalt": "forest", "svg.fonttype": "none", "pdf.fonttype": 42}
-    with mpl.rc_context(style), publish(path) as stream:
+    with mpl.rc_context(_STYLE), publish(path) as stream:
         forest_plot(comparison).savefig(stream, format=kind, metadata=dates[kind])

@@ -197,7 +197,7 @@ def words_and_errors(group: GroupSums) -> float | None:
 def _ranks(values: FloatArray | IntArray) -> FloatArray:
     """Return ranks; equal values have their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # type: ignore[no-any-return]
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
 class Needs(NamedTuple):
