@@ -105,6 +105,15 @@ def test_an_evaluation_needs_no_training_rows(
     assert fault.startswith("evaluator.checkpoint")
 
 
+@pytest.mark.parametrize("path", ["/etc", "/etc/hostname"])
+def test_an_evaluation_refuses_a_path_without_a_model(
+    tmp_path: Path, dataset: Path, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["evaluator.checkpoint=none", f"model={{path: {path}, arch: tiny}}"]
+    assert evaluate(tmp_path / "empty", dataset, *own) == 2
+    assert faults(capsys)[0].startswith(f"model.path {path} must be")
+
+
 def test_an_evaluation_is_refused_in_one_pass_too(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

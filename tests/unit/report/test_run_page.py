@@ -10,6 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from danish_asr.base.config_tree import flatten
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, advise
@@ -161,6 +162,24 @@ def test_an_evaluation_of_weights_that_are_gone_is_named(run: Path) -> None:
     for weights, named in ((weights_digest(run, 40), False), ("0123", True)):
         write_evaluation(results / "predictions.jsonl", **about, weights=weights)
         assert ("of weights 0123" in _page(run)) is named
+
+
+@pytest.mark.parametrize(
+    ("start", "overrides", "named"),
+    [
+        ("omniASR_CTC_300M", {}, True),
+        (None, {}, False),
+        ("xls-r-hf", {"target_vocab_size": 5}, False),
+    ],
+)
+def test_a_trained_model_that_knows_nothing_of_the_data_is_named(
+    start: str | None, overrides: dict[str, int], *, named: bool
+) -> None:
+    reports = [{"Step": n, LOSS: 5.0 - n, CHANCE: 9.0} for n in range(1, 5)]
+    config = dict(flatten({"model": {"name": start, "config_overrides": overrides}}))
+    assert (
+        "training begins at 4.00" in str(advise(reports, [], WER, config, complete=False))
+    ) is named
 
 
 def test_training_rows_that_are_harder_than_those_of_validation_are_named() -> None:

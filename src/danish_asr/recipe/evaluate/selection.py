@@ -172,7 +172,7 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
         config, faults = load_with_faults(AsrEvalConfig, _without_head(tree))
     else:
         step, config, faults = _load_with_checkpoint(tree, run_dir, checkpoint)
-    if model.get("path"):
+    if model.get("path") and Path(model["path"]).is_dir():
         # A run that began with another model takes its tokenizer from there.
         assets = config.common.assets
         assets = replace(assets, extra_paths=[*assets.extra_paths, cards_of(Path(model["path"]))])

@@ -168,12 +168,8 @@ class Assets:
         family, config = self.model_family(card), None
         if card is not None:
             config = family.get_model_config(card)
-        elif section.path is not None and not (section.arch and _holds_weights(section.path)):
-            faults.append(
-                f"model.path {section.path} must be a finished run, one checkpoint of a run "
-                "(OUTDIR/checkpoints/step_<n>) or a directory of Hugging Face with config.json; "
-                "another checkpoint (.pt, .safetensors) needs model.arch"
-            )
+        elif section.path is not None and not section.arch:
+            faults.append(f"model.path {section.path} must have model.arch: it has no card")
         elif section.arch is not None:
             config = family.maybe_get_arch_config(section.arch)
             if config is None:
@@ -303,13 +299,6 @@ def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
     if faults:
         raise ConfigError(faults)
     return changed
-
-
-def _holds_weights(path: Path) -> bool:
-    """Whether fairseq2 can take a path for a checkpoint; it refuses others after minutes."""
-    if path.is_dir():
-        return (path / "pp_00").is_dir() or any(path.glob("*.safetensors"))
-    return path.suffix in {".pt", ".pth", ".bin", ".safetensors"} and path.is_file()
 
 
 def _card_fault(key: str, card: AssetCard) -> str | None:

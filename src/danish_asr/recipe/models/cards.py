@@ -55,7 +55,7 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     """Replace a ``model.path`` by the name of its card: of a run, a checkpoint, a HF directory.
 
     Raises:
-        ConfigError: It is a run without a card, which is not complete.
+        ConfigError: It is none of these, or a run without a card, which is not complete.
     """
     path, assets = config.model.path, config.common.assets
     if path is None:
@@ -76,10 +76,24 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
         steps = [path / CHECKPOINTS / f"step_{step}" for step in checkpoint_steps(path)]
         named = f"name a checkpoint: {steps[-1]}" if steps else "it has saved no checkpoint yet"
         raise ConfigError([f"model.path {path} is a run that is not complete; {named}"])
-    else:
-        return config
+    elif not _holds_weights(path):
+        fault = (
+            f"model.path {path} must be a finished run, one checkpoint of a run "
+            f"(OUTDIR/{CHECKPOINTS}/step_<n>), a directory of Hugging Face with config.json, or a "
+            "checkpoint (.pt, .safetensors) with model.arch"
+        )
+        raise ConfigError([fault])
+    else:  # it takes precedence, as in fairseq2
+        return replace(config, model=replace(config.model, name=None))
     common = replace(config.common, assets=assets)
     return replace(config, model=replace(config.model, path=None, name=name), common=common)
+
+
+def _holds_weights(path: Path) -> bool:
+    """Whether fairseq2 can take a path for a checkpoint; it refuses others after minutes."""
+    if path.is_dir():
+        return (path / "pp_00").is_dir() or any(path.glob("*.safetensors"))
+    return path.suffix in {".pt", ".pth", ".bin", ".safetensors"} and path.is_file()
 
 
 def cards_of(path: Path) -> Path:

@@ -26,6 +26,9 @@ MOST: Final = 5
 BLIND: Final = 2.5
 """Nats per character: Danish letters alone, without neighbours, have an entropy of 2.9."""
 
+_SOON: Final = 100
+"""Steps; a report after them says little of how a run began."""
+
 _JUDGED: Final = 3
 """Reports by which a loss is judged."""
 
@@ -66,7 +69,7 @@ def advise(
     """
     advice = [
         _unstable(reports),
-        _learnt_nothing(reports) if complete else None,
+        _begins_blind(reports, config) or (_learnt_nothing(reports) if complete else None),
         _harder_than_validation(reports, validations, config),
         _still_improving(validations, score) if complete else None,
         overfitting(reports, validations, score, config),
@@ -130,6 +133,23 @@ def overfitting(
         f"loss fell from {then:.3f} to {now:.3f}",
         f"the model overfits. The best checkpoint is kept. {stop}{more} or a lower "
         "optimizer.config.lr let it learn longer",
+    )
+
+
+def _begins_blind(reports: Rows, config: Mapping[str, Any]) -> Advice | None:
+    """Whether a model that is trained already knew nothing of the data in its first steps."""
+    new_head = config.get("model.config_overrides.target_vocab_size")
+    if not config.get("model.name") or new_head or not reports or reports[0]["Step"] > _SOON:
+        return None
+    loss = reports[0][LOSS]
+    if loss < BLIND:
+        return None
+    return Advice(
+        f"training begins at {loss:.2f} nats per character with '{config['model.name']}', a "
+        f"trained model; one that hears nothing has {BLIND:g} and more",
+        "the data is not what it was trained on: audio at a wrong speed or without speech, texts "
+        "of other recordings, another language, dataset.asr_task_config.normalize_audio; listen "
+        "to some rows and read their texts (`danish-asr explore`)",
     )
 
 
