@@ -23,6 +23,7 @@ ONLY_CHECKED = {
     "danish-asr demo": "minutes; integration/test_demo.py runs it",
     "regime.num_steps=1800": "minutes; recipe/test_stops.py continues with more steps",
     "danish-asr sweep": "minutes; recipe/test_sweep.py",
+    "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score_file.py",
     "danish-asr doctor": "what it finds depends on the machine; unit/test_doctor.py",
     "danish-asr fetch": "network; recipe/test_fetch.py",
     " serve ": "runs until Ctrl-C; recipe/test_serve.py",

@@ -1,5 +1,7 @@
 import json
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from danish_asr.corpus import shard as shard_module
 from danish_asr.corpus.convert import convert, convert_part, finish
 from danish_asr.corpus.shards import find_shards, read_inventory
 from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.sources.base import Source, SourceFile, Utterance
 from danish_asr.corpus.verify import verify
 from tests.builders import (
     build_dataset,
@@ -92,6 +95,10 @@ BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("zero samples", {"audio": encode(np.array([[0.5]]), 48_000)}),
     ("non-finite samples", {"audio": encode(np.full((80, 1), math.nan), 16_000, subtype="FLOAT")}),
     ("longer than 3 s", {"audio": tone(3.5, rate=8000)}),
+    (
+        "samples far outside -1 to 1",
+        {"audio": encode(WAVE[:, None] * 2e4, 16_000, subtype="FLOAT")},
+    ),
     ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
     ("digital silence", {"audio": encode(np.tile([[1], [-1]], (8000, 1)) / 3e5, 16_000)}),
     ("digital silence", {"audio": encode(WAVE[:, None] * [[1, -1]], 16_000)}),
@@ -109,6 +116,7 @@ GOOD_ROWS: list[dict[str, Any]] = [
     {"validated": "maybe"},
     {"dialect": "færøsk"},
     {"country_birth": "SE"},
+    {"id_recording": " "},
 ]
 
 
@@ -129,8 +137,9 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert entries[0]["dialect"] == "Sjællandsk"
     written = {row["source_id"]: row for shard in shards(tmp_path / "ds") for row in read(shard)}
     assert len(written) == 1 + len(GOOD_ROWS)
-    assert written["train.parquet:19"]["text"] == "en bil 🚗 kører"
-    assert written["train.parquet:25"]["dialect"] == "Non-native"
+    assert written["train.parquet:20"]["text"] == "en bil 🚗 kører"
+    assert written["train.parquet:26"]["dialect"] == "Non-native"
+    assert written["train.parquet:27"]["id"] == "train.parquet:27"  # a blank one is none
     manifest = read_inventory(tmp_path / "ds")
     assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
     assert manifest.unmapped_dialects == {"færøsk": 1}
@@ -210,7 +219,7 @@ def test_a_row_group_ends_with_its_rows_or_its_bytes(
 ) -> None:
     monkeypatch.setattr(shard_module, "ROW_GROUP_BYTES", limit)
     rows = [coral_row(number, text="ja", audio=tone(0.1)) for number in range(130)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=130)
     run(tmp_path / "in", tmp_path / "ds", options=ConvertOptions())
     (path,) = shards(tmp_path / "ds")
     with pq.ParquetFile(path) as parquet:
@@ -259,7 +268,7 @@ def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path) -> None:
     source = build_source(tmp_path / "in")
     (tmp_path / "ds" / "version=0" / "corpus=mls").mkdir(parents=True)
-    with pytest.raises(DatasetError, match="did not start; choose another --out"):
+    with pytest.raises(DatasetError, match=r"version=0, .* did not write .* choose another --out"):
         run(source, tmp_path / "ds")
     (tmp_path / "file").touch()
     with pytest.raises(DanishAsrError, match=r"cannot be written \(Not a directory\)"):
@@ -286,15 +295,23 @@ def test_as_many_rows_may_be_dropped_as_the_message_says(
     assert read_inventory(other).dropped_rows == most + 1
 
 
-@pytest.mark.parametrize("damage", [False, True])
+def shortened(content: bytes) -> bytes:
+    return content[:-10]
+
+
+def with_a_flipped_byte(content: bytes) -> bytes:
+    return content[:500] + bytes([content[500] ^ 1]) + content[501:]
+
+
+@pytest.mark.parametrize("damaged", [None, shortened, with_a_flipped_byte])
 def test_a_half_built_dataset_is_continued_without_redoing_what_is_done(
-    tmp_path: Path, *, damage: bool
+    tmp_path: Path, damaged: Callable[[bytes], bytes] | None
 ) -> None:
     source = build_source(tmp_path / "in", train=40)
     convert_part(open_source(str(source)), tmp_path / "ds", (1, 2), options=SMALL)
     first, *done = shards(tmp_path / "ds")
-    if damage:  # a shard of another size does not count as finished
-        first.write_bytes(first.read_bytes()[:-10])
+    if damaged:  # a shard of other content does not count as finished
+        first.write_bytes(damaged(first.read_bytes()))
     times = {path: path.stat().st_mtime_ns for path in done}
     run(source, tmp_path / "ds")
     assert {path: path.stat().st_mtime_ns for path in done} == times
@@ -320,6 +337,22 @@ def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path
     assert table["audio_size"].to_pylist() == [16_000, 4_000, 8_000]
     reasons = [entry["reason"] for entry in ledger(tmp_path / "ds")]
     assert reasons == ["audio file missing", "past the end of its audio"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nameless(Source):
+    """A source of someone's own, with blank ids."""
+
+    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:  # noqa: ARG002
+        for row in range(start, stop):
+            yield Utterance(row=row, id=" ", text="ja", audio=tone(0.2))
+
+
+def test_a_blank_id_is_never_written(tmp_path: Path) -> None:
+    file = SourceFile(name="x", corpus="x", split="train", row_groups=(1,), fingerprint="x")
+    options = ConvertOptions(max_drop=1)
+    convert(Nameless(name="x", files=(file,)), tmp_path / "ds", name="x", options=options)
+    assert [entry["reason"] for entry in ledger(tmp_path / "ds")] == ["empty id"]
 
 
 def test_a_dataset_can_have_another_language(tmp_path: Path) -> None:

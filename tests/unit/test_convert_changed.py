@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -67,6 +68,21 @@ def remove(folder: Path) -> None:
     (folder / "3.wav").unlink()
 
 
+def exchange(folder: Path) -> None:
+    """Put other audio of the same size and time of change in the place of a file."""
+    time = (folder / "6.wav").stat().st_mtime_ns
+    (folder / "new").write_bytes(tone(0.2, hertz=900.0))
+    os.utime(folder / "new", ns=(time, time))
+    (folder / "new").rename(folder / "6.wav")
+
+
+def copy(folder: Path) -> None:
+    """Put a copy in the place of every file, as a restored backup does."""
+    for path in list(folder.iterdir()):
+        shutil.copy2(path, folder / "new")
+        (folder / "new").rename(path)
+
+
 CHANGES = [
     (embedded, touch),
     *((make, overwrite) for make in (external_to_parquet, external_to_manifest)),
@@ -96,7 +112,10 @@ def test_a_changed_source_is_refused_with_the_command_that_starts_anew(
     assert (tree(begun), tree(done)) == before
 
 
-@pytest.mark.parametrize(("make", "change"), CHANGES)
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [*CHANGES, *((make, exchange) for make in (external_to_parquet, external_to_manifest))],
+)
 def test_a_source_that_changes_while_it_is_converted_makes_no_dataset(
     tmp_path: Path, make: Callable[[Path], Open], change: Change
 ) -> None:
@@ -109,3 +128,23 @@ def test_a_source_that_changes_while_it_is_converted_makes_no_dataset(
     with pytest.raises(SourceError, match=rf"changed during the conversion.*rm -r '{out}'"):
         convert(source(), out, name="tiny", options=OPTIONS, engine=run)
     assert not (out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("make", [embedded, external_to_parquet, external_to_manifest])
+def test_a_copy_with_its_times_is_the_same_source(
+    tmp_path: Path, make: Callable[[Path], Open]
+) -> None:
+    source, out = make(tmp_path / "in"), tmp_path / "ds"
+    convert_part(source(), out, (1, 2), options=OPTIONS)
+    copy(tmp_path / "in")
+    convert(source(), out, name="tiny", options=OPTIONS)
+    convert(source(), tmp_path / "undisturbed", name="tiny", options=OPTIONS)
+    assert tree(out) == tree(tmp_path / "undisturbed")
+
+
+def test_an_exchanged_file_is_named_by_the_run_that_completes_the_dataset(tmp_path: Path) -> None:
+    source, out = external_to_manifest(tmp_path / "in"), tmp_path / "ds"
+    convert_part(source(), out, (1, 2), options=OPTIONS)
+    exchange(tmp_path / "in")
+    with pytest.raises(SourceError, match=rf"same size and time: {tmp_path}/in/6\.wav\)"):
+        convert(source(), out, name="tiny", options=OPTIONS)

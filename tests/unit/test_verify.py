@@ -3,6 +3,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from danish_asr.cli import main
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.corpus.command import verify_command
 from danish_asr.corpus.verify import spread, verify
-from tests.builders import tone
+from tests.builders import encode, tone
 from tests.spoiled import (
     CARD,
     FIRST,
@@ -68,6 +69,20 @@ def same_audio(root: Path) -> None:
 
 FLAC = tone(0.6, rate=16_000, format="FLAC")
 CUT = FLAC[:-2000]
+SILENCE = encode(np.zeros((9600, 1)), 16_000, format="FLAC")
+
+
+def language(code: str) -> Spoil:
+    """Put the first shard below another language."""
+
+    def spoil(root: Path) -> None:
+        place = FIRST.replace("dan_Latn", code)
+        (root / place).parent.mkdir(parents=True)
+        (root / FIRST).rename(root / place)
+        shard(path=place)(root)
+
+    return spoil
+
 
 FILES = (FIRST, TEST, LEDGER, "suspects.parquet", TSV, "manifest.json", CARD, TOKENIZER, MODEL)
 FAULTS: list[tuple[Spoil, str]] = [
@@ -80,7 +95,10 @@ FAULTS: list[tuple[Spoil, str]] = [
     (copy("manifest.json", f"{TRAIN}/notes.txt"), "notes.txt: is not in manifest.json"),
     (shard(rows=7), f"{LEDGER}: 14 rows written and 1 in the ledger"),
     (without_dialect, f"{FIRST}: its columns"),
+    (shard(seconds=50.0), f"{FIRST}: has 4 rows and 2.6 s; .* says 4 and 50"),
+    (language("danish"), "expected one language, such as dan_Latn; found dan_Latn, danish"),
     # audio
+    (row(audio_bytes=SILENCE), f"{FIRST}: digital silence: rec_train_1$"),
     (row(audio_bytes=CUT), f"{FIRST}: undecodable audio: rec_train_1$"),
     (row(audio_bytes=tone(0.6, rate=8000, format="FLAC")), "8000, .*: rec_train_1$"),
     (row(audio_bytes=tone(0.6, rate=16_000, channels=2, format="FLAC")), "16000, 2.*expected"),
@@ -92,6 +110,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (row(id=" "), f"{FIRST}: empty id: row 1$"),
     (row(text="\t"), f"{FIRST}: empty text: rec_train_1$"),
     (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in train, 1 in test"),
+    (row(age_group="50+"), f"{FIRST}: age_group is not that of the age: rec_train_1$"),
     (row(id="rec_train_5"), "more than once: rec_train_5$"),
     (row(id="rec_train_0"), "more than once: rec_train_0$"),
     (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
@@ -101,6 +120,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (content(TSV, lambda old: old.replace(b"0.001472", b"7")), f"{TSV}: .*0.001472"),
     (content(TSV, lambda old: old + b"\xe6\n"), f"{TSV}: cannot be read"),
     # cards and tokenizer
+    (content("README.md", lambda old: old.replace(b"split: train", b"split: test")), "train.*test"),
     (text(CARD, "- name: tiny"), rf"{CARD}: expected .*tiny.*, found \["),
     (text(CARD, "{: ["), f"{CARD}: cannot be read"),
     (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),
@@ -109,6 +129,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (text(MODEL, "x"), f"{MODEL}: cannot be read"),
     (content(MODEL, lambda old: old.replace(b"<pad>", b"<PAD>")), f"{MODEL}: lacks .*<pad>"),
     (content(MODEL, lambda _: build_char_tokenizer("abeginst")), f"{MODEL}: lacks symbols .*: 0, "),
+    (content(MODEL, lambda _: build_char_tokenizer("qx")), f"{MODEL}: has symbols .*: q, x"),
 ]
 
 
@@ -215,7 +236,7 @@ def test_repeated_audio_and_missing_speakers_are_notes(root: Path) -> None:
     [
         (content(SECOND, bit_flipped), ["restore dama"]),
         (row(speaker_id="spe_test_0"), ["shared rows ", "--split-by-s"]),
-        (row(text="test sætning nummer 2"), ["shared rows ", "--drop-share"]),
+        (row(text="test sætning nummer 1"), ["shared rows ", "--drop-share"]),
         (copy(FIRST, f"{TRAIN}/extra.parquet"), []),
     ],
 )

@@ -69,9 +69,10 @@ def publish_first(path: Path, text: str) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Remove temporary files that killed processes left below ``root``."""
+    """Remove temporary files that killed processes left below ``root``, where that is possible."""
     for partial in root.rglob(".*.partial"):
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 def decode_line(line: bytes, where: str, kind: type[DanishAsrError]) -> str:

@@ -23,6 +23,13 @@ SPLIT_ALIASES: Final = {"val": "dev", "valid": "dev", "validation": "dev"}
 METADATA_COLUMNS: Final = ("speaker_id", "dialect", "age_group", "gender")
 """Columns that travel with every batch and every prediction."""
 
+MIN_SPEAKERS: Final = 8
+"""Test speakers below which a rate has no interval (``benchmarks/intervals.py``)."""
+
+MIN_EFFECTIVE: Final = 4
+"""Effective speakers: with 4, no speaker has more than half of the words, and a limit is at most
+3.2 deviations away (Student's t with 3 degrees of freedom); with 2 it would be 12.7."""
+
 UTTERANCE_SCHEMA: Final = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),

@@ -62,14 +62,17 @@ _Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' o
     ]
 )
 def score(
-    predictions: Annotated[Path, Argument(help="predictions.jsonl, CSV, TSV, Parquet, trn.")],
+    predictions: Annotated[
+        list[Path],
+        Argument(help="predictions.jsonl, CSV, TSV, Parquet, trn; several are scored as one."),
+    ],
     *,
     out: Annotated[
         list[Path] | None,
         Option(
             metavar="FILE",
             help=f"Write this file. Repeatable; its end says what: {', '.join(SCORE_OUTPUTS)}. "
-            "Default: scores.json and report.html beside the input, after its name if that is not "
+            "Default: scores.json and report.html beside a single input, after its name if not "
             "predictions.jsonl.",
         ),
     ] = None,

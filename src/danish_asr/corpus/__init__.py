@@ -12,6 +12,9 @@ from typing import Final
 DANISH: Final = "dan_Latn"
 """omniASR's code for Danish in Latin script, the language of a dataset that names no other."""
 
+LANGUAGE_CODE: Final = "[a-z]{3}_[A-Z][a-z]{3}"
+"""The form of such codes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertOptions:
@@ -22,5 +25,7 @@ class ConvertOptions:
     max_drop: float = 0.05  # largest share of the rows that may go to the ledger
     split_by_speaker: str | None = None  # shares, such as 80/10/10; None keeps the source's splits
     language: str = DANISH  # omniASR's code: the partition of all rows
+    folds: int | None = None  # datasets in which each speaker is tested once, without copied audio
+    fold: int = 1  # which of them
     drop_shared_sentences: bool = False  # rows of train whose sentence is in dev or test
     fix_text: bool = False  # mend mojibake and HTML entities

@@ -19,7 +19,10 @@ SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
 can share that index because encoding a text never gives it."""
 
-_RESERVED: Final = {" ", "▁", "▅"}  # the space, and SentencePiece's own signs
+SPACE: Final = "▁"
+"""SentencePiece's sign for a space."""
+
+_RESERVED: Final = {" ", SPACE, "▅"}  # the space, and SentencePiece's own signs
 
 ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default
 

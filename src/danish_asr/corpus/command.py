@@ -18,10 +18,11 @@ from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import AnyPath
 from danish_asr.base.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
 from danish_asr.base.workers import run_on_ray
-from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus import LANGUAGE_CODE, ConvertOptions
 from danish_asr.corpus import convert as conversion
 from danish_asr.corpus.cards import duration, unit_of
 from danish_asr.corpus.division import shares_of
+from danish_asr.corpus.folds import convert_folds
 from danish_asr.corpus.shards import Inventory
 from danish_asr.corpus.sources import SOURCES, SourceOptions, open_source, resolve_source
 from danish_asr.corpus.verify import verify
@@ -59,7 +60,8 @@ def convert(
         options: The fields of `ConvertOptions`, such as ``split_by_speaker="80/10/10"``.
 
     Returns:
-        The inventory of the dataset: rows, hours, shards, and what was left out, with the reasons.
+        The inventory of the dataset: rows, hours, shards, and what was left out, with the reasons;
+        with ``folds``, of the first one.
 
     Raises:
         ConfigError: An option has an impossible value.
@@ -73,9 +75,12 @@ def convert(
         columns=tuple(f"{ours}={theirs}" for ours, theirs in (columns or {}).items()),
         split=split,
         name=name,
-        by_speaker=checked.split_by_speaker is not None,
+        by_speaker=(checked.folds or checked.split_by_speaker) is not None,
     )
     opened = open_source(str(source), described)
+    if checked.folds:
+        folds = convert_folds(opened, Path(out), name=name, options=checked, workers=workers)
+        return next(iter(folds.values()))
     return conversion.convert(opened, Path(out), name=name, options=checked, workers=workers)
 
 
@@ -100,10 +105,15 @@ def _option_faults(options: ConvertOptions, name: str) -> Iterator[str]:
         yield f"--name: up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'; found {name!r}"
     if not 0 <= options.max_drop <= 1:
         yield f"--max-drop: a share from 0 to 1; found {options.max_drop:g}"
-    if not re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", language):
+    if not re.fullmatch(LANGUAGE_CODE, language):
         yield f"--language: a code such as dan_Latn or nob_Latn; found {language!r}"
     if not options.max_seconds > 0:
         yield f"--max-seconds: above 0; found {options.max_seconds:g}"
+    if options.folds is not None:
+        if not 3 <= options.folds <= 100:
+            yield f"--folds: 3 to 100, one each to test and to validate; found {options.folds}"
+        if shares is not None or options.drop_shared_sentences:
+            yield "--folds: cannot be combined with --split-by-speaker or --drop-shared-sentences"
     if shares is not None and not shares_of(shares)[0]:
         yield f"{_SHARES}; found {shares}"
 
@@ -131,18 +141,18 @@ def convert_command(
     on_ray = engine == "ray"
     numbers = re.fullmatch(r"(\d+)/(\d+)", part or "1/1")
     index, count = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
-    faults = list(_option_faults(options, name or "x"))
-    if source is None:
-        faults.append("SOURCE: required; `danish-asr convert --list` shows the kinds")
-    if name is None and part is None:
-        faults.append("--name: required, it names the dataset's card")
-    if address is not None and not on_ray:
-        faults.append("--address: applies to --engine ray only")
-    if part is not None and (finish or on_ray):
-        faults.append("--part: cannot be combined with --finish or --engine ray")
-    if not 1 <= index <= count:
-        faults.append(f"--part: expected I/N with I from 1 to N; found {part}")
-    _refuse(faults)
+    in_parts = bool(part) or finish
+    wrong = {
+        "SOURCE: required; `danish-asr convert --list` shows the kinds": source is None,
+        "--name: required, it names the dataset's card": name is None and part is None,
+        "--address: applies to --engine ray only": bool(address) and not on_ray,
+        "--part: cannot be combined with --finish or --engine ray": bool(part)
+        and (finish or on_ray),
+        "--folds: cannot be combined with --part or --finish": in_parts and bool(options.folds),
+        f"--part: expected I/N with I from 1 to N; found {part}": not 1 <= index <= count,
+    }
+    faults = [text for text, is_wrong in wrong.items() if is_wrong]
+    _refuse([*_option_faults(options, name or "x"), *faults])
     kind, location = resolve_source(source or "")
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if location == source:
@@ -155,16 +165,20 @@ def convert_command(
         conversion.convert_part(opened, out, (index, count), options=options, workers=workers)
         console.print(f"part {index} of {count} is converted; run --finish after all parts")
         return
-    name = name or ""
-    if finish:
+    name, folds = name or "", dict[Path, Inventory]()
+    ray = partial(run_on_ray, address=address, workers=workers) if on_ray else None
+    if options.folds:
+        folds = convert_folds(opened, out, name=name, options=options, workers=workers, engine=ray)
+        inventory = next(iter(folds.values()))
+    elif finish:
         inventory = conversion.finish(opened, out, name=name, options=options)
     else:
-        ray = partial(run_on_ray, address=address, workers=workers) if on_ray else None
         inventory = conversion.convert(
             opened, out, name=name, options=options, workers=workers, engine=ray
         )
     _print_summary(inventory, console)
-    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
+    for root in folds or [out]:
+        console.print(f"{root}: {'complete' if inventory.rows else 'no row was written'}")
 
 
 def print_sources() -> None:

@@ -8,19 +8,19 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError, SourceError, user_code
-from danish_asr.base.files import publish, publish_text, sha256_of, sweep, take
+from danish_asr.base.files import publish, publish_first, publish_text, sha256_of, sweep, take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
     INVENTORY_FILE,
@@ -35,12 +35,21 @@ from danish_asr.base.schema import (
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import readme, statistics, write_cards
+from danish_asr.corpus.changes import (
+    exchanged_files,
+    from_text,
+    state_of,
+    to_text,
+)
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
+from danish_asr.corpus.people import people_notes, people_of
 from danish_asr.corpus.shard import Record, convert_task, read_record
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources.base import Source
-from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, conversion_key, plan_tasks
+from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, plan_tasks
 from danish_asr.corpus.texts import MENDS
+
+_IDENTITIES: Final = f"{WORK_DIR}/identities"  # of the local files when the conversion began
 
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
@@ -64,9 +73,9 @@ def convert(
         SourceError: The source cannot be read, or changed during the conversion.
         DatasetError: ``out`` holds something else, or too many rows were dropped.
     """
-    conversion = _Conversion(source, out, options)
+    conversion = Conversion(source, out, options)
     if not conversion.is_finished(name):
-        with _locked(out):
+        with locked(out):
             if not conversion.is_finished(name):  # by the process that had the lock before
                 sweep(out)
                 try:
@@ -86,9 +95,9 @@ def convert_part(
     workers: int = 1,
 ) -> None:
     """Convert part I of N (from 1); parts may run at the same time, and `finish` completes them."""
-    conversion = _Conversion(source, out, options)
+    conversion = Conversion(source, out, options)
     if not conversion.is_finished():
-        with _locked(out / WORK_DIR / f"part-{part[0]}-of-{part[1]}"):
+        with locked(out / WORK_DIR / f"part-{part[0]}-of-{part[1]}"):
             conversion.run(partial(run_in_processes, workers=workers), part)
 
 
@@ -96,7 +105,7 @@ def finish(
     source: Source, out: Path, *, name: str, options: ConvertOptions | None = None
 ) -> Inventory:
     """Complete a dataset whose parts are all converted; arguments and errors as for `convert`."""
-    conversion = _Conversion(source, out, options)
+    conversion = Conversion(source, out, options)
     if not conversion.is_finished(name):
         tasks = conversion.tasks
         records = [record for task in tasks if (record := read_record(out, task))]
@@ -105,25 +114,29 @@ def finish(
                 f"{out}: {missing} of {len(tasks)} shards are not converted yet; run the parts "
                 "(--part) that did not succeed again, then --finish"
             )
-        with _locked(out):
+        with locked(out):
             conversion.complete(records, name)
     return read_inventory(out)
 
 
 @contextmanager
-def _locked(out: Path) -> Iterator[None]:
+def locked(out: Path) -> Iterator[None]:
+    """Hold the lock of a directory that is converted into; `DatasetError` if another one does."""
     advice = "Wait for its end, and run the same command again; or name another --out."
     lease = take(out, error=DatasetError, advice=advice, work="conversion")
     try:
         yield
     finally:
-        lease.release()
+        with suppress(OSError):  # a folder that has become read-only: that error is on its way
+            lease.release()
 
 
-class _Conversion:
+class Conversion:
+    """The conversion of a source to one dataset, in steps."""
+
     def __init__(self, source: Source, out: Path, options: ConvertOptions | None) -> None:
-        self._source, self._out, self._options = source, out, options or ConvertOptions()
-        self._key = conversion_key(source, self._options)
+        self._source, self.out, self._options = source, out, options or ConvertOptions()
+        self._key, self._identities = state_of(source, self._options)
         with user_code(source, "reading its rows before the conversion"):
             self._division = divide(source, self._options)
             self.tasks = plan_tasks(source, self._options, self._division)
@@ -132,9 +145,11 @@ class _Conversion:
 
     def is_finished(self, name: str | None = None) -> bool:
         """Whether the dataset is complete; if not, this conversion claims the directory."""
-        out = self._out
+        out = self.out
         if not (out / INVENTORY_FILE).is_file():
             claim(out, self._key)
+            if not (out / _IDENTITIES).is_file():
+                publish_first(out / _IDENTITIES, to_text(self._identities))
             return False
         inventory = read_inventory(out)
         if (inventory.key, inventory.name) != (self._key, name or inventory.name):
@@ -149,12 +164,12 @@ class _Conversion:
     def run(self, engine: Engine, part: tuple[int, int] = (1, 1)) -> list[Record]:
         """Convert the tasks of a part that are not finished; return all records of the part."""
         tasks = self.tasks[part[0] - 1 :: part[1]]
-        records = [record for task in tasks if (record := read_record(self._out, task))]
+        records = [record for task in tasks if (record := read_record(self.out, task))]
         finished = {record.task for record in records}
         remaining = [task for task in tasks if task.number not in finished]
         rows = sum(task.rows for task in tasks)
         dropped = sum(_unwanted(record).total() for record in records)
-        convert = partial(convert_task, source=self._source, root=self._out, options=self._options)
+        convert = partial(convert_task, source=self._source, root=self.out, options=self._options)
         # The engine is not kept in a variable: it must end with the loop.
         for record in watch(
             "converted",
@@ -195,13 +210,8 @@ class _Conversion:
     def complete(self, records: Sequence[Record], name: str) -> None:
         """Write ledger, statistics, cards and README, and last the inventory."""
         self._check_drops(records)
-        out = self._out
-        count = sum(record.rows + len(record.dropped) for record in records)
-        if count != self._rows or conversion_key(self._source, self._options) != self._key:
-            raise SourceError(
-                f"{out}: the source has changed during the conversion ({count} rows converted, "
-                f"{self._rows} in the source at the start); delete it to start anew: rm -r '{out}'"
-            )
+        out = self.out
+        self._check_unchanged(records)
         _write_rows(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])
         _write_rows(out / SUSPECTS_FILE, SUSPECTS_SCHEMA, [record.suspects for record in records])
         inventory = self._inventory(records, name)
@@ -217,13 +227,46 @@ class _Conversion:
         publish_text(out / INVENTORY_FILE, text + "\n")
         shutil.rmtree(out / WORK_DIR)
 
+    def _check_unchanged(self, records: Sequence[Record]) -> None:
+        count = sum(record.rows + len(record.dropped) for record in records)
+        now = state_of(self._source, self._options)
+        what = f"{count} rows converted, {self._rows} in the source at the start"
+        if count == self._rows and now.key == self._key:
+            text = (self.out / _IDENTITIES).read_text(encoding="utf-8")
+            differ = from_text(text) != now.identities
+            convert = partial(convert_task, source=self._source, options=self._options)
+            done, scratch = zip(self.tasks, records, strict=True), self.out / WORK_DIR
+            exchanged = exchanged_files(self._source, differ, done, convert, scratch)
+            if not exchanged:
+                return
+            what = f"other content of the same size and time: {', '.join(map(str, exchanged))}"
+        raise SourceError(
+            f"{self.out}: the source has changed during the conversion ({what}); delete it to "
+            f"start anew: rm -r '{self.out}'"
+        )
+
     def _inventory(self, records: Sequence[Record], name: str) -> Inventory:
         dropped = [row for record in records for row in record.dropped]
         drops = Counter((row["reason"], row["dialect"]) for row in dropped)
         ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
         countries = _added(record.countries for record in records)
+        shards = [
+            ShardEntry(
+                path=task.path,
+                rows=record.rows,
+                seconds=record.samples / SAMPLE_RATE,
+                sha256=record.sha256,
+                fingerprint=task.fingerprint,
+                files=[part.file.name for part in task.slices],
+            )
+            for task, record in zip(self.tasks, records, strict=True)
+            if record.rows
+        ]
         suspects = Counter(row["reason"] for record in records for row in record.suspects)
-        notes = list(self._division.notes)
+        notes = [
+            *self._division.notes,
+            *people_notes(people_of(self.out, shards), folds=bool(self._options.folds)),
+        ]
         if ages := _added(record.ages for record in records):
             values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
             notes.append(f"age left empty, not a number of years: {values} ({ages.total():,} rows)")
@@ -246,22 +289,11 @@ class _Conversion:
                 {"file": file.name, "rows": file.rows, "fingerprint": file.fingerprint}
                 for file in self._source.files
             ],
-            shards=[
-                ShardEntry(
-                    path=task.path,
-                    rows=record.rows,
-                    seconds=record.samples / SAMPLE_RATE,
-                    sha256=record.sha256,
-                    fingerprint=task.fingerprint,
-                    files=[part.file.name for part in task.slices],
-                )
-                for task, record in zip(self.tasks, records, strict=True)
-                if record.rows
-            ],
-            ledger_sha256=sha256_of(self._out / LEDGER_FILE),
+            shards=shards,
+            ledger_sha256=sha256_of(self.out / LEDGER_FILE),
             countries=dict(sorted(countries.items(), key=lambda item: (-item[1], item[0]))),
             suspects=dict(sorted(suspects.items())),
-            suspects_sha256=sha256_of(self._out / SUSPECTS_FILE),
+            suspects_sha256=sha256_of(self.out / SUSPECTS_FILE),
             notes=notes,
         )
 

@@ -36,16 +36,24 @@ Splits = NDArray[np.int8]
 """The split of each row of a file, as an index of `SPLITS`."""
 
 
+class Part(NamedTuple):
+    """Rows that have shards of their own: a split, or a fold of it."""
+
+    split: str
+    prefix: str = ""  # of the names of its shards
+
+
 class Division(NamedTuple):
     """What is decided about rows before they are converted."""
 
-    splits: dict[str, Splits]  # by file; empty if the source's own splits are kept
+    splits: dict[str, Splits]  # by file, positions in ``parts``; empty: the source's own splits
     shared: dict[str, frozenset[int]]  # by file, the rows of train to leave out
     notes: list[str]  # for people
+    parts: tuple[Part, ...] = tuple(map(Part, SPLITS))
 
-    def rows_of(self, file: SourceFile, split: str) -> NDArray[np.int64]:
-        """The positions of a file's rows in a split."""
-        return np.flatnonzero(self.splits[file.name] == SPLITS.index(split))
+    def rows_of(self, file: SourceFile, part: int) -> NDArray[np.int64]:
+        """The positions of a file's rows in a part."""
+        return np.flatnonzero(self.splits[file.name] == part)
 
 
 def sentence_of(spoken: str) -> str | None:
@@ -71,15 +79,18 @@ def shares_of(text: str) -> tuple[tuple[float, ...], int]:
 
 def divide(source: Source, options: ConvertOptions) -> Division:
     """Decide by the options; reads all rows without their audio if one of them asks for it."""
-    if not (options.split_by_speaker or options.drop_shared_sentences):
+    by_speaker = "--folds" if options.folds else "--split-by-speaker"
+    if not (options.folds or options.split_by_speaker or options.drop_shared_sentences):
         return Division({}, {}, [])
     own = sorted({file.split for file in source.files} - {SPLITS[_TRAIN]})
-    if options.split_by_speaker and own:
+    if (options.folds or options.split_by_speaker) and own:
         raise SourceError(
-            f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
+            f"{by_speaker}: the source has its own {' and '.join(own)}; leave the option out "
             "to keep them, or divide all rows anew with --split train (not CoRal)"
         )
     rows = {file.name: _read(source, file, options) for file in source.files}
+    if options.folds:
+        return _divide_in_folds(rows, options.folds, options.fold)
     splits = {file.name: np.full(file.rows, SPLITS.index(file.split)) for file in source.files}
     notes = []
     if options.split_by_speaker:
@@ -88,7 +99,8 @@ def divide(source: Source, options: ConvertOptions) -> Division:
         for name, table in rows.items():
             speakers = table["speaker_id"].to_pylist()
             splits[name] = np.array([assigned.get(speaker, _TRAIN) for speaker in speakers], int)
-        notes = list(_division_notes(rows, splits, assigned, seed))
+        how = f"split by speaker (seed {seed})"
+        notes = list(_division_notes(rows, splits, assigned, how))
     shared = _shared_rows(rows, splits)
     if count := sum(map(len, shared.values())):
         done = "have a sentence of dev or test; --drop-shared-sentences leaves them out"
@@ -104,6 +116,27 @@ def divide(source: Source, options: ConvertOptions) -> Division:
     )
 
 
+def _divide_in_folds(rows: Mapping[str, pa.Table], folds: int, fold: int) -> Division:
+    """Test the speakers of one fold, validate with those of the next one, train with all others.
+
+    The parts have the same rows whichever fold is tested, so that datasets can share their shards.
+    """
+    assigned = assign_speakers(pa.concat_tables(rows.values()), [1] * folds, 0, option="--folds")
+    roles = {fold - 1: "test", fold % folds: "dev"}
+    parts = [Part(roles.get(number, "train"), f"fold-{number + 1}-") for number in range(folds)]
+    parts.append(Part("train", "no-speaker-"))
+    speakers = {name: table["speaker_id"].to_pylist() for name, table in rows.items()}
+    places = {
+        name: np.array([assigned.get(speaker, folds) for speaker in own], np.int8)
+        for name, own in speakers.items()
+    }
+    role_of = np.array([SPLITS.index(part.split) for part in parts])
+    splits = {name: role_of[place] for name, place in places.items()}
+    split_of = {speaker: int(role_of[number]) for speaker, number in assigned.items()}
+    notes = _division_notes(rows, splits, split_of, f"fold {fold} of {folds}")
+    return Division(places, {}, list(notes), tuple(parts))
+
+
 class _Speaker(NamedTuple):
     name: str
     dialect: str
@@ -111,8 +144,10 @@ class _Speaker(NamedTuple):
     weight: float  # seconds of speech, or rows
 
 
-def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[str, int]:
-    """Assign each speaker to a split, an index of `SPLITS`, by its share of the speech.
+def assign_speakers(
+    rows: pa.Table, shares: Sequence[float], seed: int, *, option: str = "--split-by-speaker"
+) -> dict[str, int]:
+    """Assign each speaker to a split, an index of ``shares``, by its share of the speech.
 
     Each dialect is divided by itself: its speakers, in an order that mixes genders and age groups
     evenly, go to the split with the most room. A split with share 0 gets nobody. If no row has a
@@ -125,7 +160,7 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     wanted = [split for split, share in enumerate(shares) if share]
     if len(speakers) < len(wanted):
         raise SourceError(
-            f"--split-by-speaker: {len(speakers)} known speakers cannot fill {len(wanted)} splits; "
+            f"{option}: {len(speakers)} known speakers cannot fill {len(wanted)} splits; "
             "name their column (--column speaker_id=THEIRS), put the recordings of each speaker "
             "into a folder, or convert with --split train"
         )
@@ -233,13 +268,13 @@ def _division_notes(
     rows: Mapping[str, pa.Table],
     splits: Mapping[str, NDArray[np.int64]],
     assigned: Mapping[str, int],
-    seed: int,
+    how: str,
 ) -> Iterator[str]:
     table = pa.concat_tables(rows.values())
     split_of_row = np.concatenate(list(splits.values()))
     counts, speakers = Counter(split_of_row.tolist()), Counter(assigned.values())
     parts = [f"{SPLITS[n]} {speakers[n]:,} with {counts[n]:,} rows" for n in range(len(SPLITS))]
-    yield f"split by speaker (seed {seed}), speakers: {', '.join(parts)}"
+    yield f"{how}, speakers: {', '.join(parts)}"
     dialects = {*table["dialect"].drop_null().to_pylist()}
     for number in sorted(speakers):
         here = table["dialect"].filter(pa.array(split_of_row == number)).to_pylist()

@@ -48,6 +48,7 @@ _IMPOSSIBLE: Final = 50  # letters and digits per second
 _PLAUSIBLE: Final = (1.0, 30.0)  # the same
 _ROUNDING: Final = 0.01  # seconds by which a manifest may round a duration up
 MAX_AGE: Final = 110
+_NO_SCALE: Final = 10.0  # times full scale: samples of a float file that were never scaled to it
 _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
 _QUIET: Final = -60.0  # dBFS, RMS
@@ -64,7 +65,6 @@ class Record:
     task: int  # its number in the plan
     rows: int = 0
     samples: int = 0
-    size: int = 0  # bytes of the shard
     sha256: str = ""  # empty if no row was written, and so no shard
     dropped: list[dict[str, Any]] = field(default_factory=list)  # rows of the ledger
     suspects: list[dict[str, Any]] = field(default_factory=list)  # rows of suspects.parquet
@@ -89,7 +89,7 @@ def convert_task(task: ShardTask, *, source: Source, root: Path, options: Conver
                 characters.update(row["text"], *(spoken(row["text"]) for spoken in profiles))
             parquet.write_table(pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
     if record.rows:
-        record.size, record.sha256 = shard.stat().st_size, sha256_of(shard)
+        record.sha256 = sha256_of(shard)
     else:
         shard.unlink()  # readers expect rows in a file
     record.characters = "".join(sorted(characters))
@@ -98,14 +98,14 @@ def convert_task(task: ShardTask, *, source: Source, root: Path, options: Conver
 
 
 def read_record(root: Path, task: ShardTask) -> Record | None:
-    """The record of a task whose shard is complete, or None."""
+    """The record of a task whose shard is as it was written, or None."""
     try:
         record = Record(**json.loads(_record_path(root, task).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None  # missing or damaged: the task is done again
     shard = root / task.path
-    size = shard.stat().st_size if shard.is_file() else 0
-    return record if size == record.size else None
+    sha256 = sha256_of(shard) if shard.is_file() else ""
+    return record if sha256 == record.sha256 else None
 
 
 def _record_path(root: Path, task: ShardTask) -> Path:
@@ -192,6 +192,8 @@ def _convert(
     refused = utterance.refused or part.refused(utterance.row)
     if refused is not None:
         return refused
+    if not utterance.id.strip():
+        return "empty id"
     odd = oddities(utterance.text or "")
     if (unusable := unusable_text(utterance.text, odd, split)) is not None:
         return unusable
@@ -250,6 +252,8 @@ def examine(
     energies = np.einsum("ij,ij->i", frames, frames)
     if peak * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
+    if peak > _NO_SCALE:
+        raise AudioError("samples far outside -1 to 1")
     if speed > _IMPOSSIBLE:
         raise AudioError(f"more than {_IMPOSSIBLE} letters per second")
     if not _PLAUSIBLE[0] <= speed <= _PLAUSIBLE[1]:

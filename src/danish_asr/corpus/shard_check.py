@@ -21,16 +21,18 @@ from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus.division import sentence_of
+from danish_asr.corpus.people import PEOPLE
 from danish_asr.corpus.shards import ShardEntry
+from danish_asr.corpus.sources.metadata import age_group
 from danish_asr.corpus.texts import text_profiles
 from danish_asr.text.profiles import normalizer
 
 COMPARED: Final = pa.schema(
     [
         ("id", pa.string()),
-        ("speaker_id", pa.string()),
         ("sentence", pa.string()),
         ("audio", pa.binary(16)),
+        *PEOPLE,
     ]
 )
 """What is compared over all shards; a sentence is a text in profile ``coral``, null if short. The
@@ -132,11 +134,17 @@ def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator
                 findings.with_digits.append(row["text"])
             if findings.split == "train":
                 findings.characters.update(row["text"], *spoken)
-            faults = [f"empty {name}" for name in ("id", "text") if not row[name].strip()]
+            faults = list(_row_faults(row))
             if number in chosen:
                 faults += _audio_faults(audio.as_py(), row)
             for fault in faults:
                 faulty[fault].append(row["id"].strip() or f"row {number}")
+    samples = findings.samples.total()
+    if (rows, samples) != (entry.rows, round(entry.seconds * SAMPLE_RATE)):
+        yield (
+            f"{entry.path}: has {rows} rows and {samples / SAMPLE_RATE:g} s; manifest.json says "
+            f"{entry.rows} and {entry.seconds:g}, which decide how often its corpus is drawn"
+        )
     findings.compared = pa.Table.from_pylist(compared, COMPARED)
     for fault, ids in faulty.items():
         yield f"{entry.path}: {fault}: {few(ids)}"
@@ -148,6 +156,12 @@ def _rows(group: pa.Table) -> Iterator[tuple[dict[str, Any], pa.Scalar]]:
     heads = pc.binary_slice(audio, 0, _MD5.stop)
     columns = group.drop_columns(["audio_bytes"]).append_column("head", heads)
     return zip(columns.to_pylist(), audio, strict=True)
+
+
+def _row_faults(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"empty {name}" for name in ("id", "text") if not row[name].strip())
+    if row["age"] is not None and row["age_group"] != age_group(row["age"]):
+        yield "age_group is not that of the age"
 
 
 def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:
@@ -164,6 +178,8 @@ def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:
         yield f"the MD5 in the FLAC header ({md5.hex()}) is not that of the samples"
     elif _ends_late(data, len(samples)):
         yield "bytes after the end of the FLAC stream"
+    if len(samples) and max(int(samples.max()), -int(samples.min())) < 2:
+        yield "digital silence"
     if len(samples) != row["audio_size"]:
         yield "audio_size is not the number of samples"
 

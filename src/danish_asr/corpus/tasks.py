@@ -1,6 +1,6 @@
-"""Plan a conversion: its key, and tasks of which each becomes one shard.
+"""Plan a conversion: tasks of which each becomes one shard.
 
-Both are functions of the source and the options alone. That makes a conversion resumable, and its
+They are a function of the source and the options alone. That makes a conversion resumable, and its
 bytes independent of the number of workers.
 """
 
@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -21,12 +21,25 @@ from numpy.typing import NDArray
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.files import publish_first
-from danish_asr.base.schema import SPLITS, VERSION_DIR, partition_dir
+from danish_asr.base.schema import (
+    CARDS_DIR,
+    LEDGER_FILE,
+    README_FILE,
+    ROW_GROUP_SIZE,
+    SPLITS,
+    STATISTICS_FILE,
+    SUSPECTS_FILE,
+    VERSION_DIR,
+    partition_dir,
+)
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.division import SHARED_SENTENCE, Division
+from danish_asr.corpus.division import SHARED_SENTENCE, Division, Part
 from danish_asr.corpus.sources.base import Source, SourceFile
 
 WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
+
+_OURS: Final = (CARDS_DIR, LEDGER_FILE, README_FILE, STATISTICS_FILE, SUSPECTS_FILE)
+_LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
 
 
 class RowSlice(NamedTuple):
@@ -76,9 +89,9 @@ def plan_tasks(
     division = division or Division({}, {}, [])
     duplicates, none = find_duplicates(source), frozenset[int]()
     tasks: list[ShardTask] = []
-    for corpus, split, shards in _partitions(source, options, division):
-        folder = partition_dir(Path(), corpus, SPLITS[split], options.language)
-        for part, ranges in enumerate(shards):
+    for corpus, part, shards in _partitions(source, options, division):
+        folder = partition_dir(Path(), corpus, part.split, options.language)
+        for place, ranges in enumerate(shards):
             slices = tuple(
                 RowSlice(
                     file,
@@ -90,23 +103,9 @@ def plan_tasks(
                 )
                 for file, (start, stop, others) in ranges.items()
             )
-            path = (folder / f"part-{part:05d}-of-{len(shards):05d}.parquet").as_posix()
-            tasks.append(ShardTask(len(tasks), SPLITS[split], path, slices))
+            name = f"{part.prefix}part-{place:05d}-of-{len(shards):05d}.parquet"
+            tasks.append(ShardTask(len(tasks), part.split, (folder / name).as_posix(), slices))
     return tasks
-
-
-def conversion_key(source: Source, options: ConvertOptions) -> str:
-    """Digest of all that decides the bytes of a dataset: options and source files.
-
-    Of local files, external audio included, size and time of change count.
-    """
-    files = []
-    for file in source.files:
-        local = digest([_size_and_time(path) for path in dict.fromkeys(source.local_files(file))])
-        files.append((file.name, file.corpus, file.split, file.fingerprint, local))
-    chosen = asdict(options)
-    del chosen["max_drop"]  # decides whether there is a dataset, not what is in it
-    return digest([chosen, files])
 
 
 def claim(out: Path, key: str) -> None:
@@ -114,14 +113,15 @@ def claim(out: Path, key: str) -> None:
 
     Of many processes that do so at the same moment, the first one publishes the key for all.
     """
-    has_shards = (out / VERSION_DIR).exists()  # looked at first: shards appear after a plan
+    # Looked at first: shards and other files appear after a plan.
+    present = [name for name in (VERSION_DIR, *_OURS) if (out / name).exists()]
     path = out / WORK_DIR / "plan.json"
     ours = json.dumps({"key": key})
     if not path.is_file():
-        if has_shards:
+        if present:
             raise DatasetError(
-                f"{out}: holds a dataset that `danish-asr convert` did not start; choose another "
-                "--out"
+                f"{out}: holds {', '.join(present)}, which `danish-asr convert` did not write and "
+                "would overwrite; choose another --out, a new folder"
             )
         publish_first(path, ours)
     if path.read_text(encoding="utf-8", errors="replace") != ours:
@@ -130,14 +130,6 @@ def claim(out: Path, key: str) -> None:
             f"its options or this program have changed ({path} differs); restore them to continue, "
             f"or convert anew after rm -r '{out}'"
         )
-
-
-def _size_and_time(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):  # ValueError: a name that no file can have
-        return None
-    return status.st_size, status.st_mtime_ns
 
 
 def find_duplicates(source: Source) -> dict[str, frozenset[int]]:
@@ -174,15 +166,23 @@ def _partition(file: SourceFile) -> tuple[str, int]:
 
 def _partitions(
     source: Source, options: ConvertOptions, division: Division
-) -> Iterator[tuple[str, int, list[Ranges]]]:
+) -> Iterator[tuple[str, Part, list[Ranges]]]:
+    most = _most_rows(source, options)
     for (corpus, own), group in groupby(sorted(source.files, key=_partition), _partition):
         files = list(group)
         if not division.splits:
-            yield corpus, own, list(_cut(files, options.shard_rows))
+            yield corpus, Part(SPLITS[own]), list(_cut(files, options.shard_rows, most))
             continue
-        for number, split in enumerate(SPLITS):
-            rows = {file: division.rows_of(file, split) for file in files}
-            yield corpus, number, list(_cut_rows(rows, options.shard_rows))
+        for number, part in enumerate(division.parts):
+            rows = {file: division.rows_of(file, number) for file in files}
+            yield corpus, part, list(_cut_rows(rows, most))
+
+
+def _most_rows(source: Source, options: ConvertOptions) -> int:
+    """Rows per shard: fewer than ``shard_rows`` in a small source, but no part of a row group."""
+    largest = max((rows for file in source.files for rows in file.row_groups), default=0)
+    share = math.ceil(sum(file.rows for file in source.files) / _LEAST_SHARDS)
+    return min(options.shard_rows, max(share, largest, ROW_GROUP_SIZE))
 
 
 def _cut_rows(rows: Mapping[SourceFile, NDArray[np.int64]], shard_rows: int) -> Iterator[Ranges]:
@@ -197,16 +197,16 @@ def _cut_rows(rows: Mapping[SourceFile, NDArray[np.int64]], shard_rows: int) -> 
         yield ranges
 
 
-def _cut(files: Iterable[SourceFile], shard_rows: int) -> Iterator[Ranges]:
-    """Group the row groups of a partition's files into shards of at most ``shard_rows``.
+def _cut(files: Iterable[SourceFile], shard_rows: int, most: int) -> Iterator[Ranges]:
+    """Group the row groups of a partition's files into shards of at most ``most`` rows.
 
-    A larger row group is cut into equal parts.
+    A row group of more than ``shard_rows`` is cut into equal parts.
     """
     ranges: Ranges = {}
     total = 0
     for file in files:
         for start, stop in _pieces(file.row_groups, shard_rows):
-            if total and total + stop - start > shard_rows:
+            if total and total + stop - start > most:
                 yield ranges
                 ranges, total = {}, 0
             first = ranges[file].start if file in ranges else start

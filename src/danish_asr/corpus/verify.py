@@ -1,5 +1,6 @@
 """Read a built dataset back and report all faults at once."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,13 +20,16 @@ from danish_asr.base.schema import (
     LEDGER_FILE,
     README_FILE,
     SAMPLE_RATE,
+    SPLIT_ALIASES,
     SPLITS,
     STATISTICS_FILE,
     SUSPECTS_FILE,
     VERSION_DIR,
 )
 from danish_asr.base.workers import run_in_processes
-from danish_asr.corpus.cards import SPECIAL_SYMBOLS, alphabet_of, cards, statistics
+from danish_asr.corpus import LANGUAGE_CODE
+from danish_asr.corpus.cards import SPACE, SPECIAL_SYMBOLS, alphabet_of, cards, statistics
+from danish_asr.corpus.people import people_notes
 from danish_asr.corpus.shard_check import (
     COMPARED,
     DIGITS_SHOWN,
@@ -110,6 +114,7 @@ def verify(
         *_table_faults(root, inventory),
         *guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
         *_card_faults(root, inventory.name, findings),
+        *guarded(README_FILE, _readme_faults(root)),
     ]
     notes = list(_notes(findings))
     leaks: list[Leak] = []
@@ -175,10 +180,7 @@ def _repeated(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[Leak]:
-    tables = {
-        split: _table(shard for shard in findings if shard.split == split) for split in SPLITS
-    }
-    column = LEAKS[kind]
+    tables, column = _by_split(findings), LEAKS[kind]
     for one, other in combinations(SPLITS, 2):
         values = tables[one][column].drop_null()
         common = tables[other].filter(pc.is_in(tables[other][column], values.unique()))
@@ -206,8 +208,9 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
         written = sum((shard.written for shard in own), Counter[str]())
         for name, rows in written.items():
             yield f"{corpus}: {rows:,} of {len(table):,} rows have {name}"
-    for split in SPLITS:
-        table = _table(shard for shard in findings if shard.split == split)
+    by_split = _by_split(findings)
+    yield from people_notes(by_split)
+    for split, table in by_split.items():
         repeated = table.filter(pc.is_in(table["audio"], _repeated(table["audio"])))
         if repeated:
             ids = repeated["id"].to_pylist()
@@ -218,12 +221,20 @@ def _table(findings: Iterable[ShardFindings]) -> pa.Table:
     return pa.concat_tables([COMPARED.empty_table(), *(shard.compared for shard in findings)])
 
 
+def _by_split(findings: Sequence[ShardFindings]) -> dict[str, pa.Table]:
+    return {split: _table(shard for shard in findings if shard.split == split) for split in SPLITS}
+
+
 def _table_faults(root: Path, inventory: Inventory) -> Iterator[str]:
     for name, sha256 in (
         (LEDGER_FILE, inventory.ledger_sha256),
         (SUSPECTS_FILE, inventory.suspects_sha256),
     ):
         yield from guarded(name, _sha256_faults(root, name, sha256))
+    languages = sorted({entry.partition("language") for entry in inventory.shards})
+    if len(languages) > 1 or not all(re.fullmatch(LANGUAGE_CODE, code) for code in languages):
+        found = ", ".join(languages)
+        yield f"{VERSION_DIR}: expected one language, such as dan_Latn; found {found}"
     if inventory.rows + inventory.dropped_rows != inventory.source_rows:
         yield (
             f"{LEDGER_FILE}: {inventory.rows} rows written and {inventory.dropped_rows} in the "
@@ -242,6 +253,20 @@ def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:
         yield f"{STATISTICS_FILE}: differs from the training hours in manifest.json: {expected!r}"
 
 
+def _readme_faults(root: Path) -> Iterator[str]:
+    """Compare the splits that `datasets.load_dataset` takes from the metadata with the paths."""
+    path = root / README_FILE
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    metadata = from_yaml(text.split("\n---")[0]) if text.startswith("---\n") else {}
+    for config in metadata.get("configs") or ():
+        for files in config["data_files"]:
+            split = SPLIT_ALIASES.get(files["split"], files["split"])
+            if {*re.findall(r"split=(\w+)", str(files["path"]))} - {split}:
+                yield (
+                    f"{README_FILE}: `load_dataset` would read {files['path']} as the split {split}"
+                )
+
+
 def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> Iterator[str]:
     with_tokenizer = any(shard.split == "train" for shard in findings)
     for place, expected in cards(root, name, with_tokenizer=with_tokenizer).items():
@@ -249,7 +274,9 @@ def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> It
     if with_tokenizer:
         characters = set[str]().union(*(shard.characters for shard in findings))
         model = f"{CARDS_DIR}/{name}_char.model"
-        yield from guarded(model, _model_faults(root, model, alphabet_of(characters)))
+        # Without a shard that cannot be read, nobody knows which symbols are too many.
+        whole = not any(shard.faults for shard in findings)
+        yield from guarded(model, _model_faults(root, model, alphabet_of(characters), whole=whole))
 
 
 def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterator[str]:
@@ -259,9 +286,13 @@ def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterato
         yield f"{place}: expected {expected}, found {card}{hint}"
 
 
-def _model_faults(root: Path, place: str, alphabet: Sequence[str]) -> Iterator[str]:
+def _model_faults(root: Path, place: str, alphabet: Sequence[str], *, whole: bool) -> Iterator[str]:
     model = sentencepiece.SentencePieceProcessor()
     model.LoadFromSerializedProto((root / place).read_bytes())
     symbols = {model.id_to_piece(index) for index in range(model.get_piece_size())}
-    if missing := sorted({*SPECIAL_SYMBOLS, *alphabet} - symbols):
+    expected = {*SPECIAL_SYMBOLS, *alphabet}
+    if missing := sorted(expected - symbols):
         yield f"{place}: lacks symbols of the training text: {few(missing)}"
+    others = sorted(symbols - expected - {SPACE})
+    if others and whole:
+        yield f"{place}: has symbols that are not in the training text: {few(others)}"

@@ -23,7 +23,7 @@ from danish_asr.report.comparison_tables import (
     comparison_page,
     print_comparison,
 )
-from danish_asr.report.inputs import input_paths, open_file, warn_of_other_models
+from danish_asr.report.inputs import input_paths, open_file, open_files, warn_of_other_models
 from danish_asr.report.outputs import ReportOptions, outputs_by_end, write_rows
 from danish_asr.report.tables import print_scores, say, to_csv, to_markdown
 from danish_asr.scoring import hub
@@ -48,9 +48,14 @@ _CATEGORY_ROWS: Final = 5_000  # about as many are searched for error categories
 
 
 def score_file(
-    path: AnyPath, options: ReportOptions | None = None, *, console: Console | None = None
+    path: AnyPath | Sequence[AnyPath],
+    options: ReportOptions | None = None,
+    *,
+    console: Console | None = None,
 ) -> Scores:
     """Score ``path``, print the table of the groups, and write the outputs.
+
+    Several files are scored as one, such as those of folds, which test each row once.
 
     JSON, CSV and the page also hold the scores by duration and by words per second. The references
     of a file must equal those of the dataset, if one is named.
@@ -59,9 +64,10 @@ def score_file(
         ConfigError: An option is invalid; nothing was written.
         PredictionsError: The file cannot be read, or has other rows than its evaluation.
     """
-    options, console, path = options or ReportOptions(), console or Console(), Path(path)
-    outputs = outputs_by_end(options.outputs, SCORE_OUTPUTS, input_paths([path], options))
-    opened = open_file(path, options, console)
+    options, console = options or ReportOptions(), console or Console()
+    paths = [Path(name) for name in ([path] if isinstance(path, str | PathLike) else path)]
+    outputs = outputs_by_end(options.outputs, SCORE_OUTPUTS, input_paths(paths, options))
+    path, opened = paths[0], open_files(paths, options, console)
     about = opened.about
     model = options.model_name or str(about.get("model", ""))
     published = {LEADERBOARD, MODEL_INDEX} & set(outputs)

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError
+from danish_asr.base.schema import MIN_SPEAKERS
 from danish_asr.corpus.sources.metadata import DIALECTS
 from danish_asr.report.dataset_rows import UNKNOWN, Rows, order
-from danish_asr.scoring.intervals import MIN_SPEAKERS
 
 FEW_HOURS: Final = 1.0
 """Training data below this is reported as little."""

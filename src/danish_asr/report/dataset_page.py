@@ -12,7 +12,13 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_text
-from danish_asr.base.schema import CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, SUSPECTS_FILE
+from danish_asr.base.schema import (
+    CARDS_DIR,
+    INVENTORY_FILE,
+    LEDGER_FILE,
+    MIN_SPEAKERS,
+    SUSPECTS_FILE,
+)
 from danish_asr.corpus.cards import unit_of
 from danish_asr.recipe.data.targets import UnknownSymbols, count_unknown
 from danish_asr.recipe.models.assets import open_tokenizer
@@ -31,7 +37,6 @@ from danish_asr.report.dataset_rows import (
     stratified,
 )
 from danish_asr.report.tables import say
-from danish_asr.scoring.intervals import MIN_SPEAKERS
 
 _TITLES: Final = {
     "split": "Split",

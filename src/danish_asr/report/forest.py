@@ -11,7 +11,6 @@ from danish_asr.report import wording
 from danish_asr.scoring.comparison import Comparison
 from danish_asr.scoring.intervals import Estimate
 
-
 _STYLE: Final[Any] = {"svg.hashsalt": "forest", "svg.fonttype": "none", "pdf.fonttype": 42}
 
 

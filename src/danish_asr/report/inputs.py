@@ -1,6 +1,7 @@
 """The predictions files that are scored, with their evaluations and the references they lack."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,14 +14,14 @@ from danish_asr.recipe.run.run_directory import EVALUATION, evaluated_model, eva
 from danish_asr.report.outputs import ReportOptions
 from danish_asr.report.tables import say, warn
 from danish_asr.scoring.digests import digests_of
-from danish_asr.scoring.predictions import PredictionsFile, read_predictions
+from danish_asr.scoring.predictions import PooledFiles, Prediction, read_predictions
 from danish_asr.scoring.references import read_reference_file, read_references
 
 
 class OpenedFile(NamedTuple):
-    """A predictions file and what is known of it."""
+    """A predictions file, or several as one, and what is known of it."""
 
-    rows: PredictionsFile
+    rows: Iterable[Prediction]  # every iteration reads them again
     about: dict[str, Any]  # its evaluation.json, or what is known without it
     in_split: int | None
 
@@ -50,6 +51,27 @@ def open_file(path: Path, options: ReportOptions, console: Console) -> OpenedFil
         about = {"dataset": dataset, "model": path.name.partition(".")[0]}
     in_split = sum((about.get("rows_in_split") or {}).values()) or len(references or ())
     return OpenedFile(rows, about, in_split or None)
+
+
+def open_files(paths: Sequence[Path], options: ReportOptions, console: Console) -> OpenedFile:
+    """Return the rows of all files as one file, with what is true of each and all their counts."""
+    files = {str(path): open_file(path, options, console) for path in paths}
+    first, *others = files.values()
+    if not others:
+        return first
+    same = {*first.about}.intersection(*(file.about for file in others))
+    about = {
+        key: first.about[key]
+        for key in first.about
+        if key in same and all(file.about[key] == first.about[key] for file in others)
+    }
+    for key in {"rows", "rows_in_split"} & same:
+        counts = (Counter(file.about[key]) for file in files.values())
+        about[key] = dict(sum(counts, Counter()))
+    in_split = [file.in_split for file in files.values()]
+    known = [rows for rows in in_split if rows is not None]
+    rows = PooledFiles({name: file.rows for name, file in files.items()})
+    return OpenedFile(rows, about, sum(known) if len(known) == len(files) else None)
 
 
 def _references(path: Path, options: ReportOptions) -> dict[str, Row] | None:

@@ -85,8 +85,14 @@ def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
     return columns
 
 
-def default_outputs(predictions: Path, *, html: bool = True) -> list[Path]:
-    """Return the names of scores and page, with the input's name unless that is the usual one."""
+def default_outputs(files: Sequence[Path], *, html: bool = True) -> list[Path]:
+    """Return the names of scores and page, with the input's name unless that is the usual one.
+
+    There are none for several files.
+    """
+    if len(files) > 1:
+        return []
+    (predictions,) = files
     stem = predictions.name.removesuffix(".gz")
     prefix = "" if stem == PREDICTIONS else f"{stem.rpartition('.')[0] or stem}."
     names = ["scores.json", "report.html"] if html else ["scores.json"]

@@ -3,15 +3,10 @@
 from math import isnan
 from typing import Final
 
+from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.scoring.gaps import Gap
 from danish_asr.scoring.groupings import MEASURES, column_specs, name_of
-from danish_asr.scoring.intervals import (
-    MIN_EFFECTIVE,
-    MIN_SPEAKERS,
-    MIN_WORDS,
-    Interval,
-    Needs,
-)
+from danish_asr.scoring.intervals import MIN_WORDS, Interval, Needs
 from danish_asr.scoring.scores import Grouping, GroupScore, Scores, p_value
 from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import profile_version

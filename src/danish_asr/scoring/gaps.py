@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from danish_asr.base.schema import MIN_SPEAKERS
 from danish_asr.scoring.intervals import (
     ALPHA,
-    MIN_SPEAKERS,
     Estimate,
     Interval,
     Needs,

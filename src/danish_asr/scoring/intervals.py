@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.metrics import (
     NUMBERS_PER_METRIC,
     REFERENCE_WORDS,
@@ -26,12 +27,8 @@ from danish_asr.scoring.settings import Settings
 
 ALPHA: Final = 0.05  # one minus the level of the intervals
 
-# Below these there is no interval (``benchmarks/intervals.py``).
-MIN_SPEAKERS: Final = 8
+# Below this and those of ``base.schema`` there is no interval (``benchmarks/intervals.py``).
 MIN_WORDS: Final = 100
-MIN_EFFECTIVE: Final = 4
-"""Effective speakers: with 4, no speaker has more than half of the words, and a limit is at most
-3.2 deviations away (Student's t with 3 degrees of freedom); with 2 it would be 12.7."""
 
 
 class Interval(NamedTuple):

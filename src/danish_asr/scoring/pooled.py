@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 
+from danish_asr.base.schema import MIN_SPEAKERS
 from danish_asr.metrics import REFERENCE_WORDS, WORD_COUNTS
-from danish_asr.scoring.intervals import ALPHA, MIN_SPEAKERS, MIN_WORDS, Interval, t_quantile
+from danish_asr.scoring.intervals import ALPHA, MIN_WORDS, Interval, t_quantile
 from danish_asr.scoring.scored_rows import FloatArray, GroupSums, IntArray
 from danish_asr.scoring.settings import Settings
 

@@ -116,6 +116,26 @@ class PredictionsFile:
         return reference == expected or self.normalize(reference) == self.normalize(expected)
 
 
+@dataclass(frozen=True, slots=True)
+class PooledFiles:
+    """The rows of several files, in which each id occurs once."""
+
+    files: Mapping[str, Iterable[Prediction]]
+
+    def __iter__(self) -> Iterator[Prediction]:
+        file_of: dict[str, str] = {}
+        for name, rows in self.files.items():
+            for prediction in rows:
+                earlier = file_of.setdefault(prediction.id, name)
+                if earlier != name:
+                    raise PredictionsError(
+                        f"{name}: id {prediction.id!r} is in {earlier} too; files that are "
+                        "scored as one test each row once. `danish-asr compare` takes several runs "
+                        "on the same rows"
+                    )
+                yield prediction
+
+
 def read_predictions(
     path: AnyPath,
     references: Mapping[str, Row] | None = None,

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import DatasetError
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.tasks import claim
+from tests.builders import build_source
 
 
 def claim_slowly(out: Path, key: str, results: multiprocessing.Queue[str]) -> None:
@@ -27,6 +30,16 @@ def claim_slowly(out: Path, key: str, results: multiprocessing.Queue[str]) -> No
         results.put(str(error))
     else:
         results.put("claimed")
+
+
+@pytest.mark.parametrize("theirs", ["README.md", "cards/tiny.yaml", "ledger.parquet"])
+def test_files_that_no_conversion_wrote_are_not_overwritten(tmp_path: Path, theirs: str) -> None:
+    (tmp_path / "cards").mkdir(parents=True)
+    (tmp_path / theirs).write_text("theirs")
+    with pytest.raises(DatasetError, match=f"holds .*{theirs.partition('/')[0]}.* another --out"):
+        convert(open_source(str(build_source(tmp_path / "in"))), tmp_path, name="tiny")
+    assert (tmp_path / theirs).read_text() == "theirs"
+    assert not (tmp_path / "version=0").exists()
 
 
 @pytest.mark.parametrize(("keys", "claimed"), [(["same"] * 6, 6), (list("abcdef"), 1)])

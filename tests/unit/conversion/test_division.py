@@ -165,4 +165,4 @@ def test_shared_sentences_are_left_out_of_a_source_with_its_own_splits(tmp_path:
         "train": 3,
         "test": 2,
     }
-    assert inventory.notes == ["1 rows of train are left out: their sentence is in dev or test"]
+    assert inventory.notes[0] == "1 rows of train are left out: their sentence is in dev or test"

@@ -6,14 +6,16 @@ from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.changes import state_of
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.base import Source, SourceFile, Utterance
-from danish_asr.corpus.tasks import conversion_key, find_duplicates, plan_tasks
+from danish_asr.corpus.tasks import find_duplicates, plan_tasks
 from tests.builders import build_source
 
 
@@ -72,6 +74,13 @@ def test_tasks_divide_the_rows_into_shards_of_one_partition(source: Listed, limi
     assert len({task.path for task in tasks}) == len(tasks)
 
 
+@pytest.mark.parametrize(("rows", "tasks"), [(100, 1), (850, 9), (3_200, 16), (20_000, 20)])
+def test_a_small_source_has_work_for_several_processes(rows: int, tasks: int) -> None:
+    ids = [str(row) for row in range(rows)]
+    groups = [ids[start : start + 100] for start in range(0, rows, 100)]
+    assert len(plan_tasks(listed([("a", "train", groups)]), ConvertOptions())) == tasks
+
+
 @given(sources)
 def test_the_first_row_of_an_id_is_kept_and_all_later_ones_are_duplicates(source: Listed) -> None:
     duplicates = find_duplicates(source)
@@ -96,7 +105,7 @@ def test_the_key_depends_on_content_file_times_and_options(tmp_path: Path) -> No
     options = ConvertOptions()
 
     def key(options: ConvertOptions = options) -> str:
-        return conversion_key(open_source(str(folder)), options)
+        return state_of(open_source(str(folder)), options).key
 
     first = key()
     assert key() == first

@@ -59,6 +59,26 @@ def test_table_json_csv_and_markdown_are_unchanged(tmp_path: Path) -> None:
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
 
 
+def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
+    rows = list(random_rows(400, speakers=10))
+    files = [tmp_path / f"{number}" / "predictions.jsonl" for number in range(3)]
+    whole = tmp_path / "predictions.jsonl"
+    write_predictions(whole, rows)
+    write_evaluation(whole, rows_in_split={"test": 400}, model="x")
+    for number, file in enumerate(files):
+        file.parent.mkdir()
+        own = [row for row in rows if int(str(row.speaker_id)[-3:]) % 3 == number]
+        write_predictions(file, own)
+        write_evaluation(file, rows_in_split={"test": len(own)}, model="x", dataset=f"{number}")
+    page = tmp_path / "page.html"
+    scores = score_file(files, ReportOptions(outputs=[page]), console=_console())
+    assert scores.to_dict() == score_file(whole, console=_console()).to_dict()
+    assert scores.overall.speakers == 10
+    assert page.is_file()
+    with pytest.raises(PredictionsError, match=f"{files[0]}: id .* is in {whole} too"):
+        score_file([whole, files[0]], console=_console())
+
+
 def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> None:
     write_evaluation(predictions, rows_in_split={"test": 9}, where="age < 20")
     console = _console()
@@ -146,8 +166,8 @@ def test_files_are_written_before_anything_is_printed(tmp_path: Path, prediction
 def test_outputs_of_several_systems_in_a_folder_have_names_of_their_own(
     tmp_path: Path, name: str, expected: list[str]
 ) -> None:
-    assert default_outputs(tmp_path / name) == [tmp_path / file for file in expected]
-    assert default_outputs(tmp_path / name, html=False) == [tmp_path / expected[0]]
+    assert default_outputs([tmp_path / name]) == [tmp_path / file for file in expected]
+    assert default_outputs([tmp_path / name], html=False) == [tmp_path / expected[0]]
 
 
 def test_empty_hypotheses_and_labels_that_look_alike_are_reported(tmp_path: Path) -> None:

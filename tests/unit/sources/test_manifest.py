@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from danish_asr.base import tables
 from danish_asr.base.errors import DatasetError, SourceError
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
@@ -23,6 +24,24 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def read_all(source: Source) -> list[Utterance]:
     return [row for file in source.files for row in source.read(file, 0, file.rows)]
+
+
+@pytest.mark.parametrize("splits", [("",), ("train", "test")])
+def test_shards_that_are_read_in_their_order_cost_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: tuple[str, ...]
+) -> None:
+    rows = [json.loads(GOOD) | {"split": splits[n % len(splits)]} for n in range(40)]
+    source = open_source(str(write_lines(tmp_path / "train.jsonl", rows)), RADIO)
+    parsed, parse = [], tables._json_row
+    monkeypatch.setattr(tables, "_json_row", lambda *line: parsed.append(line) or parse(*line))
+    found = [
+        row.row
+        for file in source.files
+        for start in range(0, file.rows, 5)
+        for row in source.read(file, start, start + 5)
+    ]
+    assert found == [row for file in source.files for row in range(file.rows)]
+    assert len(parsed) <= 40 * len(splits)
 
 
 def test_nemos_keys_are_read(tmp_path: Path) -> None:
@@ -157,7 +176,7 @@ def test_any_range_of_rows_is_read(tmp_path: Path, suffix: str, start: int, stop
     (tmp_path / f"train.{suffix}").write_text("\n".join(lines))
     source = open_source(str(tmp_path / f"train.{suffix}"), RADIO)
     (file,) = source.files
-    assert file.row_groups == (1000, 1000, 500)
+    assert file.row_groups == (100,) * 25
     found = [(row.row, row.id) for row in source.read(file, start, stop)]
     assert found == list(enumerate(ids))[start:stop]
     assert source.ids(file).to_pylist() == ids

@@ -55,6 +55,16 @@ def test_the_id_of_a_conversation_row_is_its_conversation_and_segment(
     assert source.ids(source.files[0]).to_pylist() == found
 
 
+def test_a_damaged_page_is_found_by_its_checksum(tmp_path: Path) -> None:
+    rows = [coral_row(number, text=f"en lang tekst {number}") for number in range(3)]
+    table = pa.Table.from_pylist(rows).drop_columns(["validated"])
+    path = tmp_path / "train.parquet"
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    path.write_bytes(path.read_bytes().replace(b"en lang tekst 1", b"en land tekst 1", 1))
+    with pytest.raises(SourceError, match=r"not a complete Parquet file .*CRC"):
+        read_all(open_source(str(tmp_path)))
+
+
 def test_only_a_rejected_row_is_dropped(tmp_path: Path) -> None:
     values = ("rejected", "maybe", "validated", None)
     rows = [coral_row(0, validated=value) for value in values]

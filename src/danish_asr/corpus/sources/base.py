@@ -1,11 +1,13 @@
 """What a corpus gives to conversion: files, and their rows as utterances."""
 
+import atexit
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -39,7 +41,12 @@ USUAL_NAMES: Final = {
 }
 """Other names that corpora use for our columns, in lower case; the first that is there is taken."""
 
-_ROWS_TOGETHER: Final = 1000
+_ROWS_TOGETHER: Final = 100
+
+_Raw = TypeVar("_Raw")
+
+_reading: dict[Hashable, tuple[int, Iterator[Any]]] = {}  # in this process; at most one
+atexit.register(_reading.clear)  # a generator cannot close its file when modules are gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +188,25 @@ class SourceOptions:
 
 
 def row_groups(rows: int) -> tuple[int, ...]:
-    """Cut a file without row groups into parts of a thousand rows."""
+    """Cut a file without row groups into parts of a hundred rows."""
     starts = range(0, rows, _ROWS_TOGETHER)
     return tuple(min(_ROWS_TOGETHER, rows - start) for start in starts)
+
+
+def read_on(
+    key: Hashable, rows: Callable[[int], Iterator[_Raw]], start: int, stop: int
+) -> Iterator[_Raw]:
+    """Yield ``rows(0)`` from ``start`` to ``stop - 1``, and go on there with the next call.
+
+    Shards that are read in their order then cost one pass over a file without row groups, and not
+    one each. ``key`` names the file and its content.
+    """
+    position, remaining = _reading.pop(key, (stop, None))
+    if remaining is None or position > start:
+        position, remaining = start, rows(start)
+    yield from islice(remaining, start - position, stop - position)
+    _reading.clear()
+    _reading[key] = stop, remaining
 
 
 def fingerprint(path: Path) -> str:

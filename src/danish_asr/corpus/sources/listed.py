@@ -7,7 +7,6 @@ corpus has no years, and ``refused``, why the corpus's format excludes a row.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -62,7 +61,11 @@ class ListedSource(base.Source):
 
     def _values(self, file: base.SourceFile, start: int, stop: int) -> Iterator[Values]:
         path = self.root / file.name
-        for raw_row in islice(_checked_rows(self.raw_rows, path, start), stop - start):
+
+        def rows(first: int) -> Iterator[Any]:
+            return _checked_rows(self.raw_rows, path, first)
+
+        for raw_row in base.read_on((path, file.fingerprint), rows, start, stop):
             yield self.values_of(self.root, file.name, raw_row)
 
 

@@ -62,7 +62,12 @@ class Location:
             stream: Any = path if self.local else self.fs.open(path, "rb", cache_type="none")
             buffer_size = 1 << 20 if self.local else 0
             pre_buffer = not self.local
-            with pq.ParquetFile(stream, buffer_size=buffer_size, pre_buffer=pre_buffer) as parquet:
+            with pq.ParquetFile(
+                stream,
+                buffer_size=buffer_size,
+                pre_buffer=pre_buffer,
+                page_checksum_verification=True,
+            ) as parquet:
                 yield parquet
 
     @contextmanager

@@ -61,13 +61,15 @@ class ManifestSource(base.Source):
         self, file: base.SourceFile, start: int, stop: int
     ) -> Iterator[tuple[int, Row | None]]:
         path, wanted = self._path(file)
-        table_rows: Iterator[TableRow]
-        if wanted:
+
+        def rows(first: int) -> Iterator[TableRow]:
+            if not wanted:
+                return read_rows(path, SourceError, first)
             of_split = (table_row for split, table_row in _with_splits(path) if split == wanted)
-            table_rows = islice(of_split, start, stop)
-        else:
-            table_rows = read_rows(path, SourceError, start, stop)
-        for row, table_row in enumerate(table_rows, start):
+            return islice(of_split, first, None)
+
+        key = path, wanted, file.fingerprint
+        for row, table_row in enumerate(base.read_on(key, rows, start, stop), start):
             yield row, None if table_row.values is None else _with_usual_names(table_row.values)
 
     def _audio(self, values: Row) -> Path | None:

@@ -107,9 +107,9 @@ def utterance(
 
 
 def _joined_id(values: Mapping[str, Any], names: str) -> str | None:
-    """The values of the columns ``names``, separated by commas; None if one is missing."""
+    """The values of the columns ``names``, separated by commas; None if one is missing or blank."""
     parts = [_plain(values.get(name)) for name in names.split(",")]
-    if None in parts or "" in parts:
+    if any(part is None or not str(part).strip() for part in parts):
         return None
     return "_".join(map(str, parts))
 

@@ -69,7 +69,7 @@ class ParquetSource(base.Source):
             if not set(names) <= set(parquet.schema_arrow.names):
                 return positions
             table = parquet.read(names)
-            parts = [table[name].combine_chunks().cast(pa.string()) for name in names]
+            parts = [_not_blank(table[name].combine_chunks().cast(pa.string())) for name in names]
         return pc.coalesce(pc.binary_join_element_wise(*parts, "_"), positions)
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
@@ -216,6 +216,11 @@ def open_parquet_files(
         location=location,
         columns=columns,
     )
+
+
+def _not_blank(values: pa.Array) -> pa.Array:
+    """The values, null where there is only white space."""
+    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(values), ""), None, values)
 
 
 def _names(columns: base.Columns) -> set[str]:

@@ -1,0 +1,72 @@
+"""What a dataset says about its speakers: too few for an interval, or one under two spellings."""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS, SPLITS, UTTERANCE_SCHEMA
+from danish_asr.corpus.shards import ShardEntry
+
+LABELS: Final = ("speaker_id", "dialect", "sub_dialect", "gender", "country_birth")
+
+PEOPLE: Final = pa.schema([UTTERANCE_SCHEMA.field(name) for name in (*LABELS, "audio_size")])
+"""The columns that are looked at."""
+
+_NAMED: Final = 5  # labels that are spelt in several ways, of each column
+
+
+def people_of(root: Path, shards: Sequence[ShardEntry]) -> dict[str, pa.Table]:
+    """The columns `PEOPLE` of all shards, by split."""
+    tables = {split: [PEOPLE.empty_table()] for split in SPLITS}
+    for shard in shards:
+        with pq.ParquetFile(root / shard.path) as parquet:
+            tables[shard.partition("split")].append(parquet.read(PEOPLE.names).cast(PEOPLE))
+    return {split: pa.concat_tables(own) for split, own in tables.items()}
+
+
+def people_notes(people: Mapping[str, pa.Table], *, folds: bool = False) -> Iterator[str]:
+    """Yield lines for people, from the columns `PEOPLE` by split; ``folds`` test all speakers."""
+    everyone = pa.concat_tables(table.select(PEOPLE.names) for table in people.values())
+    yield from _few_speakers(everyone if folds else people["test"], everyone)
+    for column in LABELS:
+        written = _spellings(everyone[column], long_a=column != "speaker_id")
+        for names in written[:_NAMED]:
+            yield f"{column}: may be one under several spellings: {', '.join(map(repr, names))}"
+        if len(written) > _NAMED:
+            yield f"{column}: {len(written) - _NAMED:,} more are spelt in several ways"
+
+
+def _few_speakers(test: pa.Table, everyone: pa.Table) -> Iterator[str]:
+    """Say that error rates will have no interval, which people would learn after the training."""
+    known = test.filter(pc.is_valid(test["speaker_id"]))
+    if not known:
+        return
+    speech = known.group_by("speaker_id").aggregate([("audio_size", "sum")])["audio_size_sum"]
+    speakers, total = len(speech), pc.sum(speech).as_py()
+    effective = total**2 / max(1, sum(samples**2 for samples in speech.to_pylist()))
+    found, needed = f"{speakers:,} speakers", f"{MIN_SPEAKERS}"
+    if speakers >= MIN_SPEAKERS:
+        found = f"speech as of {effective:.1f} equal speakers"
+        needed = f"{MIN_EFFECTIVE}"
+    if speakers < MIN_SPEAKERS or effective < MIN_EFFECTIVE:
+        people = pc.count_distinct(everyone["speaker_id"]).as_py()
+        folds = f"`convert --folds 5` makes datasets that test each of the {people:,} speakers once"
+        way = folds if people >= MIN_SPEAKERS else f"All splits together have {people}"
+        yield f"test has {found}; an interval needs {needed}. {way}"
+
+
+def _spellings(values: pa.ChunkedArray, *, long_a: bool) -> list[list[str]]:
+    """Labels that differ in capitals, separators, width or, with ``long_a``, in aa for å."""
+    alike: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for entry in pc.value_counts(values.drop_null()).to_pylist():
+        plain = unicodedata.normalize("NFKC", entry["values"]).casefold()
+        plain = plain.replace("aa", "å") if long_a else plain
+        alike[re.sub(r"[\s_-]+", " ", plain)][entry["values"]] = entry["counts"]
+    return [[name for name, _ in names.most_common()] for names in alike.values() if len(names) > 1]
