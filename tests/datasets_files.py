@@ -17,6 +17,11 @@ def write_with_datasets(path: Path, rows: Sequence[Mapping[str, Any]], **feature
     known = {"audio": datasets.Audio(sampling_rate=48_000), "age": INTEGER, "id_segment": INTEGER}
     types = {name: (known | features).get(name, STRING) for name in rows[0]}
     path.parent.mkdir(parents=True, exist_ok=True)
+    dataset_of(rows, types).to_parquet(str(path))
+
+
+def dataset_of(rows: Sequence[Mapping[str, Any]], types: Mapping[str, Any]) -> datasets.Dataset:
+    """Rows as a dataset."""
     # Cast afterwards: making the feature from a dictionary would need torchcodec and FFmpeg.
     dataset = datasets.Dataset(pa.Table.from_pylist(list(rows)))
-    dataset.cast(datasets.Features(types)).to_parquet(str(path))
+    return dataset.cast(datasets.Features(types))

@@ -13,7 +13,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.base.audio import AudioError, decode, encode_flac, peak_of, to_flac
+from danish_asr.base.audio import AudioError, Findings, decode, encode_flac, peak_of, to_flac
 from danish_asr.base.errors import SourceError
 from tests.builders import encode, tone
 
@@ -180,6 +180,9 @@ def test_damaged_audio_raises_nothing_but_audio_errors(container: str, tmp_path:
             to_flac(tmp_path / "damaged" if number % 2 else bytes(damaged), max_seconds=600.0)
 
 
+CHUNKED = ("WAV", "RF64", "W64", "AIFF", "AU", "NIST")
+
+
 def zero_middle(audio: bytes) -> bytes:
     third = len(audio) // 3
     return audio[:third] + bytes(third) + audio[2 * third :]
@@ -194,7 +197,7 @@ def first_half(audio: bytes) -> bytes:
     ("container", "damaged"),
     [
         ("OGG", zero_middle),
-        *((name, first_half) for name in ("MP3", "OGG", "WAV")),
+        *((name, first_half) for name in ("MP3", "OGG", *CHUNKED)),
     ],
 )
 def test_audio_that_ends_before_its_header_says_so_is_truncated(
@@ -204,3 +207,36 @@ def test_audio_that_ends_before_its_header_says_so_is_truncated(
     decode(audio)
     with pytest.raises(AudioError, match=r"^truncated audio$"):
         decode(damaged(audio))
+
+
+@pytest.mark.parametrize("container", ["FLAC", "OGG", *CHUNKED])
+def test_joined_files_are_refused_instead_of_read_to_the_end_of_the_first(
+    container: str, tmp_path: Path
+) -> None:
+    audio = tone(1.0, rate=16_000, format=container)
+    (tmp_path / "joined").write_bytes(audio + audio)
+    for joined in (audio + audio, tmp_path / "joined"):
+        with pytest.raises(AudioError, match=r"^several audio files in one$"):
+            decode(joined)
+
+
+@pytest.mark.parametrize("channel", [1, 2])
+def test_a_channel_is_taken_as_it_is_and_a_missing_one_is_refused(channel: int) -> None:
+    ramp, noise = np.linspace(0, 0.5, 16_000), np.random.default_rng(1).uniform(-0.5, 0.5, 16_000)
+    audio = encode(np.stack([ramp, noise], axis=1), 16_000, subtype="FLOAT")
+    mono, _ = decode(audio, channel=channel)
+    np.testing.assert_allclose(mono, (ramp, noise)[channel - 1], atol=1e-6)
+    with pytest.raises(AudioError, match=r"^no channel 3$"):
+        decode(audio, channel=3)
+
+
+@pytest.mark.parametrize(("quieter", "lost"), [(0.0, 3.01), (0.5, None), (1.0, None)])
+def test_channels_that_lose_level_when_they_are_mixed_are_reported(
+    quieter: float, lost: float | None
+) -> None:
+    speech = np.random.default_rng(1).uniform(-0.5, 0.5, (16_000, 2))
+    speech[:8_000, 1] = quieter * speech[:8_000, 0]
+    speech[8_000:, 0] = quieter * speech[8_000:, 1]
+    findings: Findings = []
+    decode(encode(speech, 16_000, subtype="FLOAT"), findings=findings)
+    assert [value for _, value in findings] == ([] if lost is None else [pytest.approx(lost, 0.01)])

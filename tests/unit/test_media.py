@@ -25,11 +25,18 @@ def encode(container: str, codec: str, rate: int, channels: int = 1, hertz: floa
     file = io.BytesIO()
     with av.open(file, "w", format=container) as out:
         stream = out.add_stream(codec, rate=rate, layout=layout)
+        if codec == "wmav2":
+            stream.bit_rate = 64_000
         frame = av.AudioFrame.from_ndarray(
             np.repeat(wave[None], channels, axis=0), format="fltp", layout=layout
         )
         frame.sample_rate, frame.pts, frame.time_base = rate, 0, Fraction(1, rate)
-        out.mux([*stream.encode(frame), *stream.encode(None)])
+        context = stream.codec_context
+        context.open()
+        size = context.frame_size or 4096
+        resampler = av.AudioResampler(context.format, layout, rate, frame_size=size)
+        for part in (*resampler.resample(frame), *resampler.resample(None), None):
+            out.mux(stream.encode(part))
     return file.getvalue()
 
 
@@ -39,6 +46,8 @@ FORMATS = [
     ("webm", "libopus", 48_000, 1),
     ("matroska", "libopus", 48_000, 2),
     ("adts", "aac", 16_000, 1),
+    ("avi", "pcm_s16le", 48_000, 1),
+    ("ogg", "flac", 48_000, 2),
 ]
 
 
@@ -59,6 +68,12 @@ def test_a_media_file_is_decoded_at_its_own_rate(tmp_path: Path, arguments: Any)
     assert 16_000 <= samples < 18_100
 
 
+def test_wma_is_decoded_up_to_its_frames_of_2048_samples() -> None:
+    mono, rate = decode(encode("asf", "wmav2", 44_100))
+    assert (rate, len(mono)) == (44_100, pytest.approx(44_100, abs=2048))
+    assert np.abs(np.fft.rfft(mono)).argmax() == pytest.approx(220 * len(mono) / rate, abs=1)
+
+
 def test_a_damaged_or_long_media_file_is_refused_like_any_other(tmp_path: Path) -> None:
     content = encode("ipod", "aac", 44_100)
     (tmp_path / "half.m4a").write_bytes(content[: len(content) // 2])
@@ -69,6 +84,22 @@ def test_a_damaged_or_long_media_file_is_refused_like_any_other(tmp_path: Path) 
         decode(content, max_seconds=0.5)
     with pytest.raises(AudioError, match="past the end"):
         decode(content, start=0.9, seconds=1.0)
+
+
+@pytest.mark.parametrize("arguments", [FORMATS[2], FORMATS[3], FORMATS[5], FORMATS[6]])
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_a_media_file_that_ends_before_its_header_says_so_is_truncated(
+    arguments: Any, share: float
+) -> None:
+    content = encode(*arguments)
+    with pytest.raises(AudioError, match=r"^(truncated|undecodable) audio$"):
+        decode(content[: int(share * len(content))])
+
+
+@pytest.mark.parametrize("arguments", [FORMATS[0], FORMATS[6]])
+def test_joined_media_files_are_refused(arguments: Any) -> None:
+    with pytest.raises(AudioError, match=r"^several audio files in one$"):
+        decode(encode(*arguments) * 2)
 
 
 def test_without_pyav_the_command_that_installs_it_is_named(

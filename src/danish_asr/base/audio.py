@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+from math import log10
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import soundfile
@@ -17,12 +18,11 @@ from danish_asr.base.audio_beyond_libsndfile import (
     HEAD,
     Media,
     Mp3,
-    is_joined,
     is_media,
     is_mp3,
-    missing,
     open_flac,
 )
+from danish_asr.base.audio_length import is_joined, missing
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -39,6 +39,16 @@ _BLOCK: Final = 1 << 20
 UNKNOWN_LENGTH: Final = 1 << 62
 """libsndfile reports at least this many frames if the header was written before the length was
 known, as a program does that writes FLAC into a pipe."""
+
+
+_MIXED_APART: Final = 2.0
+"""dB that the mean of channels is quieter than they are. Two speakers who take turns, each on a
+channel of his own, lose 3 dB; one speaker before two microphones less than 1 dB."""
+
+Findings = list[tuple[str, float]]
+"""What a person should know of an utterance: a reason of ``suspects.parquet``, and a value."""
+
+SECONDS_LEFT: Final = "seconds after the given length"
 
 
 class AudioError(Exception):
@@ -79,8 +89,13 @@ def decode(
     start: float = 0.0,
     seconds: float | None = None,
     max_seconds: float = 7200.0,
+    channel: int | None = None,
+    findings: Findings | None = None,
 ) -> tuple[NDArray[np.float32], int]:
     """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
+
+    ``channel`` (from 1) takes one of them. ``findings`` gets what is left behind the part, and the
+    level that the mean loses.
 
     The length limit is checked against the header, and channels are averaged block by block, so
     that neither a long file nor many channels cost memory.
@@ -91,26 +106,45 @@ def decode(
             pages cannot be detected, nor can an MP3 without a length tag.
         SourceError: The file exists and cannot be read.
     """
-    if isinstance(audio, bytes) and not start and seconds is None:
+    if isinstance(audio, bytes) and not start and seconds is None and channel in {None, 1}:
         # In half of libsndfile's time. Faults are left to it.
         with open_flac(audio) as flac:
-            if flac is not None and flac.samples <= flac.rate * max_seconds:
+            short = flac is not None and flac.samples <= flac.rate * max_seconds
+            if flac is not None and short and not is_joined(audio):
                 mono = np.empty(flac.samples, np.float32)
                 if flac.read(mono) == len(mono):
                     return mono, flac.rate
     try:
         with open_audio(audio) as file:
-            mono, rate = _decode_part(file, start, seconds, max_seconds), int(file.samplerate)
-            if seconds is None and file.frames * missing(audio) >= _SLACK * rate:
+            if not 1 <= (channel or 1) <= file.channels:
+                raise AudioError(f"no channel {channel}")
+            part = _Part(start, seconds, max_seconds, channel)
+            mono, rate = _decode_part(file, part, findings), int(file.samplerate)
+            if seconds is None and _lacking(file, audio, len(mono)) >= _SLACK * rate:
                 raise AudioError("truncated audio")
             return mono, rate
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
 
 
-def _decode_part(
-    file: Decoder, start: float, seconds: float | None, max_seconds: float
-) -> NDArray[np.float32]:
+class _Part(NamedTuple):
+    """What is read of a file."""
+
+    start: float
+    seconds: float | None
+    max_seconds: float
+    channel: int | None
+
+
+def _lacking(file: Decoder, audio: bytes | Path, decoded: int) -> float:
+    """The frames that the header announces and the file does not have."""
+    if isinstance(file, Media):
+        return max(file.announced * file.samplerate - decoded, decoded * missing(audio))
+    return float(file.frames * missing(audio))
+
+
+def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArray[np.float32]:
+    start, seconds, max_seconds, channel = part
     rate = int(file.samplerate)
     unknown_length = file.frames >= UNKNOWN_LENGTH
     most = rate * max_seconds
@@ -122,13 +156,19 @@ def _decode_part(
         raise AudioError(f"longer than {max_seconds:g} s")
     if first and frames > 0:
         file.seek(first)
-    mono = _read_mono(file, frames) if frames > 0 else np.empty(0, np.float32)
+    mono = np.empty(0, np.float32)
+    if frames > 0:
+        mono = _read_mono(file, frames, channel, findings)
     if len(mono) > most:
         raise AudioError(f"longer than {max_seconds:g} s")
     if len(mono) and len(mono) < frames - _SLACK * rate and not unknown_length:
         raise AudioError("truncated audio")
     if seconds is not None and len(mono) < (seconds - _SLACK) * rate:
         raise AudioError("past the end of its audio")
+    if seconds is not None and findings is not None and not unknown_length:
+        rest = (file.frames - first) / rate - seconds
+        if rest >= _SLACK:
+            findings.append((SECONDS_LEFT, rest))
     if not len(mono):
         raise AudioError("zero samples")
     return mono
@@ -156,18 +196,18 @@ def open_audio(audio: bytes | Path) -> Decoder:
     """Open a file for reading in blocks; raises `RuntimeError` if it cannot be decoded.
 
     Raises:
-        AudioError: There is no such file, or it is several MP3 files in one.
+        AudioError: There is no such file, or it is several files in one.
         SourceError: The file exists and cannot be read.
     """
     head = audio[:HEAD] if isinstance(audio, bytes) else _read_head(audio)
     if not head:
         raise RuntimeError("the file is empty")
+    if is_joined(audio):
+        raise AudioError("several audio files in one")
     if is_media(head):
         return Media(audio)
     if is_mp3(head) or _is_damaged_mp3(audio, head):
         data = audio if isinstance(audio, bytes) else audio.read_bytes()
-        if is_joined(data):
-            raise AudioError("several MP3 files in one")
         return Mp3(data)
     return _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
 
@@ -196,14 +236,24 @@ def _read_head(path: Path) -> bytes:
         ) from error
 
 
-def _read_mono(file: Decoder, frames: int) -> NDArray[np.float32]:
+def _read_mono(
+    file: Decoder, frames: int, channel: int | None, findings: Findings | None
+) -> NDArray[np.float32]:
     mono = np.empty(frames, np.float32)
     size = max(1, _BLOCK // file.channels)
-    done = 0
+    done, powers = 0, 0.0
     while len(block := file.read(min(size, frames - done), dtype="float32", always_2d=True)):
-        mean = block[:, 0] if file.channels == 1 else block.mean(axis=1)
+        if file.channels == 1 or channel is not None:
+            mean = block[:, (channel or 1) - 1]
+        else:
+            mean = block.mean(axis=1)
+            if findings is not None:
+                powers += float(np.einsum("ij,ij->", block, block)) / file.channels
         mono[done : done + len(block)] = mean
         done += len(block)
+    power = float(np.dot(mono[:done], mono[:done]))
+    if findings is not None and power and powers > power * 10 ** (_MIXED_APART / 10):
+        findings.append(("dB lost by mixing the channels", 10 * log10(powers / power)))
     return mono[:done]
 
 

@@ -1,21 +1,18 @@
-"""Audio formats that libsndfile does not read well: FLAC, MP3, MP4, WebM, and files that were cut.
+"""Audio formats that libsndfile does not read well: FLAC, MP3, MP4, WebM and others.
 
 Decoding FLAC is most of the work of a conversion and of a training reader: miniaudio gives
 libsndfile's samples in half the time, and writes into the caller's array. Of an MP3 without a
 length tag libsndfile guesses the length from the bit rate of the first frame, and can stop long
 before the end; miniaudio counts the frames. PyAV, the extra ``media``, brings FFmpeg and is
-imported only for MP4, WebM, Matroska and ADTS files (AAC, Opus, ...).
+imported only for MP4, WebM, Matroska, ADTS, WMA, AVI and FLAC within OGG.
 """
 
 import io
-import re
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from math import inf
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from miniaudio import ffi, lib
@@ -54,19 +51,9 @@ def open_flac(encoded: bytes) -> Iterator[Flac | None]:
         lib.ma_dr_flac_close(handle or ffi.NULL)
 
 
-_LENGTH_TAG: Final = re.compile(rb"(?:Xing|Info)\0\0\0[\x01-\x0f]")
-"""The tag of an encoder with the length of the file, and flags for the fields in it."""
-
-
 def is_mp3(head: bytes) -> bool:
     """Whether a file that begins like this is an MP3: an ID3 tag, or a frame of layer III."""
     return head[:3] == b"ID3" or (len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 == 0xE2)
-
-
-def is_joined(data: bytes) -> bool:
-    """Whether several tagged MP3s follow each other; decoders stop at the end of the first."""
-    tags = _LENGTH_TAG.finditer(data)
-    return next(tags, None) is not None and next(tags, None) is not None
 
 
 class Mp3:
@@ -98,14 +85,21 @@ class Mp3:
         return out[: int(lib.ma_dr_mp3_read_pcm_frames_f32(self._decoder, frames, place))]
 
 
-HEAD: Final = 12
+HEAD: Final = 33
 """Bytes that `is_media` looks at."""
 
 
+_ASF: Final = b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"
+_EBML: Final = b"\x1a\x45\xdf\xa3"
+
+
 def is_media(head: bytes) -> bool:
-    """Whether a file that begins like this is MP4, WebM or Matroska, or AAC frames (ADTS)."""
+    """Whether a file begins like MP4, WebM or Matroska, ADTS (AAC), WMA, AVI or FLAC in OGG."""
     adts = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0
-    return head[4:8] == b"ftyp" or head[:4] == b"\x1a\x45\xdf\xa3" or adts
+    avi = head[:4] == b"RIFF" and head[8:12] == b"AVI "
+    flac_in_ogg = head[:4] == b"OggS" and head[28:33] == b"\x7fFLAC"
+    known = head[4:8] == b"ftyp" or head.startswith((_EBML, _ASF))
+    return known or adts or avi or flac_in_ogg
 
 
 class Media:
@@ -121,7 +115,7 @@ class Media:
             self._av: Any = import_module("av")
         except ImportError as error:
             # Of one argument, as it crosses from a worker process.
-            missing = MissingExtraError("audio in m4a, mp4, aac and webm files", "media")
+            missing = MissingExtraError("audio in m4a, mp4, aac, webm, wma and avi files", "media")
             raise SourceError(str(missing)) from error
         self._av.logging.set_level(self._av.logging.PANIC)
         source = io.BytesIO(audio) if isinstance(audio, bytes) else str(audio)
@@ -132,6 +126,8 @@ class Media:
         if not self._container.streams.audio:
             self._container.close()
             raise RuntimeError("no audio track")
+        self.announced = self._announced()
+        """Seconds that the header says, 0 if it does not."""
         self._left = np.empty((0, 1), np.float32)
         self._blocks = self._decode()
         self.samplerate, self.channels = 1, 1
@@ -142,6 +138,16 @@ class Media:
 
     def __exit__(self, *_: object) -> None:
         self._container.close()
+
+    def _announced(self) -> float:
+        stream = self._container.streams.audio[0]
+        if self._container.format.name == "aac":  # an estimate
+            return 0.0
+        if stream.duration is not None:
+            return float(stream.duration * stream.time_base)
+        # Matroska has one duration for all tracks.
+        alone = len(self._container.streams) == 1
+        return (self._container.duration or 0) / 1e6 if alone else 0.0
 
     def seek(self, frame: int) -> None:
         """Skip that many frames by decoding them: unlike FFmpeg's seeking, this is exact."""
@@ -169,45 +175,3 @@ class Media:
                     yield samples.to_ndarray().T
         except (self._av.FFmpegError, ValueError, IndexError) as error:
             raise RuntimeError(error) from error  # damaged, or with a change of rate
-
-
-_STREAMED: Final = 0x7FFF0000
-"""A program that writes WAV to a pipe does not know the size: it writes 0 or more than this."""
-
-_PAGE: Final = 27 + 255 + 255 * 255
-"""Bytes of the longest page of OGG."""
-
-
-def missing(audio: bytes | Path) -> float:
-    """Return how much audio a file lacks, as a multiple of what it has.
-
-    0 if nothing is missing or it cannot be seen, as where an OGG ends between two pages; infinite
-    for an OGG that ends within a page.
-    """
-    with io.BytesIO(audio) if isinstance(audio, bytes) else audio.open("rb") as file:
-        head = file.read(12)
-        if head[:4] == b"RIFF" and head[8:] == b"WAVE":
-            return _missing_of_wav(file)
-        return inf if head[:4] == b"OggS" and _ends_within_page(file) else 0.0
-
-
-def _missing_of_wav(file: IO[bytes]) -> float:
-    size = 0
-    while len(chunk := file.read(8)) == 8:
-        name, size = struct.unpack("<4sI", chunk)
-        if name == b"data":
-            break
-        file.seek(size + size % 2, io.SEEK_CUR)
-    else:
-        return 0.0
-    begin = file.tell()
-    left = file.seek(0, io.SEEK_END) - begin
-    return size / left - 1 if 0 < left < size < _STREAMED else 0.0
-
-
-def _ends_within_page(file: IO[bytes]) -> bool:
-    file.seek(max(0, file.seek(0, io.SEEK_END) - _PAGE))
-    tail = file.read()
-    page = tail[tail.rfind(b"OggS") :]
-    # The byte 26 counts segments; their sizes follow, then they.
-    return len(page) < 27 or len(page) < 27 + page[26] + sum(page[27 : 27 + page[26]])

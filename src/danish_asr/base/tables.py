@@ -22,7 +22,10 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},
     ".tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
 }
-"""How Python's csv module reads a suffix. A CSV has commas, or the semicolons of spreadsheets."""
+"""How Python's csv module reads a suffix. A CSV has one of `_DELIMITERS`."""
+
+_DELIMITERS: Final = (",", ";", "\t", "|")
+"""The one that the header has most of; the first if it has none."""
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
@@ -55,8 +58,9 @@ class TableRow(NamedTuple):
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says what a file contains: that before ``.gz``."""
-    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    """The suffix that says what a file contains, in lower case: that before ``.gz``."""
+    suffix = path.suffix.lower()
+    return path.with_suffix("").suffix.lower() if suffix == ".gz" else suffix
 
 
 def read_rows(
@@ -75,7 +79,7 @@ def read_rows(
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
     """
-    if path.suffix in {".parquet", ".pq"}:
+    if path.suffix.lower() in {".parquet", ".pq"}:
         yield from islice(_parquet_rows(path, columns, error), start, stop)
         return
     with _opened(path, error) as content:
@@ -177,8 +181,9 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
     lines = _decoded_lines(path, file, error)
     header = next(lines, "")
     form = CSV_FORMS[suffix_of(path)]
-    if "delimiter" not in form and header.count(";") > header.count(","):
-        form = form | {"delimiter": ";"}
+    if "delimiter" not in form:
+        delimiter = max(_DELIMITERS, key=header.count)
+        form = form | {"delimiter": delimiter}
     table = csv.reader(chain([header], lines), **form)
     line = 1
     try:

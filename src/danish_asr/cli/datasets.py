@@ -100,6 +100,10 @@ def convert(
         str | None, Option(help="Split; default: from file names; else train, to be divided.")
     ] = None,
     language: Annotated[str, Option(help="omniASR's code of its language.")] = _CONVERT.language,
+    tier: Annotated[
+        list[str] | None, Option(metavar="NAME", help="Of TextGrid or ELAN. Repeatable.")
+    ] = None,
+    channel: Annotated[int | None, Option(help="Channel, from 1; default: their mean.")] = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
     shard_rows: Annotated[
@@ -133,6 +137,7 @@ def convert(
             corpus=corpus,
             columns=tuple(column or ()),
             split=split,
+            tiers=tuple(tier or ()),
             name=name,
             by_speaker=(folds or split_by_speaker) is not None,
         ),
@@ -143,6 +148,7 @@ def convert(
             split_by_speaker=split_by_speaker,
             folds=folds,
             drop_shared_sentences=drop_shared,
+            channel=channel,
             language=language,
             fix_text=fix_text,
         ),

@@ -43,6 +43,7 @@ def convert(
     corpus: str | None = None,
     columns: Mapping[str, str] | None = None,
     split: str | None = None,
+    tiers: Sequence[str] = (),
     workers: int = 1,
     **options: Any,
 ) -> Inventory:
@@ -56,6 +57,7 @@ def convert(
         columns: The names of the source's columns by ours, such as ``{"text": "sentence"}``.
         split: The split of all rows; None infers it from the names of files, or from a column;
             with ``split_by_speaker``, the split of the rows of which they say none is train.
+        tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
         workers: Processes. With more than one, a script needs ``if __name__ == "__main__":``.
         options: The fields of `ConvertOptions`, such as ``split_by_speaker="80/10/10"``.
 
@@ -74,6 +76,7 @@ def convert(
         corpus=corpus,
         columns=tuple(f"{ours}={theirs}" for ours, theirs in (columns or {}).items()),
         split=split,
+        tiers=tuple(tiers),
         name=name,
         by_speaker=(checked.folds or checked.split_by_speaker) is not None,
     )
@@ -107,6 +110,8 @@ def _option_faults(options: ConvertOptions, name: str) -> Iterator[str]:
         yield f"--max-drop: a share from 0 to 1; found {options.max_drop:g}"
     if not re.fullmatch(LANGUAGE_CODE, language):
         yield f"--language: a code such as dan_Latn or nob_Latn; found {language!r}"
+    if options.channel is not None and options.channel < 1:
+        yield f"--channel: from 1; found {options.channel}"
     if not options.max_seconds > 0:
         yield f"--max-seconds: above 0; found {options.max_seconds:g}"
     if options.folds is not None:
@@ -153,10 +158,10 @@ def convert_command(
     }
     faults = [text for text, is_wrong in wrong.items() if is_wrong]
     _refuse([*_option_faults(options, name or "x"), *faults])
-    kind, location = resolve_source(source or "")
+    kind, location, why = resolve_source(source or "")
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    if location == source:
-        console.print(f"{location}: read as {kind}: {SOURCES[kind].about}")
+    if why:
+        console.print(f"{location}: read as {kind}, because {why}: {SOURCES[kind].about}")
     opened = open_source(f"{kind}:{location}", source_options)
     for note in opened.notes:
         console.print(f"{location}: {note}")

@@ -28,6 +28,7 @@ from danish_asr.base.schema import (
     LEDGER_SCHEMA,
     README_FILE,
     SAMPLE_RATE,
+    SPLITS,
     STATISTICS_FILE,
     SUSPECTS_FILE,
     SUSPECTS_SCHEMA,
@@ -50,6 +51,8 @@ from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, plan_tasks
 from danish_asr.corpus.texts import MENDS
 
 _IDENTITIES: Final = f"{WORK_DIR}/identities"  # of the local files when the conversion began
+_BY_CHANCE = 10
+"""A source or a file of fewer rows may lose all of them without a fault of the whole."""
 
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
@@ -200,6 +203,30 @@ class Conversion:
             f"go on with --max-drop {ceil(100 * reasons.total() / self._rows) / 100:g}"
         )
 
+    def _check_wholes(self, records: Sequence[Record]) -> None:
+        """Refuse a split or a file without any row: such a fault is one of the source."""
+        if self._rows < _BY_CHANCE:
+            return
+        faults = [row for record in records for row in record.dropped]
+        rows = Counter(row["source"] for row in faults if row["reason"] != SHARED_SENTENCE)
+        files = (file for file in self._source.files if rows[file.name] == file.rows >= _BY_CHANCE)
+        wholes = [f"{file.name} ({file.rows:,} rows)" for file in files]
+        for split in SPLITS:
+            own = [
+                record
+                for task, record in zip(self.tasks, records, strict=True)
+                if task.split == split
+            ]
+            dropped = sum(_unwanted(record).total() for record in own)
+            if dropped and not any(record.rows for record in own):
+                wholes.append(f"the split {split} ({dropped:,} rows)")
+        if wholes:
+            raise DatasetError(
+                f"nothing is left of {', '.join(wholes[:3])}{', ...' * (len(wholes) > 3)}. The "
+                f"first: {'; '.join(map(self._describe, faults[:3]))}. Fix the source or name its "
+                "columns (--column OURS=THEIRS); --max-drop does not allow this"
+            )
+
     def _describe(self, dropped: Mapping[str, Any]) -> str:
         """A row of the ledger, with its reason and the path of its audio if it has one."""
         file = next(file for file in self._source.files if file.name == dropped["source"])
@@ -210,6 +237,7 @@ class Conversion:
     def complete(self, records: Sequence[Record], name: str) -> None:
         """Write ledger, statistics, cards and README, and last the inventory."""
         self._check_drops(records)
+        self._check_wholes(records)
         out = self.out
         self._check_unchanged(records)
         _write_rows(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import AudioError, encode_flac, peak_of, to_mono
+from danish_asr.base.audio import SECONDS_LEFT, AudioError, Findings, encode_flac, peak_of, to_mono
 from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.schema import (
@@ -147,7 +147,7 @@ def _rows(
                 utterance = replace(utterance, text=text)  # noqa: PLW2901
                 for name in found:
                     record.mended[name] = record.mended.get(name, 0) + 1
-            row = _convert(utterance, part, task.split, options.max_seconds, record.suspects)
+            row = _convert(utterance, part, task.split, options, record.suspects)
             if isinstance(row, str):
                 record.dropped.append(
                     {
@@ -185,7 +185,7 @@ def _convert(
     utterance: Utterance,
     part: RowSlice,
     split: str,
-    max_seconds: float,
+    options: ConvertOptions,
     suspects: list[dict[str, Any]],
 ) -> dict[str, Any] | str:
     """An utterance as a row of `UTTERANCE_SCHEMA`, or the reason why it is dropped."""
@@ -201,16 +201,21 @@ def _convert(
         odd[f"an age outside 0 to {MAX_AGE}"] = age
     if not utterance.audio:
         return "no audio"
+    of_file: Findings = []
     try:
         with uninterrupted():
             mono = to_mono(
                 utterance.audio,
                 start=utterance.start,
                 seconds=utterance.seconds,
-                max_seconds=max_seconds,
+                max_seconds=options.max_seconds,
+                channel=utterance.channel or options.channel,
+                findings=of_file,
             )
             peak = peak_of(mono)
-            findings = list(examine(mono, peak, utterance.text, utterance.seconds))
+            # Other utterances may follow in the file.
+            findings = [found for found in of_file if utterance.whole or found[0] != SECONDS_LEFT]
+            findings += examine(mono, peak, utterance.text, utterance.seconds)
             flac = encode_flac(mono, SAMPLE_RATE, peak)
     except AudioError as error:
         return str(error)

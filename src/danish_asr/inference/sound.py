@@ -22,7 +22,8 @@ from danish_asr.base.audio import (
     Decoder,
     open_audio,
 )
-from danish_asr.base.audio_beyond_libsndfile import Media, Mp3, missing
+from danish_asr.base.audio_beyond_libsndfile import Media, Mp3
+from danish_asr.base.audio_length import missing
 from danish_asr.base.errors import TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 

@@ -8,6 +8,7 @@ without changing this package.
 import fnmatch
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from pickle import dumps
 from pkgutil import resolve_name
@@ -15,14 +16,19 @@ from typing import Final, NamedTuple
 
 from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.schema import SPLITS
-from danish_asr.corpus.sources.base import Source, SourceFile, SourceOptions, Utterance
+from danish_asr.corpus.sources.base import (
+    AUDIO_SUFFIXES,
+    Source,
+    SourceFile,
+    SourceOptions,
+    Utterance,
+)
 from danish_asr.corpus.sources.leaderboard import open_leaderboard
-from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES
 from danish_asr.corpus.sources.location import PARQUET_SUFFIXES, hub_hint
-from danish_asr.corpus.sources.manifest import SUFFIXES, open_manifest
+from danish_asr.corpus.sources.manifest import SUFFIXES, has_manifest, open_manifest
 from danish_asr.corpus.sources.metadata import speaker
-from danish_asr.corpus.sources.pairs import open_pairs
-from danish_asr.corpus.sources.parquet import open_coral, open_hf_parquet
+from danish_asr.corpus.sources.pairs import has_pairs, open_pairs
+from danish_asr.corpus.sources.parquet import is_coral, open_coral, open_hf_parquet
 from danish_asr.corpus.sources.published import (
     is_fleurs,
     open_common_voice,
@@ -30,6 +36,8 @@ from danish_asr.corpus.sources.published import (
     open_ft_speech,
     open_nst,
 )
+from danish_asr.corpus.sources.timed import has_transcripts, open_timed
+from danish_asr.corpus.sources.timed_files import is_transcript
 
 __all__ = [
     "SOURCES",
@@ -62,7 +70,17 @@ class SourceKind(NamedTuple):
     check: Callable[[Path], bool] = lambda _: True
 
 
+_PARQUET: Final = tuple(f"**/*{suffix}" for suffix in PARQUET_SUFFIXES)
 _AUDIO: Final = tuple(f"**/*{suffix}" for suffix in AUDIO_SUFFIXES)
+_TIMED: Final = {
+    "textgrid": (".textgrid", "Praat TextGrids beside recordings; takes --tier"),
+    "elan": (".eaf", "ELAN's files beside recordings; takes --tier"),
+    "srt": (".srt", "subtitles in SubRip beside recordings"),
+    "vtt": (".vtt", "subtitles in WebVTT beside recordings"),
+    "json": (".json", "transcripts in JSON beside recordings, of `transcribe` or Whisper"),
+}
+"""Kinds of timed text, with their suffixes."""
+
 _SPLIT_LISTS: Final = tuple(f"{split}.tsv" for split in SPLITS)
 
 SOURCES: Final[dict[str, SourceKind]] = {
@@ -70,12 +88,20 @@ SOURCES: Final[dict[str, SourceKind]] = {
         location="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
         about="CoRal v1, v2 or v3: from the hub, from its cache (offline) or from a local copy",
         open=open_coral,
-        signs=(("**/*.parquet", "**/*.pq"),),
+        signs=(_PARQUET,),
+        check=is_coral,
     ),
     "hf-parquet": SourceKind(
         location="FOLDER, FILE or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
         about="any Hugging Face audio Parquet; takes --corpus, --column and --split",
         open=open_hf_parquet,
+        signs=(_PARQUET,),
+    ),
+    "hf-disk": SourceKind(
+        location="FOLDER",
+        about="a Dataset or DatasetDict that save_to_disk of `datasets` wrote; options as above",
+        open=open_hf_parquet,
+        signs=(("**/state.json",), ("**/*.arrow",)),
     ),
     "common-voice": SourceKind(
         location="FOLDER",
@@ -107,14 +133,26 @@ SOURCES: Final[dict[str, SourceKind]] = {
         about="JSON lines, CSV or TSV with audio paths (NeMo's keys or other usual names); takes "
         "--corpus, --column and --split",
         open=open_manifest,
-        signs=(tuple(f"*{suffix}" for suffix in SUFFIXES),),
+        signs=(tuple(f"{name}{suffix}" for suffix in SUFFIXES for name in ("*", "**/metadata")),),
+        check=has_manifest,
     ),
+    **{
+        kind: SourceKind(
+            location="FOLDER or FILE",
+            about=f"{about}, such as anna{suffix} and anna.wav",
+            open=partial(open_timed, suffix),
+            signs=((f"**/*{suffix}",), _AUDIO),
+            check=has_transcripts if suffix == ".json" else lambda _: True,
+        )
+        for kind, (suffix, about) in _TIMED.items()
+    },
     "pairs": SourceKind(
         location="FOLDER",
         about="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
         "--corpus, --split and --column speaker_id=folder",
         open=open_pairs,
         signs=(_AUDIO, ("**/*.txt",)),
+        check=has_pairs,
     ),
     "leaderboard": SourceKind(
         location="FOLDER, hf or FOLDER,hf",
@@ -130,19 +168,47 @@ SOURCES: Final[dict[str, SourceKind]] = {
 }
 
 
-def resolve_source(spec: str) -> tuple[str, str]:
+_BY_SUFFIX: Final = (
+    dict.fromkeys(SUFFIXES, "manifest")
+    | dict.fromkeys(PARQUET_SUFFIXES, "hf-parquet")
+    | {suffix: kind for kind, (suffix, _) in _TIMED.items() if suffix != ".json"}
+)
+"""The kind of a single file."""
+
+
+_UNKNOWN: Final = (
+    "not a known kind of source; `danish-asr convert --list` shows all kinds. Save a spreadsheet "
+    "as CSV in UTF-8"
+)
+
+
+class Resolved(NamedTuple):
+    """What a command line names."""
+
+    kind: str
+    location: str
+    why: str = ""  # what the kind was recognised by; empty if it was named
+
+
+def resolve_source(spec: str) -> Resolved:
     """The kind and the location that a command line names; without a kind, it is recognised."""
     kind, colon, location = spec.partition(":")
     if colon and kind in SOURCES:
-        return kind, location
+        return Resolved(kind, location)
     path = Path(spec)
-    if kind == "hf" or (spec.lower().endswith(PARQUET_SUFFIXES) and path.is_file()):
-        return "coral", spec
+    if kind == "hf":
+        return Resolved("coral", spec, "a dataset of the hub")
     if colon and not path.exists():
-        return kind, location
-    if spec.endswith(SUFFIXES):
-        return "manifest", spec
-    return _recognise(path), spec
+        return Resolved(kind, location)
+    suffix = path.suffix.lower()
+    if path.is_dir() or not path.exists() or suffix not in _BY_SUFFIX:
+        return _recognise(path)
+    kind = _BY_SUFFIX[suffix]
+    if suffix in PARQUET_SUFFIXES and is_coral(path):
+        kind = "coral"
+    elif suffix == ".json" and is_transcript(path):
+        kind = "json"
+    return Resolved(kind, spec, f"its name ends in {suffix}")
 
 
 def open_source(spec: str, options: SourceOptions | None = None) -> Source:
@@ -151,7 +217,10 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     ``KIND`` is one of `SOURCES`, or the dotted name of an `OpenSource` function, such as
     ``my_corpora.radio.open_radio``.
     """
-    kind, location = resolve_source(spec)
+    kind, location, _ = resolve_source(spec)
+    options = options or SourceOptions()
+    if options.tiers and kind not in {"textgrid", "elan"}:
+        raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
     if kind in SOURCES:
         open_kind = SOURCES[kind].open
     else:
@@ -164,33 +233,49 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
                 "installed or on PYTHONPATH"
             ) from error
     with user_code(open_kind, f"opening {location}"):
-        source = open_kind(location, options or SourceOptions())
+        source = open_kind(location, options)
         if not isinstance(source, Source):
             raise TypeError(f"expected a Source, found {source!r}")
         dumps(source)  # workers get a copy
     return source
 
 
-def _recognise(folder: Path) -> str:
-    """The name of the kind of a local folder."""
+def _recognise(folder: Path) -> Resolved:
+    """The kind of a local folder."""
     if not folder.exists():
         raise SourceError(f"{folder}: no such file or folder{hub_hint(str(folder))}")
+    if folder.is_file():
+        raise SourceError(f"{folder}: {_UNKNOWN}")
     walk = os.walk(folder, followlinks=True)  # one walk serves all signs
-    names = {name.lower() for _, _, names in walk for name in names if not name.startswith(".")}
-
-    def has_one(patterns: tuple[str, ...]) -> bool:
-        for pattern in patterns:
-            at_any_depth = pattern.removeprefix("**/")
-            if at_any_depth == pattern and any(folder.glob(pattern)):
-                return True
-            if at_any_depth != pattern and fnmatch.filter(names, at_any_depth):
-                return True
-        return False
-
+    names = [name for _, _, names in walk for name in sorted(names) if not name.startswith(".")]
+    kinds: list[Resolved] = []
     for name, kind in SOURCES.items():
-        if kind.signs and all(map(has_one, kind.signs)) and kind.check(folder):
-            return name
-    raise SourceError(
-        f"{folder}: not a known kind of source; `danish-asr convert --list` shows all kinds. Save "
-        "a spreadsheet as CSV in UTF-8"
-    )
+        found = [_first_of(patterns, folder, names) for patterns in kind.signs]
+        if found and None not in found and kind.check(folder):
+            why = " and ".join(sign for sign in found if sign)
+            kinds.append(Resolved(name, str(folder), f"it has {why}"))
+    if not kinds:
+        raise SourceError(f"{folder}: {_UNKNOWN}")
+    if len(kinds) > 1 and {*_TIMED, "pairs"} >= {kind.kind for kind in kinds}:
+        choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
+        raise SourceError(
+            f"{folder}: several kinds of transcripts are beside the recordings; choose {choices}"
+        )
+    return kinds[0]
+
+
+def _first_of(patterns: tuple[str, ...], folder: Path, names: list[str]) -> str | None:
+    """The first file of a folder that a pattern fits; ``names`` are those at any depth."""
+    for pattern in patterns:
+        any_depth = pattern.removeprefix("**/")
+        if "/" in any_depth:
+            found = [pattern] if any(folder.glob(pattern)) else []
+        else:
+            among = (
+                names if any_depth != pattern else sorted(path.name for path in folder.iterdir())
+            )
+            shown = (name for name in among if not name.startswith("."))
+            found = [name for name in shown if fnmatch.fnmatchcase(name.lower(), any_depth)]
+        if found:
+            return found[0]
+    return None

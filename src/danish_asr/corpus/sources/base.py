@@ -23,9 +23,11 @@ COLUMNS: Final = {name: name for name in ("text", "audio", "id", *SPEAKER_COLUMN
     "start": "",
     "seconds": "",
     "end": "",
+    "channel": "",
 }
 """The names by default. Only text and audio are required. ``start`` and ``seconds``, or else
-``end``, cut an utterance out of its audio; rows with "rejected" in ``validated`` are dropped."""
+``end``, cut an utterance out of its audio, ``channel`` (from 1) takes one of its channels; rows
+with "rejected" in ``validated`` are dropped."""
 
 _PATH_NAMES: Final = "audio_filepath path audio_path file filename file_name wav lydfil"
 
@@ -40,6 +42,11 @@ USUAL_NAMES: Final = {
     "end": ("end_time",),
 }
 """Other names that corpora use for our columns, in lower case; the first that is there is taken."""
+
+AUDIO_SUFFIXES: Final = (
+    *(".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff"),
+    *(".m4a", ".mp4", ".aac", ".webm", ".wma"),
+)
 
 _ROWS_TOGETHER: Final = 100
 
@@ -97,6 +104,8 @@ class Utterance:
     speaker: Speaker = field(default_factory=Speaker)
     start: float = 0.0  # seconds into the audio
     seconds: float | None = None  # None for all of the audio from the start
+    whole: bool = False  # no start: the file is meant, and what ``seconds`` leaves of it is listed
+    channel: int | None = None  # from 1; None for their mean
     refused: str | None = None  # why the corpus itself excludes the row
 
 
@@ -131,11 +140,12 @@ class Source(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The options ``--corpus``, ``--column`` (``OURS=THEIRS``) and ``--split``."""
+    """The options ``--corpus``, ``--column`` (``OURS=THEIRS``), ``--split`` and ``--tier``."""
 
     corpus: str | None = None
     columns: tuple[str, ...] = ()
     split: str | None = None
+    tiers: tuple[str, ...] = ()  # names or patterns, of files with timed text
     # What the defaults depend on; these are no options of the source.
     name: str | None = field(default=None, compare=False)  # of the card
     by_speaker: bool = field(default=False, compare=False)  # rows are divided by speaker later
@@ -209,6 +219,12 @@ def read_on(
     _reading[key] = stop, remaining
 
 
+def split_path(root: Path, name: str) -> PurePosixPath:
+    """A file's path for `SourceOptions.split_of`, with its root's name if that is a split's."""
+    is_split = root.name.lower() in {*SPLITS, *SPLIT_ALIASES}
+    return PurePosixPath(root.name, name) if is_split else PurePosixPath(name)
+
+
 def fingerprint(path: Path) -> str:
     """Size and time of change of a local file."""
     status = path.stat()
@@ -232,6 +248,16 @@ def usual_columns(
     return renamed
 
 
+def _without(file: str, ours: str, theirs: str, names: Collection[str]) -> str:
+    """What to say of a file without a column."""
+    shown = ", ".join(name[:60] for name in list(names)[:20])
+    if any(name.lower().endswith(AUDIO_SUFFIXES) for name in names):
+        advice = "Its first line is a row; write a header above it, such as path,text,speaker"
+    else:
+        advice = f"Name yours: --column {ours}=COLUMN"
+    return f"{file}: no column {theirs}; found the columns {shown}. {advice}"
+
+
 @dataclass
 class FileListing:
     """The files of a source that is being opened; each is checked when it is added."""
@@ -249,10 +275,7 @@ class FileListing:
         """Add a file with the ``names`` of its columns; raises if it lacks text or audio."""
         for ours in ("text", "audio"):
             if file.rows and columns[ours] not in names:
-                raise SourceError(
-                    f"{file.name}: no column {columns[ours]}; found the columns "
-                    f"{', '.join(names)}. Name yours: --column {ours}=COLUMN"
-                )
+                raise SourceError(_without(file.name, ours, columns[ours], names))
         self.files.append(file)
         self.names |= dict.fromkeys(names)
         self.read.update(also_read, ",".join(columns.values()).split(","))

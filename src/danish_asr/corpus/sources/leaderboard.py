@@ -26,6 +26,8 @@ SETS: Final = {
 }
 """Each test set's dataset on the hub."""
 
+_PARQUET: Final = {"coral", "hf-parquet"}
+
 _GENDERS: Final = {"0": "male", "1": "female", "2": "other"}
 """FLEURS's class labels."""
 
@@ -93,7 +95,7 @@ def _open_set(name: str, location: str) -> base.Source:
     from danish_asr.corpus.sources import open_source, resolve_source  # noqa: PLC0415
 
     options = base.SourceOptions(corpus=name)
-    if not location.startswith("hf:") and resolve_source(location)[0] != "coral":  # not Parquet
+    if not location.startswith("hf:") and resolve_source(location).kind not in _PARQUET:
         return open_source(location, options)
     if name.startswith("coral_"):
         return open_coral(location, base.SourceOptions(), split="test")

@@ -24,11 +24,6 @@ RawRows = Callable[[Path, int], Iterable[Any]]
 ValuesOf = Callable[[Path, str, Any], Values]
 """The values of a raw row, from the root, the list's path below it, and the raw row."""
 
-AUDIO_SUFFIXES: Final = (
-    *(".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff"),
-    *(".m4a", ".mp4", ".aac", ".webm"),
-)
-
 _COLUMNS: Final = base.COLUMNS | {"start": "start", "seconds": "seconds"}
 
 
@@ -87,12 +82,13 @@ def open_lists(
     """
     options = replace(options, corpus=options.corpus or corpus)
     corpus, columns = options.checked_corpus(), options.checked_columns(_COLUMNS)
-    folder = Path(location).resolve()
-    if not folder.is_dir():
+    place = Path(location).resolve()
+    if not place.is_dir() and not (place.is_file() and place in lists(place)):
         raise SourceError(f"{location}: not a folder")
+    folder = place if place.is_dir() else place.parent
     root = folder.parent  # the folder's own name may be the split
     listing = base.FileListing(location, options, what)
-    for path in sorted(lists(folder)):
+    for path in sorted(lists(place)):
         name = path.relative_to(root).as_posix()
         names: Iterable[str] = ()
         count = 0

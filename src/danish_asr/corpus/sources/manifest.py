@@ -1,19 +1,22 @@
 """Manifests: JSON lines, CSV (with commas or semicolons) or TSV with the paths of audio files.
 
 Paths are relative to the manifest. NeMo's keys and other usual names of columns are found
-(`base.USUAL_NAMES`). Without ``--split``, each value of a column ``split`` makes a source file.
+(`base.USUAL_NAMES`). Without ``--split``, each value of a column ``split`` makes a source file; in
+``metadata.csv`` and ``metadata.jsonl``, as ``datasets`` has them in an audiofolder, each folder.
 A line that is not a JSON object, or has more or fewer fields than the header, is a row as well: it
 goes to the ledger. TSV has no quoting.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import CSV_FORMS, Row, TableRow, read_rows
 from danish_asr.corpus.sources import base
 from danish_asr.corpus.sources.metadata import utterance
@@ -32,15 +35,17 @@ class ManifestSource(base.Source):
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
+        folder = self._path(file)[0].parent
         for row, values in self._rows(file, start, stop):
-            with_path = values and values | {self.columns["audio"]: self._audio(values)}
+            with_path = values and values | {self.columns["audio"]: self._audio(folder, values)}
             yield utterance(with_path, self.columns, file, row)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`."""
-        yield self._path(file)[0]
+        path = self._path(file)[0]
+        yield path
         for _, values in self._rows(file, 0, file.rows):
-            audio = self._audio(values) if values else None
+            audio = self._audio(path.parent, values) if values else None
             if audio is not None:
                 yield audio
 
@@ -48,7 +53,7 @@ class ManifestSource(base.Source):
         """See `Source.place`. Names the line."""
         path, wanted = self._path(file)
         lines = (table_row.line for split, table_row in _with_splits(path) if wanted in {"", split})
-        return f"{path.name}, line {next(islice(lines, row, None))}"
+        return f"{path.relative_to(self.root)}, line {next(islice(lines, row, None))}"
 
     def _path(self, file: base.SourceFile) -> tuple[Path, str]:
         """The manifest of a file, and the value of its column ``split``, '' for all."""
@@ -72,9 +77,14 @@ class ManifestSource(base.Source):
         for row, table_row in enumerate(base.read_on(key, rows, start, stop), start):
             yield row, None if table_row.values is None else _with_usual_names(table_row.values)
 
-    def _audio(self, values: Row) -> Path | None:
+    def _audio(self, folder: Path, values: Row) -> Path | None:
         path = values.get(self.columns["audio"])
-        return self.root / path if path and isinstance(path, str) else None
+        if not path or not isinstance(path, str):
+            return None
+        found = folder / path
+        if "\\" in path and not found.is_file():  # written on Windows
+            return folder / path.replace("\\", "/")
+        return found
 
 
 def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
@@ -84,21 +94,57 @@ def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
     if not path.exists():
         raise SourceError(f"{location}: no such file or folder")
     listing = base.FileListing(location, options, f"manifest ({', '.join(SUFFIXES)})")
-    for manifest in sorted(path.glob("[!.]*")) if path.is_dir() else [path]:
-        if manifest.suffix in SUFFIXES and manifest.is_file():
-            _add_manifest(manifest, columns, listing)
+    root = (path if path.is_dir() else path.parent).resolve()
+    manifests, others = _manifests(path) if path.is_dir() else ([root / path.name], [])
+    for manifest in manifests:
+        _add_manifest(root, manifest, columns, listing)
+    notes = [f"no manifest, ignored: {', '.join(other.name for other in others)}"] if others else []
     return ManifestSource(
         name=location,
         files=listing.checked(),
-        notes=listing.notes(),
-        root=(path if path.is_dir() else path.parent).resolve(),
+        notes=(*notes, *listing.notes()),
+        root=root,
         columns=columns,
     )
 
 
-def _add_manifest(path: Path, columns: base.Columns, listing: base.FileListing) -> None:
+def has_manifest(folder: Path) -> bool:
+    """Whether a folder has a manifest."""
+    return bool(_manifests(folder)[0])
+
+
+def _manifests(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The manifests of a folder and of an audiofolder's parts, and what only looks like one."""
+    found: tuple[list[Path], list[Path]] = [], []
+    root = folder.resolve()
+    tops = [path for path in root.glob("[!.]*") if path.is_file()]
+    parts = chain(root.glob("*/metadata.*"), root.glob("*/*/metadata.*"))
+    for path in sorted({*tops, *filter(Path.is_file, parts)}):
+        if path.suffix.lower() in SUFFIXES:
+            found[_is_foreign(path)].append(path)
+    return found
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a table is Whisper's, or a file in JSON has no lines of it, or one without audio."""
+    suffix = path.suffix.lower()
+    if suffix not in {".json", ".tsv"}:
+        return False
+    with path.open("rb") as file:
+        line, *more = [*islice(filter(None, map(bytes.strip, file)), 2)] or [b""]
+    if suffix == ".tsv":
+        return line.split() == [b"start", b"end", b"text"]
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return True
+    names = {"audio", *base.USUAL_NAMES["audio"]}
+    return not isinstance(row, dict) or (not more and names.isdisjoint(map(str.lower, row)))
+
+
+def _add_manifest(root: Path, path: Path, columns: base.Columns, listing: base.FileListing) -> None:
     """Add the file of each split of a manifest."""
-    options = listing.options
+    options, name = listing.options, path.relative_to(root).as_posix()
     names: dict[str, None] = {}
     rows_of: Counter[str] = Counter()
     first_fault = ""
@@ -114,11 +160,12 @@ def _add_manifest(path: Path, columns: base.Columns, listing: base.FileListing) 
     also_read = [name for name in names if name.lower() == "split"]
     for split, rows in sorted((rows_of or {"": 0}).items()):
         try:
-            own_split = options.split_of(PurePosixPath(split or path.name))
+            place = PurePosixPath(split) if split else base.split_path(root, name)
+            own_split = options.split_of(place)
         except SourceError as error:
             raise SourceError(f"{path}: {error}") from None
         file = base.SourceFile(
-            name=f"{path.name}#{split}" if split else path.name,
+            name=f"{name}#{split}" if split else name,
             corpus=options.checked_corpus(),
             split=own_split,
             row_groups=base.row_groups(rows),
@@ -130,11 +177,21 @@ def _add_manifest(path: Path, columns: base.Columns, listing: base.FileListing) 
 def _with_splits(path: Path) -> Iterator[tuple[str, TableRow]]:
     """Yield rows with their values of ``split``; a malformed row stays with the one before it."""
     split = ""
+    by_folder = path.stem.lower() == "metadata"
     for row in read_rows(path, SourceError):
         if row.values is not None:
-            name = next((name for name in row.values if name.lower() == "split"), "split")
-            split = str(row.values.get(name) or "").strip()
+            name = next((name for name in row.values if name.lower() == "split"), "")
+            if by_folder and not name:
+                split = _split_folder(str(row.values.get("file_name") or ""))
+            else:
+                split = str(row.values.get(name) or "").strip()
         yield split, row
+
+
+def _split_folder(path: str) -> str:
+    """The folder of a path that names a split, or ''."""
+    folders = PurePosixPath(path).parts[:-1]
+    return next((name for name in folders if name.lower() in {*SPLITS, *SPLIT_ALIASES}), "")
 
 
 def _with_usual_names(values: Row) -> Row:

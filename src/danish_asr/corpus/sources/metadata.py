@@ -102,6 +102,8 @@ def utterance(
         speaker=speaker(**metadata, country_codes=country_codes),
         start=read["start"] or 0.0,
         seconds=seconds,
+        whole=read["start"] is None and read["end"] is None,
+        channel=read["channel"],
         refused="rejected" if (read["validated"] or "").lower() == "rejected" else None,
     )
 
@@ -128,6 +130,15 @@ def _seconds(value: Any) -> float | None:
     if not 0 <= seconds < math.inf:
         raise ValueError
     return seconds
+
+
+def _channel(value: Any) -> int | None:
+    if value is None or not str(value).strip():
+        return None
+    channel = int(value)
+    if channel < 1:
+        raise ValueError
+    return channel
 
 
 def speaker(
@@ -231,5 +242,6 @@ _CONVERT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "start": _seconds,
     "seconds": _seconds,
     "end": _seconds,
+    "channel": _channel,
 }
 """What reads each column but those of the id and the audio."""

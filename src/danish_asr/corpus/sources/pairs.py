@@ -12,8 +12,8 @@ from pathlib import Path
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.files import decode_line
-from danish_asr.corpus.sources.base import SourceOptions
-from danish_asr.corpus.sources.listed import AUDIO_SUFFIXES, ListedSource, Values, open_lists
+from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, SourceOptions
+from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists
 
 _TEXTS = (".txt", ".TXT")
 _WHAT = "audio files with a .txt file of the same name"
@@ -42,6 +42,11 @@ def _folders(folder: Path) -> Iterator[Path]:
         stems = {Path(name).stem for name in names if name.endswith(_TEXTS)}
         if any(_is_audio(name) and Path(name).stem in stems for name in names):
             yield Path(parent)
+
+
+def has_pairs(folder: Path) -> bool:
+    """Whether a recording has a text file of its name."""
+    return next(_folders(folder), None) is not None
 
 
 def _is_audio(name: str) -> bool:

@@ -4,9 +4,10 @@ CoRal's subsets have different columns, and its versions differ slightly. Licenc
 speech synthesis and no biometric identification. Its repositories on the hub are gated.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.location import Location, locate
+from danish_asr.corpus.sources.location import ArrowFile, Location, locate
 from danish_asr.corpus.sources.metadata import utterance
 
 _BATCH_BYTES: Final = 16 << 20
@@ -87,9 +88,12 @@ class ParquetSource(base.Source):
         audio, wanted = columns["audio"], _names(columns) - {without}
         with self.location.open_parquet(file.name) as parquet:
             names = [name for name in parquet.schema_arrow.names if name in wanted]
+            labels = class_labels(parquet.schema_arrow)
             for row, values in _read_rows(parquet, start, stop, names):
                 if values is not None and audio in values:
                     values[audio] = self._audio(file, values[audio])
+                for name in labels.keys() & (values or {}).keys():
+                    values[name] = labels[name].get(values[name], values[name])
                 yield utterance(values, columns, file, row, country_codes=self.country_codes)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
@@ -120,6 +124,16 @@ class ParquetSource(base.Source):
 
     def _path(self, file: base.SourceFile) -> Path:
         return Path(self.location.root, file.name)
+
+
+def is_coral(path: Path) -> bool:
+    """Whether a Parquet file, or the first one of a folder, has CoRal's ids."""
+    try:
+        place = locate(str(path))
+        with place.open_parquet(place.parquet_files()[0]) as parquet:
+            return not {"id_recording", "id_conversation"}.isdisjoint(parquet.schema_arrow.names)
+    except (SourceError, IndexError):
+        return False
 
 
 def open_coral(
@@ -189,7 +203,8 @@ def open_parquet_files(
     for name in location.parquet_files():
         if not name.startswith(folder):
             continue
-        own_split = listing.options.split_of(PurePosixPath(name))
+        root = Path(location.root if location.local else "")
+        own_split = listing.options.split_of(base.split_path(root, name))
         if split not in {None, own_split}:
             continue
         path = f"{location.root}/{name}"
@@ -223,6 +238,20 @@ def _not_blank(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.utf8_trim_whitespace(values), ""), None, values)
 
 
+def class_labels(schema: pa.Schema) -> dict[str, dict[int, str | None]]:
+    """The names of the numbers in each column of ``ClassLabel``, as `datasets` keeps them."""
+    try:
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = about["info"]["features"]
+        return {
+            column: dict(enumerate(feature["names"])) | {-1: None}
+            for column, feature in features.items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        }
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
 def _names(columns: base.Columns) -> set[str]:
     """The names of all columns that are read."""
     return set(",".join(columns.values()).split(","))
@@ -245,7 +274,7 @@ def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
 
 
 def _read_rows(
-    parquet: pq.ParquetFile, start: int, stop: int, columns: list[str]
+    parquet: pq.ParquetFile | ArrowFile, start: int, stop: int, columns: list[str]
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield the positions and values of rows; None for a row with a text that is not UTF-8."""
     # One row group after another: Arrow would keep all that are read together in memory.

@@ -1,0 +1,284 @@
+"""Timed text as tiers of spans: Praat TextGrid, ELAN, SRT, WebVTT, and JSON of transcribers."""
+
+import html
+import io
+import json
+import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from danish_asr.base.errors import SourceError
+
+
+class Span(NamedTuple):
+    """A text, and when it is said, in seconds; None where the file gives no time."""
+
+    start: float | None
+    end: float | None
+    text: str
+    speaker: str | None = None
+    channel: int | None = None  # from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """Spans of a name; a format without tiers has one."""
+
+    name: str
+    spans: tuple[Span, ...]
+    empty: int = 0  # intervals without text, which are no spans
+    speaker: str | None = None
+    is_top: bool = True  # its texts do not describe those of another tier
+    is_points: bool = False  # each text is taken to last until the next point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedFile:
+    """What a file holds."""
+
+    tiers: tuple[Tier, ...]
+    seconds: float | None = None  # of the audio, as far as the file says
+    media: tuple[str, ...] = ()  # names of the audio
+
+
+_TRIGRAPHS: Final = {r"\ae": "æ", r"\Ae": "Æ", r"\o/": "ø", r"\O/": "Ø", r"\ao": "å", r"\Ao": "Å"}
+"""How Praat writes letters in old TextGrids of ASCII."""
+
+_TIERS: Final = re.compile(r"<exists>\s+(?:size\s*=\s*)?(\d+)")
+_INTERVALS: Final = re.compile(
+    r"(?:intervals|points): size\s*=\s*(\d+)"  # long, or short:
+    r'|"(?:IntervalTier|TextTier)"\s+"(?:[^"]|"")*"\s+[\d.eE+-]+\s+[\d.eE+-]+\s+(\d+)\s'
+)
+"""The numbers of tiers, and of intervals or points of each, in a TextGrid."""
+
+_OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
+"""What ``danish-asr transcribe --channels split`` writes before a cue of SRT."""
+
+_LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
+
+
+def read_textgrid(path: Path) -> TimedFile:
+    """Read a TextGrid in any of Praat's text formats; SourceError if it begins after 0."""
+    from praatio import textgrid  # noqa: PLC0415
+
+    grid = textgrid.openTextgrid(
+        str(path), includeEmptyIntervals=True, reportingMode="silence", duplicateNamesMode="error"
+    )
+    if grid.minTimestamp:
+        raise SourceError(
+            f"{path}: begins at {grid.minTimestamp:g} s, so its times may not be those of the "
+            "audio; in Praat: Modify > Shift to zero"
+        )
+    _check_counts(path, grid)
+    tiers = []
+    for tier in grid.tiers:
+        is_points = isinstance(tier, textgrid.PointTier)
+        spans = [Span(*_times(entry), _untangled(entry[-1])) for entry in tier.entries]
+        if is_points:
+            ends = [*(span.start for span in spans[1:]), grid.maxTimestamp]
+            spans = [span._replace(end=end) for span, end in zip(spans, ends, strict=True)]
+        texts = tuple(span for span in spans if span.text)
+        empty = len(spans) - len(texts)
+        tiers.append(Tier(name=tier.name, spans=texts, empty=empty, is_points=is_points))
+    return TimedFile(tiers=tuple(tiers), seconds=grid.maxTimestamp)
+
+
+def _check_counts(path: Path, grid: Any) -> None:
+    """Raise ValueError for a file that was cut: the reader takes what is there."""
+    data = path.read_bytes()
+    content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
+    tiers = _TIERS.search(content)
+    if tiers and int(tiers[1]) != len(grid.tiers):
+        raise ValueError(f"expected {tiers[1]} tiers, found {len(grid.tiers)}")
+    sizes = [int(long or short) for long, short in _INTERVALS.findall(content)]
+    entries = [len(tier.entries) for tier in grid.tiers]
+    if tiers and sizes != entries:
+        raise ValueError(f"expected {sum(sizes)} intervals, found {sum(entries)}")
+
+
+def _times(entry: Any) -> tuple[float, float]:
+    return float(entry[0]), float(entry[-2])
+
+
+def _untangled(label: str) -> str:
+    for written, letter in _TRIGRAPHS.items():
+        label = label.replace(written, letter)
+    return label.strip()
+
+
+def read_elan(path: Path) -> TimedFile:
+    """Read an ELAN file; times are those in its first media file."""
+    from pympi.Elan import Eaf  # noqa: PLC0415
+
+    eaf = Eaf(str(path), suppress_version_warning=True)
+    media = eaf.media_descriptors
+    offset = int(media[0].get("TIME_ORIGIN", 0)) if media else 0
+    tiers = []
+    for name in eaf.get_tier_names():
+        parameters = eaf.get_parameters_for_tier(name)
+        found = [
+            Span(_seconds(start, offset), _seconds(end, offset), text.strip())
+            for start, end, text, *_ in eaf.get_annotation_data_for_tier(name)
+        ]
+        spans = tuple(span for span in found if span.text)
+        tiers.append(
+            Tier(
+                name=name,
+                spans=spans,
+                empty=len(found) - len(spans),
+                speaker=(parameters.get("PARTICIPANT") or "").strip() or None,
+                is_top=not parameters.get("PARENT_REF"),
+            )
+        )
+    names = [item.get("RELATIVE_MEDIA_URL") or item.get("MEDIA_URL") or "" for item in media]
+    stems = tuple(re.split(r"[/\\]", name)[-1] for name in names)
+    return TimedFile(tiers=tuple(tiers), media=stems)
+
+
+def _seconds(time: int | None, offset: int) -> float | None:
+    return None if time is None else (time + offset) / 1000
+
+
+def read_srt(path: Path) -> TimedFile:
+    """Read SubRip; a name before each cue (``Anna: ja``) is the speaker."""
+    content = _text(path)
+    spans = _cues(content, "srt")
+    spans = [_labelled(span, _OWN_LABEL) for span in spans]
+    if all(span.speaker or _LABEL.match(span.text) for span in spans):
+        spans = [span if span.speaker else _labelled(span, _LABEL) for span in spans]
+    return TimedFile(tiers=(Tier(name="", spans=tuple(spans)),))
+
+
+def read_vtt(path: Path) -> TimedFile:
+    """Read WebVTT; the voice of a cue is its speaker."""
+    return TimedFile(tiers=(Tier(name="", spans=tuple(_cues(_text(path), "vtt"))),))
+
+
+def _cues(content: str, form: str) -> list[Span]:
+    import webvtt  # noqa: PLC0415
+
+    cues = webvtt.from_buffer(io.StringIO(content.strip()), format=form, strict=True)
+    expected = len(re.findall(r"^.*\d -->.*\d", content, re.MULTILINE))
+    if len(cues) != expected:
+        raise ValueError(f"{len(cues)} of {expected} cues can be read")
+    spans = []
+    for cue in cues:
+        text = re.sub(r"{\\[^}]*}", "", html.unescape(cue.text))
+        times = (time.in_milliseconds() / 1000 for time in (cue.start_time, cue.end_time))
+        alone = cue.raw_text.count("<v") == 1
+        span = Span(*times, " ".join(text.split()), cue.voice if alone else None)
+        spans.append(_on_channel(span))
+    return spans
+
+
+def _labelled(span: Span, label: re.Pattern[str]) -> Span:
+    found = label.match(span.text)
+    if found is None:
+        return span
+    return _on_channel(span._replace(text=span.text[found.end() :], speaker=found[1]))
+
+
+def _on_channel(span: Span) -> Span:
+    """With the channel that our own names of speakers give."""
+    channel = channel_of(span.speaker)
+    return span if channel is None else span._replace(channel=channel)
+
+
+def channel_of(speaker: str | None) -> int | None:
+    """The channel of a name as ``danish-asr transcribe --channels split`` writes it, from 1."""
+    found = re.fullmatch(r"Speaker (\d+)", speaker or "")
+    return int(found[1]) if found else None
+
+
+def read_json(path: Path) -> TimedFile:
+    """Read the segments of our own JSON, or of Whisper's, WhisperX's and whisper.cpp's."""
+    tree = json.loads(_text(path))
+    segments = segments_of(tree)
+    if segments is None:
+        raise ValueError("expected an object with 'segments'")
+    seconds = tree.get("duration")
+    return TimedFile(
+        tiers=(Tier(name="", spans=tuple(map(_span, segments))),),
+        seconds=seconds if isinstance(seconds, int | float) else None,
+        media=(Path(tree["file"]).name,) if isinstance(tree.get("file"), str) else (),
+    )
+
+
+def segments_of(tree: Any) -> list[Mapping[str, Any]] | None:
+    """The segments of a transcript in JSON; None if it is something else."""
+    if not isinstance(tree, dict):
+        return None
+    for name in ("segments", "chunks", "transcription"):
+        segments = tree.get(name)
+        if isinstance(segments, list) and all(isinstance(part, dict) for part in segments):
+            texts = all("text" in part for part in segments)
+            return segments if texts and (segments or "text" in tree) else None
+    return None
+
+
+def is_transcript(path: Path) -> bool:
+    """Whether a file is a transcript in JSON."""
+    try:
+        return segments_of(json.loads(_text(path))) is not None
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _span(segment: Mapping[str, Any]) -> Span:
+    times: Iterable[Any] = (segment.get("start"), segment.get("end"))
+    if "timestamp" in segment:  # of Hugging Face's pipelines
+        times = segment["timestamp"]
+    elif "offsets" in segment:  # of whisper.cpp, in milliseconds
+        times = (segment["offsets"][name] / 1000 for name in ("from", "to"))
+    start, end = (None if time is None else float(time) for time in times)
+    channel, speaker = segment.get("channel"), segment.get("speaker")
+    if isinstance(channel, int):  # our own count from 0
+        return Span(start, end, segment["text"].strip(), f"Speaker {channel + 1}", channel + 1)
+    return Span(start, end, segment["text"].strip(), str(speaker) if speaker else None)
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8-sig")
+
+
+READERS: Final[Mapping[str, Callable[[Path], TimedFile]]] = {
+    ".textgrid": read_textgrid,
+    ".eaf": read_elan,
+    ".srt": read_srt,
+    ".vtt": read_vtt,
+    ".json": read_json,
+}
+"""By suffix, in lower case."""
+
+
+def read_timed(path: Path) -> TimedFile:
+    """Read a file by its suffix; SourceError says what is wrong with it."""
+    try:
+        return READERS[path.suffix.lower()](path)
+    except SourceError:
+        raise
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path}: not UTF-8 ({error.reason}); save it in UTF-8") from error
+    except Exception as error:  # of any reader
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SourceError(f"{path}: cannot be read as {path.suffix} ({reason})") from error
+
+
+def overlapping(spans: Iterable[Span], slack: float) -> set[Span]:
+    """The spans that share more than ``slack`` seconds with another one of the same channel."""
+    found: set[Span] = set()
+    timed = [span for span in spans if span.start is not None and span.end is not None]
+    for channel in {span.channel for span in timed}:
+        own = sorted(
+            (span for span in timed if span.channel in {None, channel} or channel is None),
+            key=lambda span: (span.start, span.end),
+        )
+        last: Span | None = None  # of those so far the one that ends last
+        for span in own:
+            if last is not None and min(last.end, span.end) - span.start > slack:
+                found |= {last, span}
+            last = span if last is None or span.end > last.end else last
+    return found
