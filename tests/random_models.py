@@ -23,18 +23,18 @@ def build_model(folder: Path, *, characters: str = CHARACTERS, **encoder: Any) -
     cards.mkdir(parents=True)
     model_file = build_char_tokenizer(characters)
     (cards / "tokenizer.model").write_bytes(model_file)
+    encoder = {"num_encoder_layers": 2, **encoder}
     config = tiny()
     config.target_vocab_size = len(set(characters)) + 5
-    config.encoder_config = replace(config.encoder_config, num_encoder_layers=2, **encoder)
+    config.encoder_config = replace(config.encoder_config, **encoder)
     torch.save(random_weights(config), cards / "model.pt")
-    overrides = {"num_encoder_layers": 2, **encoder}
     card = {
         "name": folder.name,
         "model_family": "wav2vec2_asr",
         "model_arch": "tiny",
         "model_config": {
             "target_vocab_size": config.target_vocab_size,
-            "encoder_config": overrides,
+            "encoder_config": encoder,
         },
         "checkpoint": "model.pt",
         "tokenizer_family": "char_tokenizer",

@@ -73,3 +73,19 @@ def test_a_run_continues_bit_for_bit_on_either_side_of_the_frozen_steps(
         run = copy_until(last, staged, tmp_path / f"from_{last}")
         assert train(run, dataset, *STAGED, TWICE) == 0
         assert same_weights(run, staged)
+
+
+def test_stages_in_epochs_begin_where_those_in_steps_do(
+    tmp_path: Path, dataset: Path, staged: Path
+) -> None:
+    log = (staged / "logs" / "rank_0.log").read_text(encoding="utf-8")
+    epoch = int(log.split("Steps per epoch: ")[1].split(" ")[0])
+    stages = f"trainer.unfreeze={{0: head, {2 / epoch} epochs: top 1, {3 / epoch} epochs: all}}"
+    run = tmp_path / "run"
+    assert train(run, dataset, *STAGED, TWICE, stages) == 0
+    assert losses(run) == losses(staged)
+
+
+@pytest.mark.parametrize("stages", ["{0: head, 1 epoch: top 1, 9: all}", "{0: head, soon: all}"])
+def test_stages_that_have_no_order_are_refused(tmp_path: Path, dataset: Path, stages: str) -> None:
+    assert train(tmp_path / "run", dataset, *STAGED, f"trainer.unfreeze={stages}") == 2

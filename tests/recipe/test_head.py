@@ -131,3 +131,24 @@ def test_whatever_takes_a_run_takes_a_sliced_one(
     step = load_model(run / "checkpoints" / "step_2", device="cpu")
     average_command(run, best=None, last=2)
     assert symbols(load_model(run / "averages" / "last_2", device="cpu")) == symbols(step)
+
+
+def test_a_smaller_model_has_the_layers_that_it_keeps_and_is_used_like_any_other(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """Weights that do not move, so that they are those of the kept layers of the larger model."""
+    name = build_model(tmp_path / "named", num_encoder_layers=4, model_dim=32).name
+    assets = f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/named/cards]"
+    own = ("model={name: named, keep_layers: [0, 2, 3], config_overrides: null}", assets)
+    still = (*own, "optimizer.config.lr=1e-30", "trainer.freeze_encoder_layers=1")
+    run = tmp_path / name / "run"
+    assert train(run, dataset, *still, "regime.stop_at_step=2") == 0
+    assert train(run, dataset, *still) == 0  # and it continues
+    small, large = (load_model(model, device="cpu").module for model in (run, tmp_path / "named"))
+    kept = [large.encoder.layers[number] for number in (0, 2, 3)]
+    for mine, theirs in zip(small.encoder.layers, kept, strict=True):
+        for one, other in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(one, other)
+    assert evaluate(run, dataset, *still) == 0
+    for wrong in ("[0, 4]", "[2, 0]", "[1, 1]"):
+        assert train(tmp_path / "wrong", dataset, *own, f"model.keep_layers={wrong}") == 2

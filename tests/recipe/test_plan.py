@@ -123,6 +123,55 @@ def test_the_plan_has_the_memory_of_the_published_run() -> None:
     assert (plan.total - CUDA_BYTES) / plan.card.free == pytest.approx(0.96, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("model", "elements", "batches", "hours"),
+    [("omniASR_CTC_300M_v2", 2_560_000, 4, 7.72), ("omniASR_CTC_1B_v2", 1_920_000, 8, 38.2)],
+)
+def test_the_plans_hours_are_those_of_published_runs(
+    model: str, elements: int, batches: int, hours: float
+) -> None:
+    tree: dict[str, Any] = {
+        "model": {"name": model},
+        "dataset": {"name": "none", "asr_task_config": {"max_num_elements": elements}},
+        "trainer": {"grad_accumulation": {"num_batches": batches}},
+        "regime": {"num_steps": 50_000},
+    }
+    plan = make_plan(tree, where="published", card=Card.of("a100-40"))
+    assert plan.hours == pytest.approx((hours, hours), rel=0.13)
+    tree["trainer"]["activation_checkpointing"] = {"mode": "layerwise"}
+    fast = make_plan(tree, where="published", card=Card.of("h100"), gpus=2)
+    assert fast.audio_hours
+    assert fast.hours == pytest.approx(
+        (2 * 0.32 * 2 / 3 * hours, 2 * 0.46 * 2 / 3 * hours), rel=0.15
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "share"),
+    [
+        ({}, None),
+        ({"config": {"stage_ratio": [0.3, 0.2, 0.5]}}, "30%"),
+        ({"name": "cosine_annealing", "config": {"num_warmup_steps": 8_000}}, "40%"),
+        ({"name": "cosine_annealing", "config": {"num_warmup_steps": 2_000}}, None),
+    ],
+)
+def test_a_warm_up_of_more_than_a_tenth_of_the_run_is_noted(
+    schedule: dict[str, Any], share: str | None
+) -> None:
+    tree = {"model": {"arch": "tiny"}, "dataset": {"name": "none"}, "lr_scheduler": schedule}
+    notes = [note for note in make_plan(tree, where="x").notes if "rises for" in note]
+    assert len(notes) == (share is not None)
+    assert not notes or f"rises for {share} of the 20,000 steps" in notes[0]
+
+
+def test_the_plan_of_a_smaller_model_has_the_layers_that_it_keeps() -> None:
+    tree = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "none"}}
+    half = merge(tree, {"model": {"keep_layers": [*range(0, 24, 2)]}})
+    every, kept = (make_plan(each, where="x") for each in (tree, half))
+    assert 2 * kept.memory["activations, encoder"] < 1.2 * every.memory["activations, encoder"]
+    assert kept.parameters["encoder"][0] < 0.51 * every.parameters["encoder"][0]
+
+
 def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
     finished_run: Path,
 ) -> None:

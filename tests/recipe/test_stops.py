@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED
-from danish_asr.recipe.config.sections import AsrRegimeSection
+from danish_asr.recipe.config.training import AsrRegimeSection
 from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.trainer import StoppableTraining
@@ -102,6 +102,31 @@ def test_what_is_due_after_a_step_is_known_whichever_interval_is_null(
     by_step, by_epoch = steps is not None and step == 4, epochs is not None and ended == 2
     assert StoppableTraining._is_due(training, what, step) is (by_step or by_epoch)
     assert StoppableTraining._is_due(training, what, 9) is True
+
+
+@pytest.mark.parametrize(
+    ("part", "epoch", "reports", "steps"),
+    [(0.5, 255, 50, 150), (0.5, 255, 1, 128), (0.1, 5, None, 1), (0.3, 100, 100, 100)],
+)
+def test_a_part_of_an_epoch_is_a_multiple_of_the_steps_of_a_report(
+    part: float, epoch: int, reports: int | None, steps: int
+) -> None:
+    regime = AsrRegimeSection(
+        num_steps=9, validate_every_n_data_epochs=part, publish_metrics_every_n_steps=reports
+    )
+    regime.set_steps(epoch)
+    assert regime.validate_every_n_steps == regime.checkpoint_every_n_steps == steps
+    assert regime.validate_every_n_data_epochs is None
+
+
+def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """An epoch has five steps."""
+    run = tmp_path / "run"
+    assert train(run, dataset, "regime.validate_every_n_data_epochs=0.6") == 0
+    assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == [3, 4]
+    assert train(run, dataset, "regime.validate_every_n_data_epochs=1.5") == 2
 
 
 def test_a_validation_after_an_epoch_that_was_stopped_runs_when_the_run_continues(

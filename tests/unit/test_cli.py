@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,3 +151,25 @@ def test_an_error_is_a_message_and_a_status(
     assert stop.value.code == 1
     assert message in capsys.readouterr().err
     assert not (folder / "scores.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("own", "value", "used"),
+    [
+        (None, "", "expandable_segments:True"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64", "max_split_size_mb:64"),
+        ("PYTORCH_ALLOC_CONF", "max_split_size_mb:64", None),
+    ],
+)
+def test_segments_of_gpu_memory_grow_unless_the_user_says_otherwise(
+    own: str | None, value: str, used: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    for name in names:
+        monkeypatch.setenv(name, value)
+        if name != own:
+            monkeypatch.delenv(name)
+    module = SimpleNamespace(run=lambda *_: None)
+    monkeypatch.setattr(cli, "import_module", lambda _: module)
+    cli.run(cli.TRAIN, cli.Request(output_dir=None))
+    assert os.environ.get(names[0]) == used

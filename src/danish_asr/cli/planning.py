@@ -16,6 +16,7 @@ from danish_asr.cli.app import Files, Values, app
     examples=[
         "plan -c configs/standard.yaml --gpu a100-40",
         "plan -c configs/standard.yaml --gpu 12GB --write fits.yaml",
+        "plan -c configs/standard.yaml --gpu h100 --price-per-hour 2.50",
         "plan -c configs/standard.yaml --probe --price-per-hour 1.50",
         "plan -c configs/standard.yaml --search --write fits.yaml",
     ]
@@ -52,8 +53,6 @@ def plan(
 
     if not config and not values:
         raise typer.BadParameter("name a configuration", param_hint="--config")
-    if price_per_hour is not None and not (probe or search):
-        raise typer.BadParameter("needs --probe", param_hint="--price-per-hour")
     request = Request(output_dir=None, config_files=config or (), overrides=values or ())
     if probe or search:
         fits = probe_command(
@@ -66,7 +65,9 @@ def plan(
             price_per_hour=price_per_hour,
         )
     else:
-        fits = show_plan(request, gpu, gpus, write=write, as_json=as_json)
+        fits = show_plan(
+            request, gpu, gpus, write=write, as_json=as_json, price_per_hour=price_per_hour
+        )
     if not fits:
         raise typer.Exit(EXIT_FAILED)
 

@@ -1,39 +1,64 @@
-"""GPUs by name or size, and the memory that they leave to a process. It imports no torch."""
+"""GPUs by name or size: the memory that they leave to a process, and their speed. No torch."""
 
 import re
 from typing import Final, NamedTuple, Self
 
 from danish_asr.base.errors import ConfigError
 
+
+class _Sold(NamedTuple):
+    gib: float
+    tflops: float
+    gb_per_second: int
+
+
 CARDS: Final = {
-    "v100-16": 15.7,
-    "v100-32": 31.7,
-    "a10": 22.0,
-    "a40": 44.3,
-    "l40s": 44.4,
-    "t4": 14.6,
-    "a100-40": 39.4,
-    "a100-80": 79.1,
-    "h100": 79.1,
-    "h200": 139.7,
-    "rtx3060-12": 11.7,
-    "rtx3090": 23.6,
-    "rtx4090": 23.6,
+    "v100-16": _Sold(15.7, 125, 900),
+    "v100-32": _Sold(31.7, 125, 900),
+    "t4": _Sold(14.6, 65, 320),
+    "l4": _Sold(22.0, 121, 300),
+    "a10": _Sold(22.0, 125, 600),
+    "a40": _Sold(44.3, 150, 696),
+    "l40s": _Sold(44.4, 362, 864),
+    "a100-40": _Sold(39.4, 312, 1_555),
+    "a100-80": _Sold(79.1, 312, 2_039),
+    "h100": _Sold(79.1, 989, 3_350),
+    "h200": _Sold(139.7, 989, 4_800),
+    "b200": _Sold(178.3, 2_250, 8_000),
+    "rtx3060-12": _Sold(11.7, 25, 360),
+    "rtx3060ti": _Sold(7.7, 32, 448),
+    "rtx3070": _Sold(7.7, 41, 448),
+    "rtx3080-10": _Sold(9.7, 60, 760),
+    "rtx3090": _Sold(23.6, 71, 936),
+    "rtx4070": _Sold(11.6, 58, 504),
+    "rtx4080": _Sold(15.6, 97, 717),
+    "rtx4090": _Sold(23.6, 165, 1_008),
+    "rtx5070": _Sold(11.6, 62, 672),
+    "rtx5080": _Sold(15.5, 113, 960),
+    "rtx5090": _Sold(31.3, 210, 1_792),
 }
 """GiB that PyTorch reports as a card's capacity, from published messages of it: the driver, and
-error correction, keep the rest of what the card is sold with."""
+error correction, keep the rest of what the card is sold with. The peak of matrix products in 16
+bits without sparsity (TFLOPS), and of memory (GB/s), are the makers' numbers."""
 
 NO_BFLOAT16: Final = ("v100-16", "v100-32", "t4")
+
+_REFERENCE: Final = CARDS["a100-40"]
 
 _LEFT: Final = 0.97
 """GiB that remain of each GB of a card, as of those above without error correction."""
 
 
 class Card(NamedTuple):
-    """A GPU, and the bytes that a process can use of it."""
+    """A GPU, and the bytes that a process can use of it.
+
+    ``speed`` has its two peaks as multiples of an A100's with 40 GB, the smaller first; None if
+    they are not known. What a training step gains lies between them.
+    """
 
     name: str
     free: int
+    speed: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -43,8 +68,11 @@ class Card(NamedTuple):
             ConfigError: It is neither.
         """
         name = text.lower()
-        if name in CARDS:
-            return cls(name, int(CARDS[name] * 2**30))
+        if sold := CARDS.get(name):
+            compute = sold.tflops / _REFERENCE.tflops
+            memory = sold.gb_per_second / _REFERENCE.gb_per_second
+            speed = min(compute, memory), max(compute, memory)
+            return cls(name, int(sold.gib * 2**30), speed)
         size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(gb|gib)", name)
         if not size or not float(size[1]):
             fault = f"--gpu must be a size such as 12GB, or one of {', '.join(CARDS)}"

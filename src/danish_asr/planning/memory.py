@@ -22,7 +22,7 @@ from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import ADAMW_8BIT, ADAMW_OFFLOAD, find_optimizer
 from danish_asr.recipe.config.sections import FULL
 from danish_asr.recipe.data.sampler import BatchLimits
-from danish_asr.recipe.train.learning import Freezing
+from danish_asr.recipe.train.learning import Freezing, keep_layers
 
 GIB: Final = 2**30
 
@@ -49,9 +49,12 @@ class Model(NamedTuple):
     def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
         """Build it without memory; what never learns requires no gradient."""
         gangs, dtype = create_fake_gangs(CPU), config.model.dtype
-        module = new_model(self.family, self.config, gangs, dtype, meta=True)
-        Freezing(config).freeze_permanently(cast(Wav2Vec2AsrModel, module))
-        return cast(Wav2Vec2AsrModel, module)
+        module = cast(
+            Wav2Vec2AsrModel, new_model(self.family, self.config, gangs, dtype, meta=True)
+        )
+        keep_layers(module, config.model.keep_layers)
+        Freezing(config).freeze_permanently(module)
+        return module
 
 
 def largest_batch(

@@ -11,17 +11,14 @@ from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from fairseq2.assets import AssetCard
-from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.device import CPU
-from fairseq2.gang import FakeGang, create_fake_gangs
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
-from danish_asr.base.config_tree import Tree, merge
-from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.base.config_tree import Tree, flatten, merge
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import NO_BFLOAT16, Card
+from danish_asr.planning.inputs import Inputs
 from danish_asr.planning.memory import (
     REMEDIES,
     Model,
@@ -32,22 +29,25 @@ from danish_asr.planning.memory import (
     step_memory,
 )
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
-from danish_asr.recipe.config.sections import FULL
-from danish_asr.recipe.data.dataset import AsrDataset
+from danish_asr.recipe.config.loading import load_with_faults, unstructure
 from danish_asr.recipe.data.reader import EpochSize
-from danish_asr.recipe.models.assets import Assets, training_rows
-from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
+from danish_asr.recipe.run.advice import long_warmup
 from danish_asr.recipe.train.preflight import with_accumulation
-from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200
 """With more epochs a note names the number of steps for the first number."""
 
-_DANISH_SYMBOLS: Final = 100
-"""More symbols than ``model.head: danish`` keeps."""
+_AUDIO: Final = 3.7e11
+"""Hours of audio in an hour on an A100 of 40 GB, times the parameters: the runs of the guide's own
+project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB) are within 12 % of it."""
+
+_RECOMPUTATION: Final = 4 / 3
+"""The time of a step that computes its activations twice."""
+
+_MEASURED_FROM: Final = 100_000_000
+"""Parameters; of smaller models no throughput is known."""
 
 
 class AppliedRemedy(NamedTuple):
@@ -116,6 +116,28 @@ class Plan:
         return end / self.epoch.steps if self.epoch and self.epoch.steps and end else None
 
     @property
+    def audio_hours(self) -> float | None:
+        """Of audio in all steps; None if the run has no number of steps."""
+        steps = self.config.regime.num_steps
+        return steps * self.minutes / 60 if steps else None
+
+    @property
+    def hours(self) -> tuple[float, float] | None:
+        """An estimate of the hours of training, at least and at most; None if nothing is known.
+
+        It is that of published runs, by the number of parameters and the card's speed.
+        """
+        parameters = sum(total for total, _ in self.parameters.values())
+        known = self.card and self.card.speed and parameters >= _MEASURED_FROM
+        if not known or self.audio_hours is None:
+            return None
+        layerwise = self.config.trainer.activation_checkpointing.mode == "layerwise"
+        on_a100 = self.audio_hours * parameters / _AUDIO / self.gpus
+        on_a100 *= _RECOMPUTATION if layerwise else 1
+        slow, fast = cast(Card, self.card).speed or (1.0, 1.0)
+        return on_a100 / fast, on_a100 / slow
+
+    @property
     def overlay(self) -> Tree:
         """The configuration to lay over this one so that it fits."""
         return merge(*(remedy.change for remedy in self.remedies))
@@ -136,7 +158,7 @@ def make_plan(
     if faults:
         raise ConfigError(faults, where=where)
     try:
-        inputs = _Inputs(config)
+        inputs = Inputs(config)
         plan = _plan(config, inputs, card, gpus, run)
         if card is None or plan.fits:
             return plan
@@ -146,7 +168,7 @@ def make_plan(
 
 
 def _plan(
-    config: AsrConfig, inputs: _Inputs, card: Card | None, gpus: int, run: Path | None
+    config: AsrConfig, inputs: Inputs, card: Card | None, gpus: int, run: Path | None
 ) -> Plan:
     model = inputs.model(config)
     epoch = inputs.epoch(config, model, gpus)
@@ -155,8 +177,11 @@ def _plan(
     if epoch:
         minutes = epoch.hours * 60 / max(epoch.steps, 1)
     else:
-        accumulated = config.trainer.grad_accumulation.num_batches
-        minutes = gpus * accumulated * batch.rows * batch.samples / SAMPLE_RATE / 60
+        task, accumulated = config.dataset.asr_task_config, config.trainer.grad_accumulation
+        samples = batch.rows * batch.samples
+        if task.batching_strategy is BatchingStrategy.LENGTH:
+            samples = task.max_num_elements  # which shorter utterances fill better
+        minutes = gpus * accumulated.num_batches * samples / SAMPLE_RATE / 60
     notes = list(inputs.notes)
     plan = Plan(
         config=config,
@@ -176,6 +201,8 @@ def _plan(
             f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=torch.float16 "
             "evaluator.amp_dtype=torch.float16"
         )
+    if warmup := long_warmup(dict(flatten(unstructure(config)))):
+        notes.append(str(warmup))
     if epoch and plan.epochs and plan.epochs > _TOO_MANY:
         notes.append(
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
@@ -192,9 +219,11 @@ def _memory(
     return batch, step_memory(config, model, batch, gpus=gpus)
 
 
-def _remedies(tree: Tree, inputs: _Inputs, plan: Plan, card: Card) -> list[AppliedRemedy]:
+def _remedies(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[AppliedRemedy]:
     """Change the configuration until it fits; empty if nothing makes it fit."""
-    layers = inputs.model(plan.config).config.encoder_config.num_encoder_layers
+    model = inputs.model(plan.config).config
+    kept = len(plan.config.model.keep_layers)
+    layers = kept or model.encoder_config.num_encoder_layers
 
     def total(chosen: Sequence[AppliedRemedy]) -> int:
         """Return the memory with some changes; as much as without them if they are refused."""
@@ -243,81 +272,3 @@ def _needed_remedies(
         needed.append(remedy._replace(gives=before - after))
         before = after
     return needed
-
-
-class _Inputs:
-    """The cards that a configuration names, opened once for all changes of other keys.
-
-    ``notes`` say what cannot be known here. Raises ConfigError if there is no such model.
-    """
-
-    def __init__(self, config: AsrConfig) -> None:
-        config, faults, section = with_named_model(config), list[str](), config.dataset
-        self._assets, self.notes = Assets(config), list[str]()
-        name = config.model.name
-        self._model_card = self._assets.find("model.name", name, faults) if name else None
-        if faults:
-            raise ConfigError(faults)
-        self._dataset_card: AssetCard | None = None
-        self._dataset: AsrDataset | None = None
-        try:
-            if section.name:
-                self._dataset_card = self._assets.find("dataset.name", section.name, faults)
-                if faults:
-                    fault = f"dataset.name: no dataset '{section.name}' is known here"
-                    raise ConfigError([fault])
-            dataset = self._assets.open_dataset(section, self._dataset_card)
-            self._index = training_rows(dataset, section)
-            self._dataset = dataset
-        except (DanishAsrError, OSError) as error:
-            self._note(f"{_first_fault(error)}. Steps and padding of an epoch are unknown")
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def model(self, config: AsrConfig) -> Model:
-        """Return the model of a configuration, with the head that it will have."""
-        section, faults = config.model, list[str]()
-        description = self._assets.describe_model(section, self._model_card, faults)
-        if description is None:
-            raise ConfigError(faults)
-        model: Wav2Vec2AsrConfig = description.config
-        overrides = cast(Mapping[str, object], section.config_overrides or {})
-        if description.has_new_head and "target_vocab_size" not in overrides:
-            model = replace(model, target_vocab_size=self._tokenizer_size(config))
-        if section.head != FULL:
-            size = min(model.target_vocab_size, _DANISH_SYMBOLS)
-            model = replace(model, target_vocab_size=size)
-        return Model(description.family, model)
-
-    def _tokenizer_size(self, config: AsrConfig) -> int:
-        tokenizer = self._tokenizer(config)
-        if tokenizer is not None:
-            return tokenizer.vocab_info.size
-        self._note(f"the tokenizer is not here: the new head counts with {_DANISH_SYMBOLS} symbols")
-        return _DANISH_SYMBOLS
-
-    def _tokenizer(self, config: AsrConfig) -> Tokenizer | None:
-        """Return the dataset's own, which is here if the dataset is, or the one that is named."""
-        section, own = config.tokenizer, tokenizer_of(self._dataset_card)
-        if section.path is None and own is not None:
-            section = type(section)(name=own)
-        return self._assets.open_tokenizer(section, [])
-
-    def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
-        """Return the first epoch of a run on so many GPUs; None, with a note, if it is unknown."""
-        tokenizer = self._tokenizer(config) if self._dataset else None
-        if self._dataset is None or tokenizer is None:
-            return None
-        gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
-        setup = ReaderSetup(self._dataset, tokenizer, gangs, model_frames(model.config))
-        try:
-            return open_reader(setup, config, self._index, training=True).epoch_size()
-        except DanishAsrError as error:
-            self._note(f"a run would be refused: {_first_fault(error)}")
-            return None
-
-
-def _first_fault(error: Exception) -> str:
-    return error.faults[0] if isinstance(error, ConfigError) else str(error)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,9 +22,18 @@ if TYPE_CHECKING:
 
 _GIB: Final = 2**30
 
+_USUAL: Final = "1 to 5 of 2,000 h, 6 to 80 of 470 h"
+"""Epochs of published fine-tuning (docs/training.md)."""
+
 
 def show_plan(
-    request: Request, gpu: str | None, gpus: int, *, write: Path | None, as_json: bool
+    request: Request,
+    gpu: str | None,
+    gpus: int,
+    *,
+    write: Path | None,
+    as_json: bool,
+    price_per_hour: float | None = None,
 ) -> bool:
     """Print a plan for ``gpus`` cards ``gpu``, by default this machine's; return whether it fits.
 
@@ -44,9 +53,10 @@ def show_plan(
         refuse(error)
     console = Console()
     if as_json:
-        console.out(json.dumps(_as_json(plan), indent=1, ensure_ascii=False), highlight=False)
+        text = json.dumps(_as_json(plan, price_per_hour), indent=1, ensure_ascii=False)
+        console.out(text, highlight=False)
     else:
-        _print(console, plan)
+        _print(console, plan, price_per_hour)
     if write and card and plan.remedies:
         title = f"# Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
         publish_text(write, f"{title}\n{to_yaml(plan.overlay)}")
@@ -56,7 +66,7 @@ def show_plan(
     return plan.fits is not False
 
 
-def _print(console: Console, plan: "Plan") -> None:
+def _print(console: Console, plan: "Plan", price_per_hour: float | None) -> None:
     subject = "the GPU" if plan.gpus == 1 else f"each of {plan.gpus} GPUs"
     table = Table(title=f"Memory of {subject} at its peak, calculated", title_justify="left")
     table.add_column("component")
@@ -69,7 +79,7 @@ def _print(console: Console, plan: "Plan") -> None:
         table.add_row(f"{plan.card.name} has", f"{plan.card.free / _GIB:.2f}")
     console.print(table)
     facts = Table.grid(padding=(0, 2))
-    for name, text in _facts(plan).items():
+    for name, text in (_facts(plan) | _estimate(plan, price_per_hour)).items():
         facts.add_row(name, text)
     console.print(facts, highlight=False)
     for text in plan.notes:  # one line each, to be copied
@@ -98,16 +108,36 @@ def _facts(plan: "Plan") -> dict[str, str]:
         text += f"{plan.epoch.padding:.1%} padding"
         if plan.epochs:
             text += f"; {plan.config.regime.num_steps:,} steps are {plan.epochs:,.1f} epochs"
+            text += f" (usual: {_USUAL})"
         facts["an epoch"] = text
+    if plan.audio_hours:
+        facts["audio in all"] = f"{plan.audio_hours:,.0f} h"
     return facts
+
+
+def _estimate(plan: "Plan", price_per_hour: float | None) -> dict[str, str]:
+    if not plan.hours:
+        missing = "not known: name a card (--gpu a100-40), a model of 300M or more and num_steps"
+        return {} if price_per_hour is None else {"cost": missing}
+    text = f"{_range(plan.hours)}: an estimate, without validations"
+    if price_per_hour is not None:
+        cost = _range([hours * price_per_hour for hours in plan.hours])
+        text += f"; cost {cost}, at {price_per_hour:g} per hour"
+    return {"hours": text}
+
+
+def _range(values: Sequence[float]) -> str:
+    return " to ".join(
+        dict.fromkeys(f"{value:,.2g}" if value < 10 else f"{value:,.0f}" for value in values)
+    )
 
 
 def _verdict(plan: "Plan") -> Iterator[str]:
     """Yield whether it fits, and what makes it fit."""
     if plan.card is None:
         without = NO_BFLOAT16 if plan.bfloat16 else ()
-        cards = {name: free for name, free in CARDS.items() if name not in without}
-        fitting = [name for name, free in cards.items() if plan.total <= free * _GIB]
+        cards = {name: card for name, card in CARDS.items() if name not in without}
+        fitting = [name for name, card in cards.items() if plan.total <= card.gib * _GIB]
         yield f"Fits: {', '.join(fitting) or 'no card that is known here'}. Name one: --gpu"
         return
     sizes = f"{plan.total / _GIB:.1f} of {plan.card.free / _GIB:.1f} GiB"
@@ -128,7 +158,7 @@ def _verdict(plan: "Plan") -> Iterator[str]:
         )
 
 
-def _as_json(plan: "Plan") -> dict[str, Any]:
+def _as_json(plan: "Plan", price_per_hour: float | None) -> dict[str, Any]:
     parameters = {}
     for part, (total, learning) in plan.parameters.items():
         parameters[part] = {"all": total, "learning": learning}
@@ -143,6 +173,9 @@ def _as_json(plan: "Plan") -> dict[str, Any]:
         "minutes_per_step": plan.minutes,
         "epoch": plan.epoch and plan.epoch._asdict(),
         "epochs": plan.epochs,
+        "audio_hours": plan.audio_hours,
+        "hours": plan.hours,
+        "cost": plan.hours and price_per_hour and [price_per_hour * h for h in plan.hours],
         "disk": plan.disk._asdict(),
         "host": plan.host,
         "steps": [remedy._asdict() for remedy in plan.remedies],

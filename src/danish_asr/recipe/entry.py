@@ -25,6 +25,10 @@ EVALUATE: Final = "recipe.evaluate.recipe"
 _MINUTES: Final = "trainer.effective_audio_minutes"
 _BATCHES: Final = "trainer.grad_accumulation.num_batches"
 
+_ALLOCATOR: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+"""Batches differ in shape, and with segments that grow, less of the GPU's memory is lost to gaps.
+What a user sets stays."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -69,6 +73,8 @@ def run(recipe: str, request: Request) -> None:
     with handled({number: signal.getsignal(number) for number in STOP_SIGNALS}):
         exit_at_stops()
         stop_with_launcher()
+        if not {*_ALLOCATOR} & os.environ.keys():  # read when PyTorch is imported
+            os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
         try:
             tree = read_configuration(request)
         except ConfigError as error:

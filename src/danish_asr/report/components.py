@@ -54,6 +54,12 @@ _STYLE: Final[Any] = {
 _WIDTH: Final = 3.9
 """Inches. About the width of a phone, so that the text stays readable there."""
 
+_SMOOTHED_FROM: Final = 50
+"""Noisy curves with so many points have a smoothed one over them."""
+
+_SMOOTHING: Final = 0.9
+"""The part of an exponential average that is of the points before; TensorBoard has this slider."""
+
 _DOTTED_BELOW: Final = 40
 """Curves with fewer points have a dot at each."""
 
@@ -123,14 +129,17 @@ def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = No
     with mpl.rc_context(_STYLE | {"svg.hashsalt": panel.title}):
         figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
         axes = figure.add_subplot()
-        for label, curve in panel.curves.items():
-            colour, line = chosen[label]
-            marker = "o" if len(curve) < _DOTTED_BELOW else ""
+        for name, curve in panel.curves.items():
+            label, (colour, line) = name, chosen[name]
+            marker, shown = "o" if len(curve) < _DOTTED_BELOW else "", curve
+            if panel.noisy and len(curve) >= _SMOOTHED_FROM:
+                axes.plot(curve.index, curve, color=colour, linewidth=0.5)
+                shown, label = curve.ewm(alpha=1 - _SMOOTHING).mean(), f"{label}, smoothed"
             axes.plot(
-                curve.index, curve, linestyle=line, color=colour, label=label, marker=marker, ms=3
+                shown.index, shown, linestyle=line, color=colour, label=label, marker=marker, ms=3
             )
             description.append(
-                f"{label}: {curve.iloc[0]:.4g} at step {curve.index[0]}, lowest {curve.min():.4g}, "
+                f"{name}: {curve.iloc[0]:.4g} at step {curve.index[0]}, lowest {curve.min():.4g}, "
                 f"highest {curve.max():.4g}, {curve.iloc[-1]:.4g} at step {curve.index[-1]}"
             )
         if panel.logarithmic:

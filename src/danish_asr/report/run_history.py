@@ -82,6 +82,7 @@ class Panel(NamedTuple):
     unit: str
     curves: Mapping[str, Curve]
     logarithmic: bool = False
+    noisy: bool = False
 
 
 class Evaluation(NamedTuple):
@@ -128,6 +129,18 @@ class History:
     def scored(self) -> Rows:
         """The validations that have the run's score."""
         return [row for row in self.validations if self.score in row]
+
+    @property
+    def hours(self) -> float:
+        """Of training, without validations."""
+        seconds: float = sum(row["Lapse Time"] for row in self.reports)
+        return seconds / 3600
+
+    @property
+    def speed(self) -> float:
+        """Hours of audio in an hour of training."""
+        samples: float = sum(row["Number of Source Elements"] for row in self.reports)
+        return samples / SAMPLE_RATE / 3600 / self.hours
 
     @property
     def models(self) -> list[BestModel]:
@@ -235,7 +248,7 @@ def read_panels(run: Path, *, detailed: bool = False) -> list[Panel]:
     names = ("train", "valid", f"valid/{EMA}")
     frames = {name: pd.DataFrame(_metrics(run, name)) for name in names}
     panels = [
-        Panel("Loss", "nats per character", _curves(frames, _LOSSES), logarithmic=True),
+        Panel("Loss", "nats per character", _curves(frames, _LOSSES), logarithmic=True, noisy=True),
         Panel("Error rates in validation", "%", _curves(frames, _RATES)),
     ]
     if detailed:
@@ -279,7 +292,7 @@ def _step_panels(lines: pd.DataFrame) -> list[Panel]:
     norm = {"norm": _curve(lines, "Gradient Norm")}
     return [
         Panel("Learning rate", "", {"learning rate": rate}),
-        Panel("Gradient norm", "before clipping", norm, logarithmic=True),
+        Panel("Gradient norm", "before clipping", norm, logarithmic=True, noisy=True),
         Panel("Audio per step", "minutes", {"audio": minutes}),
         Panel("Time per step", "seconds", times),
         Panel("GPU memory, peak", "GiB", {"reserved": memory}),

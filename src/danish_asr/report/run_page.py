@@ -121,13 +121,16 @@ def _numbers(history: History) -> dict[str, tuple[str, str]]:
         return {}
     *before, last = history.reports
     steps = max(last["Step"] - (before[-1]["Step"] if before else 0), 1)
-    seconds = sum(row["Lapse Time"] for row in history.reports)
     memory = max(row.get("Peak Reserved Device Memory", 0) for row in history.reports)
     chance = f"nats per character; chance {last[CHANCE]:.1f}"
     numbers = {
         "Training loss": (f"{last[LOSS]:.3f}", chance),
         "Seconds per step": (f"{last['Lapse Time'] / steps:.2f}", "mean, in the last report"),
-        "Time in training": (str(timedelta(seconds=round(seconds))), "without validations"),
+        "Audio in an hour": (f"{history.speed:,.0f}", "hours, without validations"),
+        "Time in training": (
+            str(timedelta(seconds=round(3600 * history.hours))),
+            "without validations",
+        ),
     }
     if memory:
         numbers["GPU memory"] = (f"{memory / 2**30:.1f}", "GiB, peak")

@@ -46,6 +46,9 @@ _STATES: Final = {
 _LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.assets.")
 """Keys, or their beginnings, that say nothing about what a run learns."""
 
+_TIMES: Final = ("hours", "audio h/h")
+"""Columns of the hours of training, and of the hours of audio in one of them."""
+
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07c00", "#3f9fd6", "#7f7f7f")
 """Of Okabe and Ito, the yellow ones darker: colour-blind readers can distinguish them too."""
 
@@ -87,6 +90,7 @@ class Row:
         """Return what a table for programs has of the run."""
         wer = self.test.scores.overall.wer if self.test else None
         interval = wer.interval if wer else None
+        trained = self.history is not None and bool(self.history.reports)
         return {
             "run": self.name,
             "state": self.state,
@@ -97,6 +101,8 @@ class Row:
             "dev": self.best.score if self.best else None,
             "dev_step": self.best.step if self.best else None,
             "dev_of": self.best.name if self.best else None,
+            "hours": self.history.hours if trained else None,
+            "audio_hours_per_hour": self.history.speed if trained else None,
             "test_wer": wer.value if wer else None,
             "test_wer_low": interval.low if interval else None,
             "test_wer_high": interval.high if interval else None,
@@ -142,7 +148,7 @@ class Runs:
         """Return headings and cells; the keys in which the runs differ come last."""
         tested = any(row.test for row in self.rows)
         headings = ["run", "state", "step", "best dev", "at step"]
-        headings += [*["test WER %"] * tested, *short_names(self.keys).values()]
+        headings += [*["test WER %"] * tested, *_TIMES, *short_names(self.keys).values()]
         table = []
         for row in self.rows:
             step = f"{row.reached}/{row.history.steps or '?'}" if row.history else ""
@@ -151,6 +157,8 @@ class Runs:
             if tested:
                 wer = row.test.scores.overall.wer.value if row.test else None
                 cells.append("" if wer is None else wording.percent(wer))
+            trained = row.history if row.history and row.history.reports else None
+            cells += [f"{trained.hours:.2f}", f"{trained.speed:,.0f}"] if trained else ["", ""]
             values = self.values(row)
             cells += [values.get(key, "") for key in self.keys]
             table.append(cells)
@@ -199,7 +207,7 @@ def report_runs(
     headings, rows = runs.table()
     say(f"runs in {root}: {len(rows)}. Best dev: {runs.metric}, lower is better", console)
     columns = [*zip(headings, *rows, strict=True)]
-    shown = fitting(columns, len(columns) - len(runs.keys), console)
+    shown = fitting(columns, len(columns) - len(runs.keys) - len(_TIMES), console)
     headings, *rows = map(list, zip(*shown, strict=True))
     print_table(light_table(headings), {"": rows}, [""], console)
     if left_out := [column[0] for column in columns if column not in shown]:

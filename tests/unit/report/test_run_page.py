@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
@@ -15,8 +17,9 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS, advise
 from danish_asr.recipe.run.run_directory import weights_digest
+from danish_asr.report.components import curves_chart
 from danish_asr.report.prediction_advice import advise_predictions
-from danish_asr.report.run_history import read_panels
+from danish_asr.report.run_history import Panel, read_panels
 from danish_asr.report.run_page import report_run
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
@@ -204,3 +207,13 @@ def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_
     assert {name: dict(curve) for name, curve in rates.curves.items()} == {"WER": {1: 0.0}}
     with pytest.raises(RunError, match="metrics"):
         read_panels(tmp_path / "metrics")
+
+
+@pytest.mark.parametrize(
+    ("points", "noisy", "smoothed"), [(60, True, 1), (60, False, 0), (9, True, 0)]
+)
+def test_a_long_noisy_curve_is_smoothed(points: int, *, noisy: bool, smoothed: int) -> None:
+    curve = pd.Series(1.0 + np.arange(points) % 2, index=np.arange(points))
+    chart = curves_chart(Panel("Loss", "", {"training": curve}, noisy=noisy))
+    assert chart.count("training, smoothed") == smoothed
+    assert chart.count("highest 2") == 1

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from danish_asr.base.files import to_yaml
-from danish_asr.recipe.run.advice import LOSS
+from danish_asr.recipe.run.advice import CHANCE, LOSS
 from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.run_table import report_runs
 from danish_asr.scoring.predictions import write_predictions
@@ -39,7 +39,10 @@ def make_run(folder: Path, rate: float, rates: list[float], *, loss: float = 1.0
 def sweep(tmp_path: Path) -> Path:
     (tmp_path / "sweep.json").touch()
     make_run(tmp_path / "a", 1e-3, [90, 80, 50, 49])
-    make_run(tmp_path / "b", 2e-3, [90, 70, 50, 48])
+    b = make_run(tmp_path / "b", 2e-3, [90, 70, 50, 48])
+    report = {LOSS: 1.0, CHANCE: 9.0, "Lapse Time": 900.0, "Number of Source Elements": 5.76e8}
+    lines = (json.dumps({"Step": step, **report}) for step in range(1, 5))
+    (b / "metrics" / "train.jsonl").write_text("\n".join(lines) + "\n")
     (make_run(tmp_path / "c", 0.5, [100, 100], loss=3.0) / FAILED).write_text("the disk is full")
     (make_run(tmp_path / "d", 100, []) / FAILED).write_text("the loss is NaN")
     (tmp_path / "e").mkdir()
@@ -62,7 +65,7 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     lines = output.getvalue().splitlines()
     cells = [line.split() for line in lines[3:8]]
     assert cells == [
-        ["b", "finished", "4/4", "48.00", "4", "0.002"],
+        ["b", "finished", "4/4", "48.00", "4", "1.00", "40", "0.002"],
         ["a", "finished", "4/4", "49.00", "4", "50.00", "0.001"],
         ["c", "failed", "2/4", "100.00", "2", "0.5"],
         ["d", "failed", "0/4", "100"],
@@ -80,5 +83,10 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert "e: failed: lr must be above 0" in lines
     with (sweep / "runs.csv").open() as file:
         rows = list(csv.DictReader(file))
+    assert (rows[0]["hours"], rows[0]["audio_hours_per_hour"], rows[1]["hours"]) == (
+        "1.0",
+        "40.0",
+        "",
+    )
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
     assert in_browser(page, WIDTH, width=380) <= 380

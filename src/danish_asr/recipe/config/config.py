@@ -20,12 +20,11 @@ from danish_asr.recipe.config.optimizers import AsrOptimizerSection
 from danish_asr.recipe.config.sections import (
     AsrDatasetSection,
     AsrModelSection,
-    AsrRegimeSection,
     AsrTokenizerSection,
-    AsrTrainerSection,
     MaskingSection,
     with_broken,
 )
+from danish_asr.recipe.config.training import AsrRegimeSection, AsrTrainerSection
 
 _SEEDS: Final = 4_000_000_000
 """fairseq2 takes 32 bits, and adds the process and the use to the seed."""

@@ -1,5 +1,6 @@
 """The sections of the configuration that differ from fairseq2's: keys, defaults and rules."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -12,28 +13,9 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.data.settings import check_settings
-from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.text.profiles import normalizer
 
 FULL: Final = "full"
-
-HEAD: Final = "head"
-ALL_LAYERS: Final = "all"
-"""What learns in a stage of ``trainer.unfreeze``, beside ``top <n>``."""
-
-
-def top_layers(learning: str) -> int | None:
-    """The number of encoder layers that learn; None: all, and what is below them.
-
-    Raises:
-        ValueError: It is not ``head``, ``top <n>`` or ``all``.
-    """
-    if learning in {HEAD, ALL_LAYERS}:
-        return 0 if learning == HEAD else None
-    number = learning.removeprefix("top ")
-    if number == learning or not number.isdecimal() or int(number) < 1:
-        raise ValueError(learning)
-    return int(number)
 
 
 def names_of_splits(text: str | None) -> list[str]:
@@ -49,12 +31,14 @@ def with_broken(rules: Mapping[str, bool], result: ValidationResult) -> Validati
     return result
 
 
-def _positive(section: object, *names: str) -> dict[str, bool]:
+def positive(section: object, *names: str) -> dict[str, bool]:
+    """Return the rule of each key that must be null or above 0, and whether it holds."""
     values = {name: getattr(section, name) for name in names}
     return {f"`{name}` must be above 0": v is None or v > 0 for name, v in values.items()}
 
 
-def _profile(section: object, name: str) -> dict[str, bool]:
+def profile_rule(section: object, name: str) -> dict[str, bool]:
+    """Return the rules that a key with a text profile breaks."""
     try:
         normalizer(getattr(section, name))
     except ConfigError as error:
@@ -70,12 +54,19 @@ class AsrModelSection(base.ModelSection):
     """``danish`` keeps those rows of a trained head whose symbols the training text uses, below
     100 of 10,000: head, softmax and CTC loss then need a fraction of their time and memory."""
 
+    keep_layers: Sequence[int] = ()
+    """Of a trained model take these encoder layers alone, counted from 0: ``[0, 2, 4]``. The
+    smaller model is then fine-tuned. Empty: all."""
+
     def validate(self) -> ValidationResult:
         """Check that there is a trained head."""
         rules = {
             "`head` must be full without a trained model (model.name or model.path)": bool(
                 self.head == FULL or self.name or self.path
-            )
+            ),
+            "`keep_layers` must be numbers of layers, from 0 on and ascending": (
+                [*self.keep_layers] == sorted({*self.keep_layers})
+            ),
         }
         return with_broken(rules, super().validate())
 
@@ -106,7 +97,7 @@ class MaskingSection:
 
     def validate(self) -> ValidationResult:
         """Check shares and spans."""
-        rules = _positive(self, "time_span", "channel_span", "consistency_scale")
+        rules = positive(self, "time_span", "channel_span", "consistency_scale")
         rules["`time` must be 0 to 1"] = 0 <= (self.time or 0) <= 1
         rules["`channel` must be 0 to 1"] = 0 <= (self.channel or 0) <= 1
         return with_broken(rules, ValidationResult())
@@ -124,9 +115,10 @@ class AsrDatasetSection(base.DatasetSection):
     """Count a training utterance of L seconds as L + L²/q in ``max_num_elements``, because the
     memory of attention grows so: fewer long utterances in a batch, more short ones. Null: as L."""
 
-    valid_max_num_elements: int | None = None
-    """``asr_task_config.max_num_elements`` for validation and evaluation; scores do not depend on
-    it. Null: as in training. Three times that is safe, because there are no gradients."""
+    valid_max_num_elements: int | str | None = None
+    """``asr_task_config.max_num_elements`` for validation and evaluation, or a multiple of it
+    (``3x``, which is safe, because there are no gradients); scores do not depend on it. Null: as in
+    training."""
 
     train_subset: int | None = None
     """Train on about this many rows, counted before the filters, each dialect in its share. A
@@ -179,8 +171,11 @@ class AsrDatasetSection(base.DatasetSection):
 
     def validate(self) -> ValidationResult:
         """Check the numbers, the text profile, and what upstream's sections allow."""
-        sizes = ("train_subset", "valid_subset", "valid_max_num_elements", "quadratic_seconds")
-        rules = _positive(self, *sizes) | _profile(self, "text_profile")
+        sizes = ("train_subset", "valid_subset", "quadratic_seconds")
+        rules = positive(self, *sizes) | profile_rule(self, "text_profile")
+        rules["`valid_max_num_elements` must be a number above 0 or a multiple such as 3x"] = (
+            self.valid_max_num_elements is None or (self.valid_elements or 0) > 0
+        )
         rules["`max_unknown_share` must be 0 to 1"] = 0 <= (self.max_unknown_share or 0) <= 1
         result = with_broken(rules, super().validate())
         try:
@@ -193,6 +188,15 @@ class AsrDatasetSection(base.DatasetSection):
         except ConfigError as error:
             with_broken(dict.fromkeys(error.faults, False), result)
         return result
+
+    @property
+    def valid_elements(self) -> int | None:
+        """``valid_max_num_elements`` as a number; None if it is null, or no multiple."""
+        value = self.valid_max_num_elements
+        if not isinstance(value, str):
+            return value
+        factor = re.fullmatch(r"(\d+(?:\.\d+)?)x", value)
+        return int(float(factor[1]) * self.asr_task_config.max_num_elements) if factor else None
 
     @property
     def storage_config(self) -> MixtureParquetStorageConfig | ManifestStorageConfig:
@@ -210,99 +214,3 @@ class AsrTokenizerSection(base.TokenizerSection):
         """Accept an empty section; otherwise as fairseq2."""
         named = self.name or self.path is not None
         return super().validate() if named else ValidationResult()
-
-
-@dataclass(kw_only=True)
-class AsrTrainerSection(base.TrainerSection):
-    """The trainer, and which parameters are frozen for how long."""
-
-    freeze_encoder_for_n_steps: int = 0
-    """The encoder is frozen for the first n steps, while the new head settles."""
-
-    unfreeze: Mapping[int, str] = field(default_factory=dict)
-    """What learns after so many steps, in stages, instead of ``freeze_encoder_for_n_steps``:
-    ``{0: head, 1000: top 8, 3000: all}``."""
-
-    effective_audio_minutes: float | None = None
-    """Minutes of audio in a step, padding included, on any number of processes: sets
-    ``grad_accumulation.num_batches``. Null: as that says."""
-
-    ema: float | None = None
-    """Keep an exponential moving average of the weights with this decay, such as 0.999, validate
-    it beside them, and take it as the result if it is better. It needs memory for the weights once
-    more. Null: none."""
-
-    freeze_encoder_layers: int = 0
-    """The lowest n encoder layers, and everything below them, stay frozen for the whole run: they
-    need neither gradients nor optimizer states."""
-
-    freeze_feature_extractor: bool | None = None
-    """Whether the convolutions below the encoder are frozen. Null: if they are pretrained; a model
-    from scratch that cannot train them learns little."""
-
-    probe_steps: int | None = None
-    """Only measure: take so many steps, the longest batches first and with all that will ever
-    learn, and write ``OUTDIR/probe.json``: memory, time, what the whole run takes. Null: train."""
-
-    max_wall_minutes: float | None = None
-    """Save and exit with status 75 after this many minutes; the same command continues."""
-
-    def validate(self) -> ValidationResult:
-        """Check the numbers and the stages of this section."""
-        numbers = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes", "probe_steps")
-        rules = _positive(self, *numbers)
-        rules["`ema` must be above 0 and below 1"] = self.ema is None or 0 < self.ema < 1
-        rules["`ema` must be null with data_parallelism=fsdp"] = (
-            self.ema is None or self.data_parallelism != "fsdp"
-        )
-        rules["`unfreeze` must be empty with freeze_encoder_for_n_steps"] = not (
-            self.unfreeze and self.freeze_encoder_for_n_steps
-        )
-        rules[
-            "`unfreeze` must be steps from 0 on, each with head, top <n> or all, in this order"
-        ] = _are_stages(self.unfreeze)
-        return with_broken(rules, super().validate())
-
-
-def _are_stages(unfreeze: Mapping[int, str]) -> bool:
-    try:
-        sizes = [top_layers(unfreeze[step]) for step in sorted(unfreeze)]
-    except ValueError:
-        return False
-    numbers = [float("inf") if size is None else size for size in sizes]
-    ascends = numbers == sorted(set(numbers))
-    return not unfreeze or (min(unfreeze) == 0 and ascends)
-
-
-@dataclass(kw_only=True)
-class AsrRegimeSection(base.RegimeSection):
-    """How long to train, and when to validate, to save and to report."""
-
-    score_profile: str = "coral"
-    """The text normalisation under which validation computes WER and CER."""
-
-    average_n_checkpoints: int | None = None
-    """At the end average this many of the best checkpoints that are kept, validate the average, and
-    take it as the result if it is better. Null: no average."""
-
-    early_stopping_patience: int | None = None
-    """Stop after this many validations in a row without a new best score. Null: never."""
-
-    stop_at_step: int | None = None
-    """Save and exit after this step, with status 0; a higher value or null continues. The schedule
-    stays that of ``num_steps``. Null: never."""
-
-    def validate(self) -> ValidationResult:
-        """Check this section's own keys and fairseq2's rules."""
-        intervals = _positive(self, *(name for name in vars(self) if "_every_n_" in name))
-        # fairseq2 divides by the intervals.
-        result = super().validate() if all(intervals.values()) else ValidationResult()
-        rules = intervals | _positive(self, "early_stopping_patience", "stop_at_step")
-        rules["`average_n_checkpoints` must be 2 or more, and at most keep_best_n_checkpoints"] = (
-            self.average_n_checkpoints is None
-            or 2 <= self.average_n_checkpoints <= (self.keep_best_n_checkpoints or 1)
-        )
-        rules |= _profile(self, "score_profile")
-        metrics = ", ".join(SCORE_TITLES)
-        rules[f"`score_metric` must be one of {metrics}"] = self.score_metric in SCORE_TITLES
-        return with_broken(rules, result)

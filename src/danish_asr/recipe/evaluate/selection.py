@@ -169,7 +169,7 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
     tree = merge(tree, {"dataset": dataset})
     if run_dir is None or checkpoint == NO_CHECKPOINT:
         step = None
-        config, faults = load_with_faults(AsrEvalConfig, _without_head(tree))
+        config, faults = load_with_faults(AsrEvalConfig, _as_trained(tree))
     else:
         step, config, faults = _load_with_checkpoint(tree, run_dir, checkpoint)
     if model.get("path") and Path(model["path"]).is_dir():
@@ -191,11 +191,12 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
     return _with_directory(run_dir or Path(), config, step, faults)
 
 
-def _without_head(tree: Tree) -> Tree:
-    """The configuration without ``model.head``, which is for training."""
+def _as_trained(tree: Tree) -> Tree:
+    """The configuration without the keys that change a model before it is trained."""
     if not isinstance(tree.get("model"), Mapping):
         return tree
-    return {**tree, "model": {key: value for key, value in tree["model"].items() if key != "head"}}
+    keys = tree["model"].keys() - {"head", "keep_layers"}
+    return {**tree, "model": {key: tree["model"][key] for key in tree["model"] if key in keys}}
 
 
 def _load_with_checkpoint(

@@ -1,5 +1,6 @@
 """fairseq2's asset store as a configuration sees it: cards, and what can be opened from them."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -129,6 +130,7 @@ class Assets:
             f"{key} must be {description}, but none is known here as '{name}'; available: "
             f"{self.available(key, name)}. Besides the installed packages, cards were searched "
             f"for in {', '.join(directories)}; $DANISH_ASR_ASSETS can name more directories."
+            f"{_conversion(name) if kind == 'dataset' else ''}"
         )
         return None
 
@@ -299,6 +301,14 @@ def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
     if faults:
         raise ConfigError(faults)
     return changed
+
+
+def _conversion(name: str) -> str:
+    """Offer the command that makes a dataset of this name; of CoRal, the whole command."""
+    coral = re.match(r"coral_v([23])", name)
+    source = f"hf:CoRal-project/coral-v{coral[1]}" if coral else "SOURCE"
+    command = f"danish-asr convert {source} --name {name} --out data/parquet"
+    return f" `{command}` makes it, or goes on with it."
 
 
 def _card_fault(key: str, card: AssetCard) -> str | None:

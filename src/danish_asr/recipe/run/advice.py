@@ -17,6 +17,9 @@ _REMEDIES: Final = ("masking.time", "dataset.transforms")
 DATA_BOUND: Final = 0.2
 """The part of the time that a run waits for data, from which on it is too much."""
 
+WARMUP: Final = 0.1
+"""The part of a run in which the learning rate rises, at most."""
+
 SATURATED: Final = 80.0
 """Per cent; above it the loss says more than an error rate."""
 
@@ -74,6 +77,7 @@ def advise(
         _still_improving(validations, score) if complete else None,
         overfitting(reports, validations, score, config),
         *scored,
+        long_warmup(config),
         _waiting_for_data(reports),
         _memory_left(reports, config),
     ]
@@ -200,6 +204,22 @@ def _still_improving(validations: Rows, score: str) -> Advice | None:
         f"the best {score} fell from {earlier[score]:.2f} (step {earlier['Step']:,}) to "
         f"{last[score]:.2f} in the last validation (step {last['Step']:,})",
         "the model still improves at the end; a run with more regime.num_steps may be better",
+    )
+
+
+def long_warmup(config: Mapping[str, Any]) -> Advice | None:
+    """Whether the learning rate rises for more than a tenth of a run, which is usual."""
+    steps, key = config.get("regime.num_steps"), "lr_scheduler.config.stage_ratio"
+    if stages := config.get(key):
+        share = stages[0] / sum(stages)
+    else:
+        key = "lr_scheduler.config.num_warmup_steps"
+        share = (config.get(key) or 0) / (steps or math.inf)
+    if share <= WARMUP + 1e-6:
+        return None
+    return Advice(
+        f"the learning rate rises for {share:.0%} of the {steps:,} steps",
+        f"a tenth is usual and reaches the peak sooner: {key}",
     )
 
 

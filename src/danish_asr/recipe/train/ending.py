@@ -33,7 +33,7 @@ from danish_asr.base.errors import (
     RunFailedError,
 )
 from danish_asr.base.stops import STOP_SIGNALS, handled, interrupted
-from danish_asr.recipe.config.sections import AsrTrainerSection
+from danish_asr.recipe.config.training import AsrTrainerSection
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
 
@@ -56,9 +56,8 @@ _BROKEN_CHECKPOINT: Final = (
     "command continues from the one before, or scores it"
 )
 _OUT_OF_MEMORY: Final = (
-    "the GPU's memory is too small for a batch. If much of it is 'reserved by PyTorch but "
-    "unallocated', first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment. "
-    "What else helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
+    "the GPU's memory is too small for a batch. "
+    "What helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
     "dataset.asr_task_config.max_num_elements with trainer.grad_accumulation.num_batches, "
     "trainer.activation_checkpointing.mode=layerwise, optimizer.name=adamw_offload, "
     "trainer.freeze_encoder_layers; `danish-asr plan` says how much. Checkpointing may change in "

@@ -23,7 +23,7 @@ from fairseq2.recipe.optim import prepare_parameter_groups
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from torch.nn import Module, Parameter
+from torch.nn import Module, ModuleList, Parameter
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
@@ -31,7 +31,7 @@ from typing_extensions import override
 from danish_asr.base.errors import MissingExtraError, user_code
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import find_optimizer
-from danish_asr.recipe.config.sections import ALL_LAYERS, HEAD, top_layers
+from danish_asr.recipe.config.training import ALL_LAYERS, HEAD, in_steps, top_layers
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
@@ -45,22 +45,26 @@ class Freezing:
     Parts that never learn are frozen before DDP or FSDP wraps the model: then no process waits for
     their gradients, the backward pass ends above them and the optimizer has no state for them.
 
+    ``epoch`` is the number of steps in an epoch; where it is not known yet, only the order of the
+    stages counts.
+
     Attributes:
         stages: What learns after so many steps, from step 0 on: ``head``, ``top <n>`` or ``all``.
     """
 
-    def __init__(self, config: AsrConfig) -> None:
+    def __init__(self, config: AsrConfig, epoch: int = 1) -> None:
         section, model = config.trainer, config.model
         self._layers = section.freeze_encoder_layers
         self._feature_extractor = section.freeze_feature_extractor
         if self._feature_extractor is None:  # then it is frozen if it is pretrained
             pretrained = model.name or model.path or config.pretrained_encoder.name
             self._feature_extractor = bool(pretrained)
-        self.stages = dict(sorted(section.unfreeze.items())) or {0: ALL_LAYERS}
+        stages = {in_steps(first, epoch): part for first, part in section.unfreeze.items()}
+        self.stages = dict(sorted(stages.items())) or {0: ALL_LAYERS}
         if not section.unfreeze and section.freeze_encoder_for_n_steps:
             self.stages = {0: HEAD, section.freeze_encoder_for_n_steps: ALL_LAYERS}
 
-    def stage(self, step: int) -> int:
+    def stage(self, step: int) -> float:
         """The key of the stage that a step, counted from 1, belongs to."""
         return max(first for first in self.stages if first < step)
 
@@ -73,7 +77,7 @@ class Freezing:
             for part in (model.encoder_frontend, model.masker, *lowest):
                 freeze_parameters(part)
 
-    def begin(self, stage: int, model: Wav2Vec2AsrModel) -> None:
+    def begin(self, stage: float, model: Wav2Vec2AsrModel) -> None:
         """Let the parts of a stage learn, and freeze all others."""
         learning = self.stages[stage]
         for part in (model.encoder_frontend, model.masker, model.encoder):
@@ -82,6 +86,12 @@ class Freezing:
             for part in (*model.encoder.layers[-top:], model.encoder.layer_norm):
                 freeze_parameters(part, value=False)
         self.freeze_permanently(model)
+
+
+def keep_layers(model: Wav2Vec2AsrModel, kept: Sequence[int]) -> None:
+    """Reduce the encoder to the layers ``kept``, if any; before DDP or FSDP wraps the model."""
+    if kept:
+        model.encoder.layers = ModuleList([model.encoder.layers[number] for number in kept])
 
 
 def register_optimizer(container: DependencyContainer, name: str) -> None:

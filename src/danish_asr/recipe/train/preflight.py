@@ -26,7 +26,8 @@ from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
 from danish_asr.corpus.shards import find_shards, split_names, splitting_hint
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import is_faulty, unstructure
-from danish_asr.recipe.config.sections import names_of_splits, top_layers
+from danish_asr.recipe.config.sections import names_of_splits
+from danish_asr.recipe.config.training import top_layers
 from danish_asr.recipe.data.dataset import (
     AsrDataset,
     DanishAsrDataset,
@@ -40,7 +41,12 @@ from danish_asr.recipe.models.assets import (
     validation_indices,
 )
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
-from danish_asr.recipe.train.learning import group_faults, layer_groups, optimizer_faults
+from danish_asr.recipe.train.learning import (
+    group_faults,
+    keep_layers,
+    layer_groups,
+    optimizer_faults,
+)
 from danish_asr.recipe.train.masking import masking_faults
 from danish_asr.recipe.train.record import recorder_faults
 
@@ -75,7 +81,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     tokenizer = assets.open_tokenizer(config.tokenizer, faults)
     size = tokenizer.vocab_info.size if tokenizer else None
     description = assets.describe_model(config.model, model_card, faults)
-    module = _build_without_memory(description, faults) if description is not None else None
+    module = _build_without_memory(config, description, faults) if description else None
     if description is not None and module is not None:
         if description.has_new_head and model_card and isinstance(config, AsrEvalConfig):
             # The sole fault: others, as that of a missing tokenizer, follow from it.
@@ -221,14 +227,23 @@ def _with_tokenizer_name(
     return replace(config, tokenizer=replace(section, name=name))
 
 
-def _build_without_memory(description: ModelDescription, faults: list[str]) -> Module | None:
+def _build_without_memory(
+    config: AsrConfig, description: ModelDescription, faults: list[str]
+) -> Module | None:
     """Build a model on the meta device, which finds sizes that do not fit each other."""
-    gangs = create_fake_gangs(CPU)
+    gangs, settings = create_fake_gangs(CPU), description.config
     try:
-        return new_model(description.family, description.config, gangs, torch.float32, meta=True)
+        module: Any = new_model(description.family, settings, gangs, torch.float32, meta=True)
     except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
         faults.append(f"model.config_overrides: no model can be built with these values: {error}")
         return None
+    layers, kept = len(module.encoder.layers), getattr(config.model, "keep_layers", ())
+    if kept and max(kept) >= layers:
+        rule = f"must be below {layers}, the number of encoder layers"
+        faults.append(f"model.keep_layers {rule}, but is {max(kept)}")
+    else:
+        keep_layers(module, kept)
+    return cast(Module, module)
 
 
 def _model_faults(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, cast, final
+from typing import Any, Final, NamedTuple, Self, cast, final
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
@@ -25,6 +25,9 @@ from danish_asr.recipe.models.assets import training_rows
 from danish_asr.recipe.models.cards import tokenizer_of
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.own_tokenizer import run_tokenizer
+
+_RISKY: Final = 5.0
+"""Times the batch in training that validation may not have memory for."""
 
 
 class ReaderSetup(NamedTuple):
@@ -92,6 +95,10 @@ def splits_reader(
     setup: ReaderSetup, config: AsrConfig, indices: Mapping[str, Index]
 ) -> SplitsReader:
     """Read the rows of splits, by name, for validation or evaluation."""
+    times = (config.dataset.valid_elements or 0) / config.dataset.asr_task_config.max_num_elements
+    if times >= _RISKY:
+        text = "dataset.valid_max_num_elements is {:.3g} times the size in training; 3x is safe"
+        log.warning(text, times)
     return SplitsReader(
         {
             name: open_reader(setup, config, index, training=False)
@@ -143,8 +150,8 @@ def open_reader(
     """Open the rows of an index as the configuration says."""
     section = config.dataset
     storage, task = section.storage_config, section.asr_task_config
-    if not training and section.valid_max_num_elements is not None:
-        task = replace(task, max_num_elements=section.valid_max_num_elements)
+    if not training and section.valid_elements is not None:
+        task = replace(task, max_num_elements=section.valid_elements)
     if section.train_where and isinstance(storage, MixtureParquetStorageConfig):
         # The file has the hours of all rows.
         storage = replace(storage, dataset_summary_path=None)

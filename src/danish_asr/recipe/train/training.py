@@ -26,7 +26,8 @@ from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults, unstructure
-from danish_asr.recipe.config.sections import ALL_LAYERS, FULL
+from danish_asr.recipe.config.sections import FULL
+from danish_asr.recipe.config.training import ALL_LAYERS
 from danish_asr.recipe.models.assets import register_datasets
 from danish_asr.recipe.run import continuing, run_directory
 from danish_asr.recipe.train import learning, record
@@ -170,6 +171,7 @@ class AsrRecipe(TrainRecipe):
             slice_head(head, context.output_dir, config)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
             _share_encoder(context, module, masks=masking["use_masking"])
+        learning.keep_layers(module, config.model.keep_layers)
         if context.gangs.dp.rank == 0:
             # A new head beside pretrained weights may still be on the meta device.
             to_device(module, root.device)
@@ -184,7 +186,9 @@ class AsrRecipe(TrainRecipe):
             log.info("{}", _headline(context, module))
             if root.rank == 0:
                 record.check_free_space(context.output_dir, module, config)
-                changes = {**masking, "target_vocab_size": head.output_dim}
+                encoder = {"num_encoder_layers": len(module.encoder.layers)}
+                size = {"target_vocab_size": head.output_dim, "encoder_config": encoder}
+                changes = {**masking, **size}
                 record.complete_model_card(context.output_dir, config.tokenizer.name, changes)
         return model
 
@@ -199,8 +203,11 @@ class AsrRecipe(TrainRecipe):
         reader = training_reader(setup, config, index)
         if self._probe is not None:
             self._probe.prepare(reader)
-        size = setup.tokenizer.vocab_info.size
-        unit = AsrTrainUnit(criterion, learning.Freezing(config), setup.frames, size)
+        epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
+        if config.regime.part_of_epoch:
+            config.regime.set_steps(epoch)
+            log.info("Validation after every {} steps.", config.regime.validate_every_n_steps)
+        unit = AsrTrainUnit(criterion, learning.Freezing(config, epoch), setup.frames, size)
         validates = config.dataset.valid_split is not None
         validation = open_validation(setup, config, criterion) if validates else None
         task = StoppableTraining(context, config, unit, reader, validation)

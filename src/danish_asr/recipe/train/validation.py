@@ -18,7 +18,7 @@ from typing_extensions import override
 from danish_asr.decoding.decoders import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.sections import AsrRegimeSection
+from danish_asr.recipe.config.training import AsrRegimeSection
 from danish_asr.recipe.models.assets import validation_indices
 from danish_asr.recipe.run.run_directory import validation_scores
 from danish_asr.recipe.train.console import log

@@ -1,0 +1,104 @@
+"""The cards and the dataset that a plan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+from fairseq2.assets import AssetCard
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.device import CPU
+from fairseq2.gang import FakeGang, create_fake_gangs
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+
+from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.planning.memory import Model
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.sections import FULL
+from danish_asr.recipe.data.dataset import AsrDataset
+from danish_asr.recipe.data.reader import EpochSize
+from danish_asr.recipe.models.assets import Assets, training_rows
+from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
+
+_DANISH_SYMBOLS: Final = 100
+"""More symbols than ``model.head: danish`` keeps."""
+
+
+class Inputs:
+    """The cards that a configuration names, opened once for all changes of other keys.
+
+    ``notes`` say what cannot be known here. Raises ConfigError if there is no such model.
+    """
+
+    def __init__(self, config: AsrConfig) -> None:
+        config, faults, section = with_named_model(config), list[str](), config.dataset
+        self._assets, self.notes = Assets(config), list[str]()
+        name = config.model.name
+        self._model_card = self._assets.find("model.name", name, faults) if name else None
+        if faults:
+            raise ConfigError(faults)
+        self._dataset_card: AssetCard | None = None
+        self._dataset: AsrDataset | None = None
+        try:
+            if section.name:
+                self._dataset_card = self._assets.find("dataset.name", section.name, faults)
+                if faults:
+                    fault = f"dataset.name: no dataset '{section.name}' is known here"
+                    raise ConfigError([fault])
+            dataset = self._assets.open_dataset(section, self._dataset_card)
+            self._index = training_rows(dataset, section)
+            self._dataset = dataset
+        except (DanishAsrError, OSError) as error:
+            self._note(f"{_first_fault(error)}. Steps and padding of an epoch are unknown")
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def model(self, config: AsrConfig) -> Model:
+        """Return the model of a configuration, with the head that it will have."""
+        section, faults = config.model, list[str]()
+        description = self._assets.describe_model(section, self._model_card, faults)
+        if description is None:
+            raise ConfigError(faults)
+        model: Wav2Vec2AsrConfig = description.config
+        overrides = cast(Mapping[str, object], section.config_overrides or {})
+        if description.has_new_head and "target_vocab_size" not in overrides:
+            model = replace(model, target_vocab_size=self._tokenizer_size(config))
+        if section.head != FULL:
+            size = min(model.target_vocab_size, _DANISH_SYMBOLS)
+            model = replace(model, target_vocab_size=size)
+        return Model(description.family, model)
+
+    def _tokenizer_size(self, config: AsrConfig) -> int:
+        tokenizer = self._tokenizer(config)
+        if tokenizer is not None:
+            return tokenizer.vocab_info.size
+        self._note(f"the tokenizer is not here: the new head counts with {_DANISH_SYMBOLS} symbols")
+        return _DANISH_SYMBOLS
+
+    def _tokenizer(self, config: AsrConfig) -> Tokenizer | None:
+        """Return the dataset's own, which is here if the dataset is, or the one that is named."""
+        section, own = config.tokenizer, tokenizer_of(self._dataset_card)
+        if section.path is None and own is not None:
+            section = type(section)(name=own)
+        return self._assets.open_tokenizer(section, [])
+
+    def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
+        """Return the first epoch of a run on so many GPUs; None, with a note, if it is unknown."""
+        tokenizer = self._tokenizer(config) if self._dataset else None
+        if self._dataset is None or tokenizer is None:
+            return None
+        gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
+        setup = ReaderSetup(self._dataset, tokenizer, gangs, model_frames(model.config))
+        try:
+            return open_reader(setup, config, self._index, training=True).epoch_size()
+        except DanishAsrError as error:
+            self._note(f"a run would be refused: {_first_fault(error)}")
+            return None
+
+
+def _first_fault(error: Exception) -> str:
+    return error.faults[0] if isinstance(error, ConfigError) else str(error)
