@@ -209,7 +209,12 @@ def verify_command(
     for note in result.notes:
         console.print(note if note.startswith("allowed: ") else f"note: {note}")
     if result.with_digits:
-        console.print(_numerals_table(result.with_digits))
+        console.print("Texts with digits, the first, as dataset.text_profile=... says them:")
+    for text, said in result.with_digits.items():
+        console.print(f"  {text}")
+        for spoken in dict.fromkeys(said.values()):
+            names = ", ".join(name for name, each in said.items() if each == spoken)
+            console.print(f"    {names}: {spoken}")
     if result.faults:
         count = f"{root}: faults: {len(result.faults):,}"
         lines = "\n  - ".join([count, *result.faults])
@@ -239,14 +244,6 @@ def _print_summary(inventory: Inventory, console: Console) -> None:
         console.print(f"country of birth: {read_as} ({rows:,} rows)")
     if len(spellings) > _COUNTRIES:
         console.print(f"country of birth: more spellings are in {INVENTORY_FILE}")
-
-
-def _numerals_table(said: Mapping[str, Mapping[str, str]]) -> Table:
-    profiles = next(iter(said.values()))
-    table = Table("written", *profiles, title="Digits under dataset.text_profile", show_lines=True)
-    for text, spoken in said.items():
-        table.add_row(Text(text), *map(Text, spoken.values()))
-    return table
 
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:

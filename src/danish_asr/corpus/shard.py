@@ -194,8 +194,9 @@ def _convert(
         return refused
     if not utterance.id.strip():
         return "empty id"
-    odd = oddities(utterance.text or "")
-    if (unusable := unusable_text(utterance.text, odd, split)) is not None:
+    text = utterance.text or ""
+    odd = oddities(text)
+    if (unusable := unusable_text(text, odd, split)) is not None:
         return unusable
     if (age := utterance.speaker.age) is not None and not 0 <= age <= MAX_AGE:
         odd[f"an age outside 0 to {MAX_AGE}"] = age
@@ -215,7 +216,7 @@ def _convert(
             peak = peak_of(mono)
             # Other utterances may follow in the file.
             findings = [found for found in of_file if utterance.whole or found[0] != SECONDS_LEFT]
-            findings += examine(mono, peak, utterance.text, utterance.seconds)
+            findings += examine(mono, peak, text, utterance.seconds)
             flac = encode_flac(mono, SAMPLE_RATE, peak)
     except AudioError as error:
         return str(error)
@@ -232,7 +233,7 @@ def _convert(
         )
     return {
         "id": utterance.id,
-        "text": utterance.text,
+        "text": text,
         "audio_bytes": flac,
         "audio_size": len(mono),
         "source_id": f"{part.file.name}:{utterance.row}",

@@ -99,6 +99,12 @@ def guarded(place: str, faults: Iterable[str]) -> Iterator[str]:
         yield f"{place}: cannot be read ({words[:200]})"
 
 
+def samples_md5(flac: bytes) -> bytes | None:
+    """The MD5 of a FLAC file's samples, which its header has; None without it."""
+    md5 = flac[_MD5]
+    return md5 if flac.startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5 else None
+
+
 def few(names: list[str]) -> str:
     """The first names of a list, and how many more there are."""
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -123,11 +129,8 @@ def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator
         compared = []
         for number, (row, audio) in enumerate(chain.from_iterable(map(_rows, groups))):
             spoken = [profile(row["text"]) for profile in profiles]
-            md5 = row["head"][_MD5]
-            has_md5 = row["head"].startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5
-            compared.append(
-                {**row, "sentence": sentence_of(spoken[0]), "audio": md5 if has_md5 else None}
-            )
+            md5 = samples_md5(row["head"])
+            compared.append({**row, "sentence": sentence_of(spoken[0]), "audio": md5})
             findings.samples[row["dialect"]] += row["audio_size"]
             findings.written.update(name for name, find in WRITTEN.items() if find(row["text"]))
             if WRITTEN["digits"](row["text"]) and len(findings.with_digits) < DIGITS_SHOWN:

@@ -51,12 +51,12 @@ def oddities(text: str) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def unusable_text(text: str | None, odd: Mapping[str, int], split: str) -> str | None:
+def unusable_text(text: str, odd: Mapping[str, int], split: str) -> str | None:
     """Why a text with these `oddities` cannot be used; None if it can.
 
     Broken texts are kept out of training only, so that published test sets stay whole.
     """
-    if text is None or not text.strip():
+    if not text.strip():
         return "empty text"
     if not any(map(str.isalnum, text)):  # a dash, or invisible characters
         return "no letter or digit"

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import MIN_SPEAKERS
-from danish_asr.corpus.sources.metadata import DIALECTS
+from danish_asr.corpus.shard_check import samples_md5
 from danish_asr.report.dataset_rows import UNKNOWN, Rows, order
 
 FEW_HOURS: Final = 1.0
 """Training data below this is reported as little."""
 
-_MAX_COMPARED: Final = 2_000
+_MAX_COMPARED: Final = 10_000
 """Audio files that are read to find identical ones."""
 
 
@@ -61,40 +61,50 @@ def cross(table: pa.Table, row: str, column: str) -> dict[str, Any]:
     return {"rows": rows, "columns": columns, "cells": cells, "most": most}
 
 
-class Gap(NamedTuple):
-    """A group that is too small to learn from or to be scored."""
+class Line(NamedTuple):
+    """A group of the dataset with its hours per split, and what it lacks to be learnt or scored."""
 
-    label: str
-    faults: str
-    train: Group
-    test: Group
+    name: str
+    rows: int
+    speakers: int
+    test_speakers: int
+    hours: dict[str, float]
+    lacks: str  # empty if nothing
 
 
-def gaps(table: pa.Table, *keys: str) -> list[Gap]:
-    """Groups without test data, with too few test speakers for an interval, or with few hours.
+def lines(table: pa.Table, key: str) -> list[Line]:
+    """A line per value of a column that occurs.
 
-    Without keys all rows are the group. A split that the dataset does not have is not missed.
+    What the whole dataset lacks, a split or hours or speakers, is not said of each group.
     """
-    parts = defaultdict[str, dict[tuple[str, ...], Group]](dict)
-    for group in groups(table, "split", *keys):
-        parts[group.names[0]][group.names[1:]] = group
-    names = {name for part in parts.values() for name in part if UNKNOWN not in name}
-    if keys == ("dialect",) and names & {(name,) for name in DIALECTS}:
-        names |= {(name,) for name in DIALECTS}
-    lacking = []
-    for name in sorted(names):
-        train, test = (parts.get(split, {}).get(name, Group(name)) for split in ("train", "test"))
+    parts = defaultdict[str, dict[str, Group]](dict)
+    for group in groups(table, key, "split"):
+        parts[group.names[0]][group.names[1]] = group
+    whole = {group.names[0]: group for group in groups(table, "split")}
+    all_train, all_test = whole.get("train", Group(())), whole.get("test", Group(()))
+    made = []
+    for group in groups(table, key):
+        (name,) = group.names
+        own = parts[name]
+        train, test = own.get("train", Group(())), own.get("test", Group(()))
+        few = test.speakers < MIN_SPEAKERS <= all_test.speakers
+        little = 0 < train.hours < FEW_HOURS <= all_train.hours
         faults = {
-            "no test data": "test" in parts and not test.rows,
+            "no test data": "test" in whole and not test.rows,
             "unknown test speakers": test.rows and not test.speakers,
-            "few test speakers": 0 < test.speakers < MIN_SPEAKERS,
-            "no training data": "train" in parts and not train.rows,
-            "little training data": 0 < train.hours < FEW_HOURS,
+            f"fewer than {MIN_SPEAKERS} test speakers": test.speakers and few,
+            "no training data": "train" in whole and not train.rows,
+            f"less than {FEW_HOURS:g} h of training": little,
         }
-        if any(faults.values()):
-            text = ", ".join(fault for fault, is_so in faults.items() if is_so)
-            lacking.append(Gap(" · ".join(name) or "all rows", text, train, test))
-    return lacking
+        lacks = ", ".join(fault for fault, is_so in faults.items() if is_so and name != UNKNOWN)
+        hours = {split: part.hours for split, part in own.items()}
+        made.append(Line(name, group.rows, group.speakers, test.speakers, hours, lacks))
+    return made
+
+
+def known(table: pa.Table, key: str) -> set[str]:
+    """The values of a column that are known."""
+    return {*table[key].unique().to_pylist()} - {None, UNKNOWN}
 
 
 class Leak(NamedTuple):
@@ -128,22 +138,24 @@ def leaks(rows: Rows) -> list[Leak]:
 
 
 def identical_audio(rows: Rows) -> tuple[list[list[int]], int]:
-    """Rows with the same FLAC file, and how many candidates were too many to compare.
+    """Rows with the same samples, and how many rows of the same length were not compared.
 
-    Candidates have the same length, and the same speaker or text.
+    Those that also have the same speaker or text are compared first.
     """
     numbered = rows.table.append_column("row", pa.array(np.arange(len(rows.table))))
-    candidates: set[int] = set()
-    for column in ("speaker_id", "plain"):
-        valid = numbered.filter(pc.is_valid(numbered[column]))
-        lists = valid.group_by(["seconds", column]).aggregate([("row", "list")])["row_list"]
-        for same in lists.filter(pc.greater(pc.list_value_length(lists), 1)).to_pylist():
-            candidates.update(same)
+    candidates: dict[int, None] = {}
+    for columns in (["seconds", "plain"], ["seconds", "speaker_id"], ["seconds"]):
+        valid = numbered.filter(pc.is_valid(numbered[columns[-1]]))
+        found = valid.group_by(columns).aggregate([("row", "list")])["row_list"]
+        for same in found.filter(pc.greater(pc.list_value_length(found), 1)).to_pylist():
+            candidates.update(dict.fromkeys(same))
     by_content = defaultdict[bytes, list[int]](list)
-    for row in sorted(candidates)[:_MAX_COMPARED]:
-        by_content[hashlib.sha256(rows.audio(row)).digest()].append(row)
-    same = [each for each in by_content.values() if len(each) > 1]
-    return same, max(0, len(candidates) - _MAX_COMPARED)
+    for row in list(candidates)[:_MAX_COMPARED]:
+        audio = rows.audio(row)
+        content = samples_md5(audio) or hashlib.sha256(audio).digest()
+        by_content[content].append(row)
+    same = [sorted(each) for each in by_content.values() if len(each) > 1]
+    return sorted(same), max(0, len(candidates) - _MAX_COMPARED)
 
 
 def vocabulary(rows: Rows) -> tuple[list[dict[str, Any]], Counter[str]]:
@@ -175,7 +187,7 @@ def characters(texts: pa.ChunkedArray) -> list[tuple[str, str, int]]:
 
 
 def reasons(path: Path) -> list[tuple[str, str, int]]:
-    """Reason, dialect and rows of the ledger or of the suspects, the most frequent first."""
+    """Reason, dialect and rows of the ledger, the most frequent first."""
     columns = ["reason", "dialect"]
     counted = _read(path, columns).group_by(columns).aggregate([([], "count_all")])
     lines = [
@@ -185,16 +197,25 @@ def reasons(path: Path) -> list[tuple[str, str, int]]:
     return sorted(lines, key=lambda line: (-line[2], line))
 
 
-def suspects(path: Path, rows: Rows, most: int) -> dict[str, list[tuple[int, str]]]:
-    """Rows that are suspect, up to ``most`` per reason, and what was measured."""
-    suspects = defaultdict[str, list[tuple[int, str]]](list)
+class Suspects(NamedTuple):
+    """The rows of the conversion's list that have a reason."""
+
+    rows: int
+    first: list[tuple[int, str]]  # some of them, and what was measured
+
+
+def suspects(path: Path, rows: Rows, most: int) -> dict[str, Suspects]:
+    """The conversion's list by reason, the most frequent first, with up to ``most`` rows each."""
+    found = defaultdict[str, list[tuple[str, float]]](list)
     for line in _read(path, ["reason", "id", "value"]).to_pylist():
-        of_reason = suspects[line["reason"]]
-        if len(of_reason) < most:
-            row = pc.index(rows.table["id"], line["id"]).as_py()
-            if row >= 0:
-                of_reason.append((row, f"{line['value']:.3g}"))
-    return suspects
+        found[line["reason"]].append((line["id"], line["value"]))
+    made = {}
+    for reason, lines in sorted(found.items(), key=lambda item: -len(item[1])):
+        places = [
+            (pc.index(rows.table["id"], id_).as_py(), f"{value:.3g}") for id_, value in lines[:most]
+        ]
+        made[reason] = Suspects(len(lines), [place for place in places if place[0] >= 0])
+    return made
 
 
 def _read(path: Path, columns: list[str]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import (
     CARDS_DIR,
@@ -20,6 +21,7 @@ from danish_asr.base.schema import (
     SUSPECTS_FILE,
 )
 from danish_asr.corpus.cards import unit_of
+from danish_asr.corpus.shards import read_inventory
 from danish_asr.recipe.data.targets import UnknownSymbols, count_unknown
 from danish_asr.recipe.models.assets import open_tokenizer
 from danish_asr.report import dataset_numbers as numbers
@@ -46,7 +48,7 @@ _TITLES: Final = {
     "gender": "Gender",
 }
 _SPEAKER: Final = ("dialect", "age_group", "gender")
-_OUTLIERS: Final = 5
+_MOST: Final = 5
 _PER_DIALECT: Final = 3
 _RARE: Final = 100
 
@@ -99,36 +101,40 @@ def _render(
     vocabulary, words = numbers.vocabulary(rows)
     once = [word for word, count in words.items() if count == 1]
     rare = generator.choice(len(once), min(_RARE, len(once)), replace=False)
-    groups_lacking = numbers.gaps(table)
-    pairs_lacking = []
-    for key in _SPEAKER:
-        groups_lacking += numbers.gaps(table, key)
-        if key != "dialect":
-            pairs_lacking += numbers.gaps(table, "dialect", key)
+    has_suspects = (root / SUSPECTS_FILE).is_file()
+    suspects = numbers.suspects(root / SUSPECTS_FILE, rows, _MOST) if has_suspects else {}
     same, not_compared = numbers.identical_audio(rows)
-    pairs = [("dialect", "split"), ("dialect", "age_group"), ("dialect", "gender")]
+    pairs = [
+        pair
+        for pair in combinations(_SPEAKER, 2)
+        if all(len(numbers.known(table, key)) > 1 for key in pair)
+    ]
+    by_line = [key for key in ("corpus", *_SPEAKER) if numbers.known(table, key)]
     return render_template(
         "dataset_page.html",
-        name=root.resolve().name,
+        name=_name(root),
+        languages=sorted({p.language for index in rows.indexes for p in index.partitions}),
         titles=_TITLES,
-        limits=(MIN_SPEAKERS, numbers.FEW_HOURS, SILENCE, MAX_PAGE_BYTES / 1e6),
+        limits=(MIN_SPEAKERS, SILENCE, MAX_PAGE_BYTES / 1e6),
         warnings=_warnings(root, rows, sample),
         total=total,
         unit=unit_of(total.hours * 3600),
-        groupings={key: numbers.groups(table, key) for key in _TITLES},
+        splits={group.names[0]: group for group in numbers.groups(table, "split")},
+        groupings={key: numbers.lines(table, key) for key in by_line},
         crosses={pair: numbers.cross(table, *pair) for pair in pairs},
-        gaps={
-            "Groups that lack data": groups_lacking,
-            "Combinations that lack data": pairs_lacking,
-        },
         leaks=numbers.leaks(rows),
         same=[[rows.entry(row) for row in numbers_of_rows[:10]] for numbers_of_rows in same],
         not_compared=not_compared,
         charts=_charts(rows, speed, sample),
         sample=sample,
         by_dialect=_by_dialect(rows, sample),
-        reasons=_reasons(root),
-        outliers=_outliers(root, rows, speed, sample, clips),
+        ledger=numbers.reasons(root / LEDGER_FILE) if (root / LEDGER_FILE).is_file() else None,
+        suspects=suspects,
+        to_check={
+            reason: [clips.entry(row, value) for row, value in found.first]
+            for reason, found in suspects.items()
+        },
+        extremes=_extremes(rows, speed, sample, clips),
         samples=_samples(rows, clips, generator),
         clips=clips,
         vocabulary=vocabulary,
@@ -138,6 +144,14 @@ def _render(
         tokenizer=tokenizer,
         unknown=unknown,
     )
+
+
+def _name(root: Path) -> str:
+    """The name that the dataset was given, or its directory's if that is not known."""
+    try:
+        return read_inventory(root).name
+    except DatasetError:
+        return root.resolve().name
 
 
 def _warnings(root: Path, rows: Rows, sample: Sample) -> list[str]:
@@ -168,15 +182,6 @@ def _warnings(root: Path, rows: Rows, sample: Sample) -> list[str]:
     return warnings
 
 
-def _reasons(root: Path) -> dict[str, list[tuple[str, str, int]]]:
-    files = {"Ledger: rows left out": LEDGER_FILE, "Suspects: rows to check": SUSPECTS_FILE}
-    return {
-        title: numbers.reasons(root / name)
-        for title, name in files.items()
-        if (root / name).is_file()
-    }
-
-
 def _charts(rows: Rows, speed: FloatArray, sample: Sample) -> dict[str, str]:
     ones, weights = np.ones(len(speed)), sample.weights
     charts = {
@@ -205,34 +210,26 @@ def _by_dialect(rows: Rows, sample: Sample) -> list[tuple[Any, ...]]:
     return lines
 
 
-def _outliers(
-    root: Path, rows: Rows, speed: FloatArray, sample: Sample, clips: Clips
+def _extremes(
+    rows: Rows, speed: FloatArray, sample: Sample, clips: Clips
 ) -> dict[str, list[Entry]]:
-    """Return extreme rows by their measure, and suspects by their reason, to listen to."""
+    """Return the first rows by each measure, to listen to."""
     numbered, seconds = np.arange(len(speed)), rows.numbers("seconds")
-    clipped = np.where(sample.clipped, 100 * sample.clipped, np.nan)
     measures: dict[str, tuple[Any, FloatArray, int, str]] = {
         "Longest": (numbered, seconds, -1, "{:.1f} s"),
         "Shortest": (numbered, seconds, 1, "{:.2f} s"),
         "Fastest": (numbered, speed, -1, "{:.1f} characters per second"),
         "Slowest": (numbered, speed, 1, "{:.1f} characters per second"),
         "Quietest": (sample.rows, sample.loudness, 1, "{:.1f} dB of full scale"),
-        "Most clipped": (sample.rows, clipped, -1, "{:.2f} % of the samples"),
         "Lowest estimated SNR": (sample.rows, sample.snr, 1, "{:.1f} dB"),
     }
-    outliers = {}
-    for title, (row_numbers, values, sign, form) in measures.items():
-        order = np.argsort(sign * values, kind="stable")[:_OUTLIERS]
-        outliers[title] = [
+    return {
+        title: [
             clips.entry(int(row_numbers[place]), form.format(values[place]))
-            for place in order
-            if np.isfinite(values[place])
+            for place in np.argsort(sign * values, kind="stable")[:_MOST]
         ]
-    if (root / SUSPECTS_FILE).is_file():
-        suspects = numbers.suspects(root / SUSPECTS_FILE, rows, _OUTLIERS)
-        for reason, lines in suspects.items():
-            outliers[f"Suspect: {reason}"] = [clips.entry(row, value) for row, value in lines]
-    return outliers
+        for title, (row_numbers, values, sign, form) in measures.items()
+    }
 
 
 def _samples(rows: Rows, clips: Clips, generator: np.random.Generator) -> dict[str, list[Entry]]:

@@ -18,6 +18,7 @@ from danish_asr.report import dataset_numbers as numbers
 from danish_asr.report.dataset_page import explore
 from danish_asr.report.dataset_rows import measure, read_rows, stratified
 from tests.browser import WIDTH, in_browser, needs_browser
+from tests.builders import build_dataset
 from tests.shards import flac, utterance, write_shard
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -65,15 +66,23 @@ def test_groups_count_hours_rows_and_known_speakers(dataset: Path) -> None:
     assert cross["most"] == pytest.approx(7 * 0.5 / 3600)
 
 
-def test_gaps_name_what_each_group_lacks(dataset: Path) -> None:
-    found = {gap.label: gap.faults for gap in numbers.gaps(read_rows(dataset).table, "dialect")}
-    assert found["Fynsk"] == "few test speakers, little training data"
-    assert found[HOSTILE] == "no test data, little training data"
-    assert found["Østjysk"] == "few test speakers, no training data"
-    assert found["Bornholmsk"] == "no test data, no training data"
-    assert "unknown" not in found
-    female = numbers.gaps(read_rows(dataset).table, "gender")
-    assert {gap.label: gap.faults for gap in female}["female"] == "little training data"
+def test_lines_have_only_groups_that_occur_and_name_what_each_lacks(dataset: Path) -> None:
+    lines = {line.name: line for line in numbers.lines(read_rows(dataset).table, "dialect")}
+    assert {name: line.lacks for name, line in lines.items()} == {
+        "Fynsk": "fewer than 8 test speakers",
+        HOSTILE: "no test data",
+        "Østjysk": "fewer than 8 test speakers, no training data",
+        "unknown": "",
+    }
+    assert (lines["Fynsk"].rows, lines["Fynsk"].test_speakers) == (8, 7)
+    assert lines["Østjysk"].hours == {"test": pytest.approx(0.5 / 3600)}
+
+
+def test_what_the_whole_dataset_lacks_is_not_said_of_each_group(tmp_path: Path) -> None:
+    write_shard(tmp_path, [_row(0, "train", speaker_id="a")])
+    write_shard(tmp_path, [_row(1, "test", speaker_id="b")], split="test")
+    (line,) = numbers.lines(read_rows(tmp_path).table, "dialect")
+    assert (line.name, line.lacks) == ("Fynsk", "")
 
 
 def test_leaks_are_speakers_sentences_and_recordings_that_splits_share(dataset: Path) -> None:
@@ -84,6 +93,14 @@ def test_leaks_are_speakers_sentences_and_recordings_that_splits_share(dataset: 
     same, left_out = numbers.identical_audio(rows)
     assert same == [[0, 3]]
     assert left_out == 0
+
+
+def test_identical_audio_is_found_without_a_common_speaker_or_text(tmp_path: Path) -> None:
+    audio = flac(8_000, 7)
+    for number, split in enumerate(("train", "test")):
+        row = _row(number, split, text=f"tekst {split}", speaker_id=split, audio_bytes=audio)
+        write_shard(tmp_path, [row], split=split)
+    assert numbers.identical_audio(read_rows(tmp_path)) == ([[0, 1]], 0)
 
 
 def test_words_and_characters_are_counted(dataset: Path) -> None:
@@ -169,7 +186,7 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
           charts: all("svg[role=img] > title + desc").length,
           players: all("audio[aria-label]").length,
           ledger: rows("ledger"), suspects: rows("suspects"), unknown: rows("unknown"),
-          dialects: rows("dialect").map((row) => row[0]),
+          dialects: rows("dialect").map((row) => row[0]), title: document.title,
         };
         """,
     )
@@ -177,7 +194,20 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
     assert found["charts"] == 6
     assert 8 <= found["players"] <= 11  # of 11 rows
     assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
-    assert found["suspects"] == [["seconds of silence", "Fynsk", "6"]]
+    assert found["suspects"] == [["seconds of silence", "6"]]
+    assert found["title"] == "Speech dataset: dataset0"
     assert "ž (1)" in found["unknown"][0][2]
-    assert HOSTILE in found["dialects"]
+    assert found["dialects"][0].startswith(HOSTILE)
     assert in_browser(page, WIDTH, width=380) <= 380
+
+
+@needs_browser
+def test_no_table_is_cut_at_1280_pixels_and_the_title_is_the_name(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", name="radio")
+    _explore(tmp_path / "ds", tmp_path / "explore.html")
+    script = """
+        return [document.title, ...[...document.querySelectorAll(".scroll")]
+          .filter((node) => node.scrollWidth > node.clientWidth)
+          .map((node) => node.getAttribute("aria-labelledby"))];
+        """
+    assert in_browser(tmp_path / "explore.html", script, width=1280) == ["Speech dataset: radio"]
