@@ -172,6 +172,8 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
             lease.acquire(timeout=1.2 * LOCK_SECONDS)
     except Timeout:
         host, process = _holder(lease)
+        if not os.access(directory, os.W_OK):  # so the lock of an ended process stays
+            raise error(f"{directory} cannot be written; make it writable") from None
         raise error(f"process {process} on {host} is writing in {directory}. {advice}") from None
     except OSError as reason:
         raise error(f"{directory} cannot be written: {reason}") from reason

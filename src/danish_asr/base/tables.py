@@ -46,6 +46,7 @@ _NOT_READ: Final = {
 """First bytes of files that users have, and what to do with them."""
 
 _TRN_LINE: Final = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
+_ESCAPED: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # of a pair, or half of one
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -138,8 +139,8 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
 
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
-        values = json.loads(line.removeprefix(BOM_UTF8).decode(), object_pairs_hook=_once)
-        halves = b"\\u" in line and _HALF.search(json.dumps(values, ensure_ascii=False))
+        values = _JSON.decode(line.removeprefix(BOM_UTF8).decode())
+        halves = _ESCAPED.search(line) and _HALF.search(json.dumps(values, ensure_ascii=False))
     except UnicodeDecodeError as reason:
         return TableRow(number, None, utf8_fault(reason))
     except (ValueError, RecursionError) as reason:
@@ -158,6 +159,9 @@ def _once(pairs: list[tuple[str, Any]]) -> Row:
         repeated = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"repeated keys: {', '.join(repeated)}; keep one of each")
     return values
+
+
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:

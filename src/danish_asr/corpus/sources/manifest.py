@@ -9,17 +9,20 @@ goes to the ledger. TSV has no quoting.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+import pyarrow as pa
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import CSV_FORMS, Row, TableRow, read_rows
 from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.metadata import utterance
+from danish_asr.corpus.sources.metadata import row_id, utterance
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 
@@ -32,6 +35,7 @@ class ManifestSource(base.Source):
 
     root: Path
     columns: base.Columns
+    has_ids: bool
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
@@ -39,6 +43,13 @@ class ManifestSource(base.Source):
         for row, values in self._rows(file, start, stop):
             with_path = values and values | {self.columns["audio"]: self._audio(folder, values)}
             yield utterance(with_path, self.columns, file, row)
+
+    def ids(self, file: base.SourceFile) -> pa.Array:
+        """See `Source.ids`."""
+        rows: Iterable[tuple[int, Row | None]] = ((row, None) for row in range(file.rows))
+        rows = self._rows(file, 0, file.rows) if self.has_ids else rows
+        ids = (row_id(values, self.columns, file, row) for row, values in rows)
+        return pa.array(ids, pa.string())
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`."""
@@ -105,6 +116,7 @@ def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
         notes=(*notes, *listing.notes()),
         root=root,
         columns=columns,
+        has_ids=not listing.names.keys().isdisjoint(columns["id"].split(",")),
     )
 
 
@@ -196,7 +208,13 @@ def _split_folder(path: str) -> str:
 
 def _with_usual_names(values: Row) -> Row:
     """Add our default names of columns, where a row has them under other usual names."""
-    columns = base.usual_columns(_COLUMNS, values, _COLUMNS)
-    return values | {
-        _COLUMNS[ours]: values[theirs] for ours, theirs in columns.items() if theirs in values
-    }
+    renamed = _renamed(tuple(values))
+    return values | {ours: values[theirs] for ours, theirs in renamed} if renamed else values
+
+
+@lru_cache(maxsize=100)
+def _renamed(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Our default names, and the other names that a row has for them."""
+    columns = base.usual_columns(_COLUMNS, names, _COLUMNS)
+    pairs = [(_COLUMNS[ours], theirs) for ours, theirs in columns.items() if theirs in names]
+    return [(ours, theirs) for ours, theirs in pairs if ours != theirs]

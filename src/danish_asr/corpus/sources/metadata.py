@@ -80,12 +80,12 @@ def utterance(
     country_codes: bool = False,
 ) -> Utterance:
     """Make an utterance of a row; a refused one if the row or one of its values is malformed."""
-    id_, name = f"{file.name}:{row}", "id"
+    id_, name = row_id(values, columns, file, row), "id"
     if values is None:
         return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
     read: dict[str, Any] = {}
     try:
-        id_ = _joined_id(values, columns["id"]) or id_
+        _joined_id(values, columns["id"])
         for name, convert in _CONVERT.items():
             read[name] = convert(values.get(columns[name]))
         seconds, name = read["seconds"], "seconds"
@@ -106,6 +106,15 @@ def utterance(
         channel=read["channel"],
         refused="rejected" if (read["validated"] or "").lower() == "rejected" else None,
     )
+
+
+def row_id(values: Mapping[str, Any] | None, columns: Columns, file: SourceFile, row: int) -> str:
+    """The id of a row that `utterance` makes an utterance of."""
+    try:
+        own = values and _joined_id(values, columns["id"])
+    except (TypeError, ValueError):
+        own = None
+    return own or f"{file.name}:{row}"
 
 
 def _joined_id(values: Mapping[str, Any], names: str) -> str | None:
