@@ -7,13 +7,19 @@ import shutil
 import subprocess
 import sys
 from contextlib import chdir
+from functools import reduce
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+from typer.main import get_command
 
+from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
+from danish_asr.recipe.config.keys import defaults, key_faults
 from danish_asr.scoring.predictions import read_predictions
 from tests.builders import tone
 from tests.documented import MODULES, PAGES, ROOT, blocks, check, commands, run
@@ -144,3 +150,22 @@ def _follow(text: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Non
     elif words[0] == "python" and Path(words[1]).is_file():
         command = text.replace("python", sys.executable)
         subprocess.run(["bash", "-c", command], check=True)
+
+
+def test_each_key_command_and_file_of_the_guides_page_exists() -> None:
+    text = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
+    sections = "|".join(dict.fromkeys(key.split(".")[0] for key in defaults()))
+    keys = re.findall(rf"`((?:{sections})\.[\w.]+)`", text)
+    assert len(keys) > 80
+    for key in keys:
+        tree: Any = reduce(lambda below, part: {part: below}, key.split(".")[::-1], None)
+        assert not key_faults(tree)
+    programs: Any = get_command(app)
+    for line in re.findall(r"`danish-asr ([^`]+)`", text):
+        name, *words = line.split()
+        options = {name for option in programs.commands[name].params for name in option.opts}
+        assert {word for word in words if word.startswith("--")} <= options, line
+    for file in re.findall(r"`((?:configs|lsf)/[^`]+)`", text):
+        assert (ROOT / file).is_file(), file
+    for module in re.findall(r"`python -m ([\w.]+)`", text):
+        assert find_spec(module), module
