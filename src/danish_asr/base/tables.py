@@ -74,8 +74,9 @@ def read_rows(
 ) -> Iterator[TableRow]:
     """Yield rows ``start`` to ``stop - 1`` of a table; blank lines do not count.
 
-    A file with another suffix than CSV, TSV, trn or Parquet has JSON lines. Of Parquet, only
-    ``columns`` are read, and a number that `datasets` stores for a class becomes its name.
+    A file with another suffix than CSV, TSV, trn or Parquet has JSON lines, or a list of objects.
+    Of Parquet, only ``columns`` are read, and a number that `datasets` stores for a class becomes
+    its name.
 
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
@@ -90,6 +91,9 @@ def read_rows(
         if suffix_of(path) == TRN:
             lines_of_text = _decoded_lines(path, content, error)
             yield from islice(_trn_rows(lines_of_text), start, stop)
+            return
+        if content.peek(64)[:64].lstrip().startswith((b"[{", b"[\n", b"[\r", b"[ ")):
+            yield from islice(_json_list(path, content, error), start, stop)
             return
         numbered = enumerate(content, start=1)
         lines = ((number, line) for number, line in numbered if line.strip())
@@ -181,6 +185,20 @@ def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
         yield TableRow(number, values)
 
 
+def _json_list(
+    path: Path, lines: Iterable[bytes], error: type[DanishAsrError]
+) -> Iterator[TableRow]:
+    """The rows of one list of objects, as pandas and others write it."""
+    try:
+        rows = json.loads(b"".join(lines))
+    except (ValueError, RecursionError) as reason:
+        raise error(f"{path}: not a list in JSON ({reason}); expected objects in it") from reason
+    for number, values in enumerate(rows, start=1):
+        is_row = isinstance(values, dict)
+        fault = "" if is_row else f"expected a JSON object, found {type(values).__name__}"
+        yield TableRow(number, values if is_row else None, fault)
+
+
 def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
     lines = _decoded_lines(path, file, error)
     header = next(lines, "")
@@ -223,18 +241,18 @@ def _parquet_rows(
     number = 0
     try:
         file = pq.ParquetFile(path)
-        names_of = _class_names(file.schema_arrow.metadata or {})
+        names_of = class_names(file.schema_arrow.metadata or {})
         for batch in file.iter_batches(columns=columns):
             for values in batch.to_pylist():
                 number += 1
                 for column in names_of.keys() & values.keys():
-                    values[column] = _class_name(names_of[column], values[column])
+                    values[column] = class_name(names_of[column], values[column])
                 yield TableRow(number, values)
     except (pa.ArrowException, OSError) as reason:
         raise error(f"{path}: cannot be read as Parquet ({reason})") from reason
 
 
-def _class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
+def class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
     """Return the names of the classes of each ClassLabel column of the library `datasets`."""
     features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     return {
@@ -244,5 +262,6 @@ def _class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
     }
 
 
-def _class_name(names: list[str], value: Any) -> Any:
+def class_name(names: list[str], value: Any) -> str | None:
+    """Return the name of a class by its number; None for -1, which `datasets` has for none."""
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None

@@ -71,7 +71,7 @@ def test_one_part_of_an_audiofolder_has_its_split_from_its_own_name(tmp_path: Pa
     assert splits(open_source(str(tmp_path / "train"), OPTIONS)) == {"train": 1}
 
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "audio": {"bytes": tone(0.5 + 0.1 * number), "path": f"{number}.wav"},
         "sentence": f"sætning nummer {number}",

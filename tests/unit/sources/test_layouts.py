@@ -88,12 +88,26 @@ def write_nst(folder: Path) -> None:
         write(folder / audio / pid / f"{pid}_u0002-1.wav", tone(0.2))
 
 
+def write_kaldi(folder: Path) -> None:
+    for split in ("train", "test"):
+        place = folder / "data" / split
+        write(place / "wav" / "call.wav", tone(2.0, rate=16_000))
+        write(place / "wav.scp", "call wav/call.wav\npiped sph2pipe x.sph |\n")
+        write(place / "text", f"{split}1 på Ærø\n{split}2 ja  tak\n{split}3 nej\n")
+        write(
+            place / "segments", f"{split}1 call 0 0.2\n{split}2 call 0.5 0.8\n{split}3 piped 0 1\n"
+        )
+        write(place / "utt2spk", f"{split}1 s1\n{split}2 s2\n")
+        write(place / "spk2gender", "s1 f\n")
+
+
 LAYOUTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "pairs": (write_pairs, "radio", 3),
     "common-voice": (write_common_voice, "common_voice_da", 6),
     "fleurs": (write_fleurs, "fleurs_da", 6),
     "ft-speech": (write_ft_speech, "ftspeech", 10),
     "nst": (write_nst, "nst_da", 2),
+    "kaldi": (write_kaldi, "radio", 4),
 }
 
 
@@ -201,3 +215,14 @@ def test_a_folder_of_manifests_is_not_taken_for_fleurs(tmp_path: Path) -> None:
     assert resolve_source(str(tmp_path))[0] == "manifest"
     write(tmp_path / "test.tsv", "7\ta.wav\tæ\tæ\tæ\t1\n".encode("latin-1"))
     assert resolve_source(str(tmp_path))[0] == "manifest"
+
+
+def test_kaldis_segments_speakers_and_genders_are_read(tmp_path: Path) -> None:
+    found = rows_of(tmp_path / "data", "kaldi")
+    assert [(row.id, row.text, row.start, row.seconds, row.refused) for row in found] == [
+        ("test1", "på Ærø", 0.0, 0.2, None),
+        ("test2", "ja  tak", 0.5, pytest.approx(0.3), None),
+        ("test3", "nej", 0.0, None, "a command in wav.scp"),
+    ]
+    assert [row.speaker.gender for row in found] == ["female", None, None]
+    assert found[0].audio == tmp_path / "data" / "data" / "test" / "wav" / "call.wav"

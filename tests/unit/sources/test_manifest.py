@@ -2,16 +2,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base import tables
+from danish_asr.base.audio import decode
 from danish_asr.base.errors import DatasetError, SourceError
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.sources.base import Source, Utterance
-from tests.builders import tone
+from tests.builders import encode, tone
 
 RADIO = SourceOptions(corpus="radio")
 GOOD = '{"audio_filepath": "a.wav", "text": "ja"}'
@@ -80,7 +82,10 @@ DANISH = (("lydfil", "tekst", "taler", "dialekt", "Køn", "alder"), TABLE[1])
 @pytest.mark.parametrize(
     "rows", [TABLE, NAMED, DANISH], ids=["lower case", "capitals", "in Danish"]
 )
-@pytest.mark.parametrize(("suffix", "between"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
+@pytest.mark.parametrize(
+    ("suffix", "between"),
+    [*(("csv", between) for between in (",", ";", "\t", "|")), ("tsv", "\t"), ("CSV", ",")],
+)
 def test_usual_names_of_columns_and_delimiters_are_found(
     tmp_path: Path, rows: tuple[tuple[str, ...], ...], suffix: str, between: str
 ) -> None:
@@ -219,3 +224,87 @@ def test_decimal_commas_capitals_and_empty_ids_of_spreadsheets_are_read(tmp_path
     first, second = read_all(source)
     assert (source.files[0].split, first.start, second.start) == ("dev", 0.5, 1.25)
     assert (first.id, second.id, first.refused) == ("table.csv#dev:0", "b", None)
+
+
+def test_a_list_in_json_has_a_row_for_each_object(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps([json.loads(GOOD), 7, {"audio": "b.wav", "text": "nej"}], indent=1))
+    for location in (path, tmp_path):
+        source = open_source(str(location), RADIO)
+        assert [row.text for row in read_all(source)] == ["ja", None, "nej"]
+        assert [row.text for row in source.read(source.files[0], 2, 3)] == ["nej"]
+
+
+def test_a_table_without_a_header_is_told_to_need_one(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("a.wav,ja\nb.wav,nej\n")
+    with pytest.raises(SourceError, match=r"first line is a row; .* path,text"):
+        open_source(str(tmp_path), RADIO)
+
+
+def test_paths_of_windows_are_found(tmp_path: Path) -> None:
+    (tmp_path / "wav").mkdir()
+    for name in ("wav/a.wav", "b\\c.wav"):
+        (tmp_path / name).write_bytes(tone(0.2))
+    (tmp_path / "train.csv").write_text("path,text\nwav\\a.wav,ja\nb\\c.wav,nej\nd\\e.wav,x\n")
+    found = [row.audio for row in read_all(open_source(str(tmp_path), RADIO))]
+    assert found == [tmp_path / "wav" / "a.wav", tmp_path / "b\\c.wav", tmp_path / "d" / "e.wav"]
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}', "{\n}", "[1, 2]", "", '{"text": "ja"}'])
+def test_other_json_in_a_folder_is_ignored_with_a_note(tmp_path: Path, content: str) -> None:
+    (tmp_path / "train.jsonl").write_text(GOOD)
+    (tmp_path / "notes.json").write_text(content)
+    source = open_source(str(tmp_path), RADIO)
+    assert [file.name for file in source.files] == ["train.jsonl"]
+    assert "no manifest, ignored: notes.json" in source.notes
+
+
+@pytest.mark.parametrize(
+    ("extra", "listed"), [({}, 0.4), ({"offset": 0.0}, None), ({"duration": 0.95}, None)]
+)
+def test_what_a_duration_leaves_of_a_file_is_counted(
+    tmp_path: Path, extra: dict[str, float], listed: float | None
+) -> None:
+    (tmp_path / "a.wav").write_bytes(tone(1.0))
+    write_lines(
+        tmp_path / "train.jsonl",
+        [{"audio": "a.wav", "text": "ja tak du", "duration": 0.6} | extra],
+    )
+    inventory = convert(open_source(str(tmp_path), RADIO), tmp_path / "out", name="x")
+    assert inventory.suspects == ({} if listed is None else {"seconds after the given length": 1})
+    if listed is not None:
+        (row,) = pq.read_table(tmp_path / "out" / "suspects.parquet").to_pylist()
+        assert row["value"] == pytest.approx(listed)
+
+
+@pytest.mark.parametrize(("by", "lost"), [("file", "b.jsonl"), ("split", "the split dev")])
+def test_a_whole_file_or_split_in_the_ledger_is_an_error_whatever_may_be_dropped(
+    tmp_path: Path, by: str, lost: str
+) -> None:
+    (tmp_path / "x.wav").write_bytes(tone(0.5))
+    good = {"audio": "x.wav", "text": "ja tak", "split": "train"}
+    bad = good | {"text": ""} | ({"split": "dev"} if by == "split" else {})
+    write_lines(tmp_path / "a.jsonl", [good] * 30)
+    write_lines(tmp_path / "b.jsonl", [bad] * (10 if by == "file" else 1))
+    options = ConvertOptions(max_drop=1.0)
+    with pytest.raises(DatasetError, match=f"nothing is left of {lost}.*empty text.*--max-drop"):
+        convert(open_source(str(tmp_path), RADIO), tmp_path / "out", name="x", options=options)
+
+
+@pytest.mark.parametrize("as_column", [True, False])
+def test_a_channel_is_chosen_for_all_rows_or_by_a_column(
+    tmp_path: Path, *, as_column: bool
+) -> None:
+    speech = np.stack([np.full(8_000, 0.25), np.full(8_000, -0.5)], axis=1)
+    (tmp_path / "a.wav").write_bytes(encode(speech, 16_000))
+    rows = [{"audio": "a.wav", "text": "ja", "side": 1 + number % 2} for number in range(4)]
+    write_lines(tmp_path / "train.jsonl", [*rows, rows[0] | {"side": 3}])
+    columns = ("channel=side",) if as_column else ()
+    source = open_source(str(tmp_path), SourceOptions(corpus="radio", columns=columns))
+    options = ConvertOptions(channel=2, max_drop=0.5)
+    convert(source, tmp_path / "out", name="x", options=options)
+    written = pq.read_table(tmp_path / "out" / "version=0").to_pylist()
+    means = [decode(row["audio_bytes"])[0].mean() for row in written]
+    assert means == pytest.approx([0.25, -0.5] * 2 if as_column else [-0.5] * 5, abs=1e-3)
+    ledger = pq.read_table(tmp_path / "out" / "ledger.parquet").to_pylist()
+    assert [row["reason"] for row in ledger] == (["no channel 3"] if as_column else [])

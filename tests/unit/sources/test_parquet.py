@@ -231,3 +231,9 @@ def test_audio_may_be_in_files_of_its_own(
     used = [row.audio for row in read_all(source) if isinstance(row.audio, Path)]
     assert used == [tmp_path / name for name in external]
     assert set(used) <= set(source.local_files(source.files[0]))
+
+
+def test_encrypted_parquet_is_told_apart_from_a_damaged_one(tmp_path: Path) -> None:
+    (tmp_path / "train.parquet").write_bytes(b"PARE" + bytes(100) + b"PARE")
+    with pytest.raises(SourceError, match="encrypted"):
+        open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))

@@ -49,7 +49,7 @@ def test_what_transcribe_writes_is_read_with_its_times(tmp_path: Path, kind: str
     assert resolve_source(str(folder))[::2] == (kind, f"it has anna{TIMED[kind]} and anna.wav")
     source = open_source(str(folder), TRAIN)
     found = [(row.start, row.seconds, row.text, row.channel) for row in read_all(source)]
-    assert found == [(start, pytest.approx(end - start), text, None) for start, end, text in SAID]
+    assert found == [(start, end - start, text, None) for start, end, text in SAID]
     assert {row.audio for row in read_all(source)} == {folder / "anna.wav"}
     inventory = convert(source, tmp_path / "out", name="x")
     assert inventory.rows == 3
@@ -196,7 +196,7 @@ def test_a_tier_that_no_file_has_is_an_error_and_one_that_some_lack_is_noted(
     folder = record(record(tmp_path), "bo.wav")
     (folder / "anna.TextGrid").write_text(textgrid({"ord": TIERS["ord"]}))
     (folder / "bo.TextGrid").write_text(textgrid({"Ord": TIERS["ord"]}))
-    with pytest.raises(SourceError, match="no rows"):
+    with pytest.raises(SourceError, match=r"--tier tekst: .* Ord \(1 files\)"):
         open_source(str(folder), SourceOptions(corpus="own", split="train", tiers=("tekst",)))
     source = open_source(str(folder), SourceOptions(corpus="own", split="train", tiers=("ord",)))
     assert "without any of the tiers: 1 files, such as bo.TextGrid" in source.notes
@@ -280,7 +280,7 @@ def test_labels_of_all_cues_are_speakers_and_numbers_stay_text(
     assert [row.speaker.speaker_id for row in rows] == speakers
     said = "det var i 1987" if label else "Anna: det var i 1987"
     assert [row.text for row in rows][:2] == [said, "nej tak"]
-    assert rows[2].text.endswith("i 1988")
+    assert str(rows[2].text).endswith("i 1988")
 
 
 VTT = """WEBVTT
@@ -357,7 +357,7 @@ def test_a_recording_lies_in_another_folder_and_a_missing_one_goes_to_the_ledger
     (tmp_path / "srt").mkdir()
     for name in ("anna", "nobody"):
         (tmp_path / "srt" / f"{name}.srt").write_text(srt((0, 1, "ja")))
-    found = {Path(row.audio).name for row in read_all(open_source(str(tmp_path), TRAIN))}
+    found = {Path(str(row.audio)).name for row in read_all(open_source(str(tmp_path), TRAIN))}
     assert found == {"anna.wav", "nobody.wav"}
     with pytest.raises(DatasetError, match=r"nobody\.wav"):
         convert(open_source(str(tmp_path), TRAIN), tmp_path / "out", name="x")

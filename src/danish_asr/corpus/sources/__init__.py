@@ -23,6 +23,7 @@ from danish_asr.corpus.sources.base import (
     SourceOptions,
     Utterance,
 )
+from danish_asr.corpus.sources.kaldi import open_kaldi
 from danish_asr.corpus.sources.leaderboard import open_leaderboard
 from danish_asr.corpus.sources.location import PARQUET_SUFFIXES, hub_hint
 from danish_asr.corpus.sources.manifest import SUFFIXES, has_manifest, open_manifest
@@ -67,17 +68,17 @@ class SourceKind(NamedTuple):
     about: str
     open: OpenSource
     signs: tuple[tuple[str, ...], ...] = ()
-    check: Callable[[Path], bool] = lambda _: True
+    check: Callable[[Path], str | bool] = lambda _: ""
 
 
 _PARQUET: Final = tuple(f"**/*{suffix}" for suffix in PARQUET_SUFFIXES)
 _AUDIO: Final = tuple(f"**/*{suffix}" for suffix in AUDIO_SUFFIXES)
 _TIMED: Final = {
-    "textgrid": (".textgrid", "Praat TextGrids beside recordings; takes --tier"),
-    "elan": (".eaf", "ELAN's files beside recordings; takes --tier"),
-    "srt": (".srt", "subtitles in SubRip beside recordings"),
-    "vtt": (".vtt", "subtitles in WebVTT beside recordings"),
-    "json": (".json", "transcripts in JSON beside recordings, of `transcribe` or Whisper"),
+    "textgrid": (".textgrid", "Praat's anna.TextGrid beside anna.wav; takes --tier"),
+    "elan": (".eaf", "ELAN's anna.eaf beside anna.wav; takes --tier"),
+    "srt": (".srt", "subtitles in SubRip, anna.srt beside anna.wav"),
+    "vtt": (".vtt", "subtitles in WebVTT, anna.vtt beside anna.wav"),
+    "json": (".json", "transcripts of `transcribe` or Whisper, anna.json beside anna.wav"),
 }
 """Kinds of timed text, with their suffixes."""
 
@@ -122,6 +123,12 @@ SOURCES: Final[dict[str, SourceKind]] = {
         open=open_ft_speech,
         signs=(("text/ft-speech_*.tsv", "ft-speech_*.tsv"),),
     ),
+    "kaldi": SourceKind(
+        location="FOLDER",
+        about="Kaldi's data folders: text, wav.scp, and perhaps segments, utt2spk and spk2gender",
+        open=open_kaldi,
+        signs=(("**/wav.scp",), ("**/text",)),
+    ),
     "nst": SourceKind(
         location="FOLDER",
         about="NST's Danish database, reorganised: sessions as JSON, and WAV",
@@ -139,10 +146,10 @@ SOURCES: Final[dict[str, SourceKind]] = {
     **{
         kind: SourceKind(
             location="FOLDER or FILE",
-            about=f"{about}, such as anna{suffix} and anna.wav",
+            about=about,
             open=partial(open_timed, suffix),
             signs=((f"**/*{suffix}",), _AUDIO),
-            check=has_transcripts if suffix == ".json" else lambda _: True,
+            check=has_transcripts if suffix == ".json" else lambda _: "",
         )
         for kind, (suffix, about) in _TIMED.items()
     },
@@ -251,8 +258,8 @@ def _recognise(folder: Path) -> Resolved:
     kinds: list[Resolved] = []
     for name, kind in SOURCES.items():
         found = [_first_of(patterns, folder, names) for patterns in kind.signs]
-        if found and None not in found and kind.check(folder):
-            why = " and ".join(sign for sign in found if sign)
+        if found and None not in found and (sign := kind.check(folder)) is not False:
+            why = sign if isinstance(sign, str) and sign else " and ".join(filter(None, found))
             kinds.append(Resolved(name, str(folder), f"it has {why}"))
     if not kinds:
         raise SourceError(f"{folder}: {_UNKNOWN}")

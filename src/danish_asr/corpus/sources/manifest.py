@@ -120,9 +120,9 @@ def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
     )
 
 
-def has_manifest(folder: Path) -> bool:
-    """Whether a folder has a manifest."""
-    return bool(_manifests(folder)[0])
+def has_manifest(folder: Path) -> str | bool:
+    """The name of a folder's first manifest; False if it has none."""
+    return next((path.name for path in _manifests(folder)[0]), False)
 
 
 def _manifests(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -138,7 +138,7 @@ def _manifests(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a table is Whisper's, or a file in JSON has no lines of it, or one without audio."""
+    """Whether a table is Whisper's, or a file in JSON is one object and no list of recordings."""
     suffix = path.suffix.lower()
     if suffix not in {".json", ".tsv"}:
         return False
@@ -146,6 +146,8 @@ def _is_foreign(path: Path) -> bool:
         line, *more = [*islice(filter(None, map(bytes.strip, file)), 2)] or [b""]
     if suffix == ".tsv":
         return line.split() == [b"start", b"end", b"text"]
+    if line.startswith(b"["):
+        return line[1:].lstrip()[:1] not in {b"", b"{"}
     try:
         row = json.loads(line)
     except ValueError:

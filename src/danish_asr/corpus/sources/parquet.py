@@ -4,7 +4,6 @@ CoRal's subsets have different columns, and its versions differ slightly. Licenc
 speech synthesis and no biometric identification. Its repositories on the hub are gated.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus.sources import base
 from danish_asr.corpus.sources.location import ArrowFile, Location, locate
 from danish_asr.corpus.sources.metadata import utterance
@@ -88,12 +88,13 @@ class ParquetSource(base.Source):
         audio, wanted = columns["audio"], _names(columns) - {without}
         with self.location.open_parquet(file.name) as parquet:
             names = [name for name in parquet.schema_arrow.names if name in wanted]
-            labels = class_labels(parquet.schema_arrow)
+            labels = class_names(parquet.schema_arrow.metadata or {})
             for row, values in _read_rows(parquet, start, stop, names):
                 if values is not None and audio in values:
                     values[audio] = self._audio(file, values[audio])
-                for name in labels.keys() & (values or {}).keys():
-                    values[name] = labels[name].get(values[name], values[name])
+                if values is not None:
+                    for name in labels.keys() & values.keys():
+                        values[name] = class_name(labels[name], values[name])
                 yield utterance(values, columns, file, row, country_codes=self.country_codes)
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
@@ -236,20 +237,6 @@ def open_parquet_files(
 def _not_blank(values: pa.Array) -> pa.Array:
     """The values, null where there is only white space."""
     return pc.if_else(pc.equal(pc.utf8_trim_whitespace(values), ""), None, values)
-
-
-def class_labels(schema: pa.Schema) -> dict[str, dict[int, str | None]]:
-    """The names of the numbers in each column of ``ClassLabel``, as `datasets` keeps them."""
-    try:
-        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        features = about["info"]["features"]
-        return {
-            column: dict(enumerate(feature["names"])) | {-1: None}
-            for column, feature in features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-        }
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return {}
 
 
 def _names(columns: base.Columns) -> set[str]:

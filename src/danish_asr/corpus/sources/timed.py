@@ -35,6 +35,9 @@ _OVERLAP: Final = 0.2
 _APART: Final = 0.5
 """Seconds by which the ends of a file and of its audio may differ."""
 
+_NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person)[ _-]*\d+")
+"""A speaker who has a number in the file, and no name."""
+
 _COMPUTED: Final = ("channel=channel", "start=start", "seconds=seconds")
 
 
@@ -50,6 +53,8 @@ def open_timed(suffix: str, location: str, options: SourceOptions) -> Source:
     _recordings.cache_clear()
     place = Path(location).resolve()
     folder = place.parent if place.is_file() else place
+    if options.tiers:
+        _check_tiers(location, [*_lists(suffix, place)], options.tiers)
     source = open_lists(
         location,
         replace(options, columns=(*_COMPUTED, *options.columns)),
@@ -136,6 +141,14 @@ def _chosen(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[tuple[
     )
 
 
+def _check_tiers(location: str, paths: Sequence[Path], patterns: Sequence[str]) -> None:
+    names = Counter(tier.name for path in paths for tier in _read(path).tiers)
+    for pattern in patterns:
+        if names and not fnmatch.filter(names, pattern):
+            listed = ", ".join(f"{name} ({count:,} files)" for name, count in names.most_common(20))
+            raise SourceError(f"--tier {pattern}: {location} has the tiers {listed}")
+
+
 def _named(name: str, patterns: Sequence[str]) -> str | None:
     """The speaker by the name of a chosen tier: what ``*`` stands for, or one of several."""
     for pattern in patterns:
@@ -153,7 +166,7 @@ def _values(root: Path, name: str, row: _Row, *, folder: Path, by_speaker: bool)
         refused = "malformed end"
     audio = _audio(path, folder)
     speaker = span.speaker
-    if speaker and re.fullmatch(r"(?i)(speaker|spk|taler|person)[ _-]*\d+", speaker):
+    if speaker and _NUMBERED.fullmatch(speaker):
         speaker = f"{path.stem} {speaker}"  # a number in its file
     values: dict[str, Any] = {
         "text": span.text,
@@ -237,8 +250,8 @@ def _notes(paths: Sequence[Path], folder: Path, patterns: Sequence[str]) -> Iter
     speakers = Counter(
         speaker
         for path in paths
-        for speaker in {span.speaker for span in _spans(path, folder, patterns)} - {None}
-        if channel_of(speaker) is None
+        for speaker in {span.speaker for span in _spans(path, folder, patterns)}
+        if speaker is not None and not _NUMBERED.fullmatch(speaker)
     )
     if repeated := [name for name, count in speakers.most_common(5) if count > 1]:
         yield (

@@ -160,16 +160,16 @@ def read_vtt(path: Path) -> TimedFile:
 def _cues(content: str, form: str) -> list[Span]:
     import webvtt  # noqa: PLC0415
 
-    cues = webvtt.from_buffer(io.StringIO(content.strip()), format=form, strict=True)
+    cues = webvtt.from_buffer(io.StringIO(content.strip()), format=form, strict=True).captions
     expected = len(re.findall(r"^.*\d -->.*\d", content, re.MULTILINE))
     if len(cues) != expected:
         raise ValueError(f"{len(cues)} of {expected} cues can be read")
     spans = []
     for cue in cues:
         text = re.sub(r"{\\[^}]*}", "", html.unescape(cue.text))
-        times = (time.in_milliseconds() / 1000 for time in (cue.start_time, cue.end_time))
+        start, end = (time.in_milliseconds() / 1000 for time in (cue.start_time, cue.end_time))
         alone = cue.raw_text.count("<v") == 1
-        span = Span(*times, " ".join(text.split()), cue.voice if alone else None)
+        span = Span(start, end, " ".join(text.split()), cue.voice if alone else None)
         spans.append(_on_channel(span))
     return spans
 
@@ -270,15 +270,18 @@ def read_timed(path: Path) -> TimedFile:
 def overlapping(spans: Iterable[Span], slack: float) -> set[Span]:
     """The spans that share more than ``slack`` seconds with another one of the same channel."""
     found: set[Span] = set()
-    timed = [span for span in spans if span.start is not None and span.end is not None]
-    for channel in {span.channel for span in timed}:
-        own = sorted(
-            (span for span in timed if span.channel in {None, channel} or channel is None),
-            key=lambda span: (span.start, span.end),
-        )
-        last: Span | None = None  # of those so far the one that ends last
-        for span in own:
-            if last is not None and min(last.end, span.end) - span.start > slack:
-                found |= {last, span}
-            last = span if last is None or span.end > last.end else last
+    timed = [
+        (span.start, span.end, span)
+        for span in spans
+        if span.start is not None and span.end is not None
+    ]
+    timed.sort(key=lambda times: times[:2])
+    for channel in {span.channel for _, _, span in timed}:
+        last: tuple[float, Span] | None = None  # of those so far the one that ends last
+        for start, end, span in timed:
+            if None not in {channel, span.channel} and span.channel != channel:
+                continue
+            if last is not None and min(last[0], end) - start > slack:
+                found |= {last[1], span}
+            last = (end, span) if last is None or end > last[0] else last
     return found

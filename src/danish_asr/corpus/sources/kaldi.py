@@ -1,0 +1,77 @@
+"""Kaldi's data folders: ``text`` and ``wav.scp``, and perhaps ``segments``, ``utt2spk``, genders.
+
+Each folder with both files is a list. Commands in ``wav.scp`` are not run.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from danish_asr.base.errors import SourceError
+from danish_asr.base.tables import read_lines
+from danish_asr.corpus.sources.base import Source, SourceOptions
+from danish_asr.corpus.sources.listed import Values, open_lists
+
+_TABLES = ("wav.scp", "segments", "utt2spk", "spk2gender")
+
+
+def open_kaldi(location: str, options: SourceOptions) -> Source:
+    """Open a data folder, or a folder of several."""
+    return open_lists(
+        location, options, _lists, _rows, _values, what="text beside wav.scp, as Kaldi has them"
+    )
+
+
+def _lists(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder, followlinks=True):
+        if {"text", "wav.scp"} <= {*names}:
+            yield Path(parent, "text")
+
+
+def _rows(path: Path, start: int) -> list[dict[str, Any]]:
+    audio, segments, speakers, genders = (_table(path.with_name(name)) for name in _TABLES)
+    rows = []
+    for id_, text in list(_table(path).items())[start:]:
+        recording, *times = segments.get(id_, id_).split() or [id_]
+        speaker = speakers.get(id_)
+        rows.append(
+            {
+                "id": id_,
+                "text": text,
+                "recording": audio.get(recording, ""),
+                "start": times[0] if len(times) == 2 else None,
+                "end": times[1] if len(times) == 2 else None,
+                "speaker_id": speaker,
+                "gender": genders.get(speaker or ""),
+                "refused": "no segment" if segments and id_ not in segments else None,
+            }
+        )
+    return rows
+
+
+def _table(path: Path) -> dict[str, str]:
+    """The keys and values of one of Kaldi's files; none if it is missing."""
+    if not path.is_file():
+        return {}
+    lines = [line.split(maxsplit=1) for line in read_lines(path, SourceError)]
+    return {key: "".join(value).strip() for key, *value in lines if key}
+
+
+def _values(root: Path, name: str, row: dict[str, Any]) -> Values:
+    folder, recording = (root / name).parent, row["recording"]
+    values = row | {"audio": None}
+    for table in _TABLES:
+        if (folder / table).is_file():
+            values[f"{table}_file"] = folder / table
+    if recording.endswith("|"):
+        return values | {"refused": "a command in wav.scp"}
+    if not recording:
+        return values
+    try:
+        seconds = None if row["end"] is None else float(row["end"]) - float(row["start"])
+    except ValueError:
+        return values | {"refused": "malformed segments"}
+    beside = folder / recording
+    audio = beside if beside.is_file() or not Path(recording).is_file() else Path(recording)
+    return values | {"audio": audio.resolve(), "seconds": seconds}
