@@ -110,7 +110,12 @@ def warn_of_other_models(opened: Mapping[str, OpenedFile], console: Console) -> 
     folders = {Path(first).parent, Path(first).parent.parent}
     for file, other in others:
         other_model = evaluated_model(other.about)
-        if other_model != model and folders & {Path(file).parent, Path(file).parent.parent}:
+        if (
+            base.about
+            and other.about
+            and other_model != model
+            and folders & {Path(file).parent, Path(file).parent.parent}
+        ):
             warn(
                 f"{first} is of {model}, but {file} of {other_model}: they differ in more than "
                 "the decoder; evaluate the older one again",

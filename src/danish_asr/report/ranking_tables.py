@@ -14,8 +14,7 @@ RANKING: Final = ("rank", "run", "WER %", "better than")
 PAIRS: Final = ("pair", "diff.", "simultaneous 95 % interval", "p (Holm)", "speakers needed")
 RANKING_NOTE: Final = (
     "rank: one more than the number of runs that are shown to be better; intervals of pairs hold "
-    "together (Bonferroni); speakers needed: to show a difference as large as this one, with a "
-    "power of 80 %"
+    "together (Bonferroni); speakers needed: to show a difference of this size in 4 of 5 splits"
 )
 
 
@@ -53,7 +52,7 @@ def pair_rows(comparison: Comparison) -> list[list[str]]:
                 wording.percent(difference.value, "+"),
                 wording.bounds(difference.interval, "+"),
                 p_value(pair.wer.p_adjusted),
-                wording.speakers(needs.speakers_needed) if needs else "",
+                wording.speakers(needs.speakers_needed) if needs and not pair.resolved else "–",
             ]
         )
     return rows

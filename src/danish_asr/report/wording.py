@@ -95,7 +95,8 @@ def pairs_in_words(gap: Gap) -> str:
     """How many pairs of groups differ, or what it would take."""
     p = f"(p {p_value(gap.p)})"
     if not gap.resolved:
-        return f"no pair differs {p}; {needs_in_words(gap.needs)}"
+        who = "speakers" if gap.paired else "speakers of both groups together"
+        return f"no pair differs {p}; {needs_in_words(gap.needs, who)}"
     pairs = gap.groups * (gap.groups - 1) // 2
     differ = f"{len(gap.pairs)} of {pairs} pairs differ" if pairs > 1 else "the groups differ"
     return f"{differ} {p}"
@@ -106,13 +107,13 @@ def _is_extreme(grouping: Grouping, gap: Gap) -> bool:
     return all(group.label == gap.worst or group.wer.value <= value for group in grouping.groups)
 
 
-def needs_in_words(needs: Needs) -> str:
+def needs_in_words(needs: Needs, who: str = "speakers") -> str:
     """What it would take to show a difference."""
     smallest = percent(needs.smallest_detectable)
     shown = f"these speakers can show a difference of {smallest} points or more"
     if needs.speakers_needed is None:
         return shown
-    return f"{shown}; to show this one, record {speakers(needs.speakers_needed)} speakers"
+    return f"{shown}; to show this one, record {speakers(needs.speakers_needed)} {who}"
 
 
 def speakers(needed: int | None) -> str:
