@@ -151,9 +151,7 @@ def draw_groups(
     factors = [speaker_factors(size, generator) for size in sizes] * (len(rates) if same else 1)
     groups: list[GroupSums] = []
     for number, (factor, rate) in enumerate(zip(factors, rates, strict=True)):
-        words = (
-            generator.integers(100, 200, len(factor)) if same else word_counts(factor, generator)
-        )
+        words = generator.integers(*((100, 200) if same else (200, 600)), len(factor))
         own = factor * np.exp(generator.normal(0, 0.1, len(factor))) if same else factor
         errors = generator.binomial(words, np.minimum(rate * own, 1))
         groups.append(as_group(words, errors, "" if same else f"{number}-"))
