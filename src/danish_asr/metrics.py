@@ -206,10 +206,14 @@ class AlignedWord(NamedTuple):
     hypothesis: str
 
 
-def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedWord]:
-    """Return jiwer's alignment, whose errors `align_counts` counts."""
+def align_words(
+    reference: Sequence[str], hypothesis: Sequence[str], *, hits: bool = True
+) -> list[AlignedWord]:
+    """Return jiwer's alignment, whose errors `align_counts` counts, or only its errors."""
     aligned: list[AlignedWord] = []
     for step in Levenshtein.opcodes(reference, hypothesis):
+        if step.tag == "equal" and not hits:
+            continue
         words = reference[step.src_start : step.src_end]
         others = hypothesis[step.dest_start : step.dest_end]
         pairs = zip_longest(words, others, fillvalue="")

@@ -105,6 +105,22 @@ def test_rows_that_are_none_are_refused(rows: Any, message: str) -> None:
         compare(four_rows(), rows)
 
 
+def test_columns_and_references_have_names_of_their_own(tmp_path: Path) -> None:
+    rows = [{"clip": row.id, "sentence": row.reference, "w": row.hypothesis} for row in four_rows()]
+    columns = {"id": "clip", "reference": "sentence", "hypothesis": "w"}
+    expected = score(four_rows(), by=None).overall.words
+    assert score(rows, by=None, columns=columns).overall.words == expected
+    assert score(pd.DataFrame(rows), by=None, columns=columns).overall.words == expected
+    pd.DataFrame(rows).drop(columns="sentence").to_csv(tmp_path / "p.csv", index=False)
+    pd.DataFrame(rows)[["clip", "sentence"]].to_csv(tmp_path / "refs.csv", index=False)
+    references = tmp_path / "refs.csv"
+    scores = score(tmp_path / "p.csv", by=None, columns=columns, references=references)
+    assert scores.overall.words == expected
+    assert scores.rows.in_split == 4
+    with pytest.raises(ConfigError, match="--references is in place of --dataset"):
+        score(tmp_path / "p.csv", references=references, dataset=tmp_path)
+
+
 @pytest.mark.parametrize("by", [5, [None], [["dialect"]]])
 def test_a_grouping_is_a_text(by: Any) -> None:
     with pytest.raises(ConfigError, match="by: expected the names of columns"):

@@ -134,6 +134,7 @@ def test_help_loads_nothing_heavy() -> None:
         ("score a.jsonl --denominator both", "expected one of standard, coral"),
         ("compare a.jsonl c.jsonl", "id 'a' of a.jsonl is not in c.jsonl"),
         ("compare a.jsonl", "the list of runs has one fault:"),
+        ("score a.jsonl --columns text=x,id", "expected NAME=COLUMN, NAME of id, reference"),
         ("verify none", "none: no such directory; `danish-asr convert`"),
         ("explore none", "none: no such directory; `danish-asr convert`"),
     ],

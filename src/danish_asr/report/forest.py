@@ -44,7 +44,7 @@ def forest_plot(comparison: Comparison) -> Figure:
     axes.axvline(0, color="0.3", lw=1)
     axes.set_yticks(range(len(lines)), [line.label for line in reversed(lines)], parse_math=False)
     axes.set_ylim(-0.6, len(lines) - 0.4)
-    axes.set_xlabel(f"difference of WER in points, {level} over speakers")
+    axes.set_xlabel(f"difference of WER in points,\n{level} over speakers")
     axes.grid(visible=True, axis="x", alpha=0.4)
     return figure
 

@@ -82,7 +82,7 @@ def gap_sentence(grouping: Grouping) -> str:
     gap = grouping.gap
     if gap is None:
         return ""
-    extremes = "WER is highest for" if _is_extreme(grouping, gap) else "the clearest pair is"
+    extremes = "WER is highest for" if gap.extreme else "the clearest pair is"
     return (
         f"of {gap.groups} groups compared, {extremes} {gap.worst}, "
         f"{percent(gap.difference.value)} points above {gap.best} (95 % interval "
@@ -100,11 +100,6 @@ def pairs_in_words(gap: Gap) -> str:
     pairs = gap.groups * (gap.groups - 1) // 2
     differ = f"{len(gap.pairs)} of {pairs} pairs differ" if pairs > 1 else "the groups differ"
     return f"{differ} {p}"
-
-
-def _is_extreme(grouping: Grouping, gap: Gap) -> bool:
-    value = gap.wer.value
-    return all(group.label == gap.worst or group.wer.value <= value for group in grouping.groups)
 
 
 def needs_in_words(needs: Needs, who: str = "speakers") -> str:

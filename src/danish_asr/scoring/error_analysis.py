@@ -54,7 +54,13 @@ class WorstUtterance(NamedTuple):
     word_errors: int
     words: int
     wer: float
-    alignment: list[AlignedWord]
+    reference: Sequence[str]  # its normalised words
+    hypothesis: Sequence[str]
+
+    @property
+    def alignment(self) -> list[AlignedWord]:
+        """The alignment of the words."""
+        return align_words(self.reference, self.hypothesis)
 
 
 def _by_errors(utterance: WorstUtterance) -> tuple[float, float, str]:
@@ -99,22 +105,22 @@ def analyse_errors(
     worst_by_wer: list[WorstUtterance] = []
     for row, reference, hypothesis in settings.scored(predictions):
         rows += 1
-        texts = {"raw": (row.reference, row.hypothesis), settings.profile: (reference, hypothesis)}
-        for profile, both in texts.items() if rows % every == 0 else ():
-            # A category changes both sides in the same way, so equal texts stay equal.
-            if both[0] != both[1]:
-                errors[profile] += word_errors(*both)
-                for category, left in errors_left(*both).items():
-                    errors_without[profile, category] += left
-        alignment = align_words(split_words(reference), split_words(hypothesis))
-        misses = [(word.reference, word.hypothesis) for word in alignment if word.tag != "hit"]
-        if misses:
+        if rows % every == 0:
+            texts = {"raw": (row.reference, row.hypothesis)}
+            texts[settings.profile] = reference, hypothesis
+            _count_categories(texts, errors, errors_without)
+        if reference == hypothesis:
+            continue
+        texts_of_words = split_words(reference), split_words(hypothesis)
+        missed = align_words(*texts_of_words, hits=False)
+        if missed:
             rows_with_errors += 1
-            pairs.update(misses)
-            words = sum(bool(word.reference) for word in alignment)
-            length = len(alignment) if settings.denominator == "coral" else words
-            wer = len(misses) / max(length, 1)
-            utterance = WorstUtterance(row, len(misses), words, wer, alignment)
+            pairs.update((word.reference, word.hypothesis) for word in missed)
+            words = len(texts_of_words[0])
+            inserted = sum(not word.reference for word in missed)
+            length = words + inserted if settings.denominator == "coral" else words
+            wer = len(missed) / max(length, 1)
+            utterance = WorstUtterance(row, len(missed), words, wer, *texts_of_words)
             worst.append(utterance)
             if words >= WORST_WORDS:
                 worst_by_wer.append(utterance)
@@ -142,6 +148,18 @@ def analyse_errors(
         worst=heapq.nlargest(WORST, worst, key=_by_errors),
         worst_by_wer=heapq.nlargest(WORST, worst_by_wer, key=_by_wer),
     )
+
+
+def _count_categories(
+    texts: Mapping[str, Pair], errors: Counter[str], errors_without: Counter[tuple[str, str]]
+) -> None:
+    """Add the errors of an utterance under each profile, with and without each category."""
+    for profile, both in texts.items():
+        # A category changes both sides in the same way, so equal texts stay equal.
+        if both[0] != both[1]:
+            errors[profile] += word_errors(*both)
+            for category, left in errors_left(*both).items():
+                errors_without[profile, category] += left
 
 
 def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:

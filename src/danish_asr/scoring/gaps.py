@@ -70,6 +70,7 @@ class Gap:
     p: float  # that no two groups differ so clearly by chance
     paired: bool  # the same speakers are in several groups
     pairs: Sequence[Pair]  # all that differ
+    extreme: bool  # they are those with the highest and the lowest WER
     needs: Needs
 
     @property
@@ -81,7 +82,8 @@ class Gap:
         """Return plain data."""
         data: dict[str, Any] = {"worst": self.worst, "best": self.best, "groups": self.groups}
         data |= {name: getattr(self, name).to_dict() for name in ("wer", "difference", "ratio")}
-        data |= {"p": self.p, "paired": self.paired, **self.needs._asdict()}
+        data |= {"p": self.p, "paired": self.paired, "extreme": self.extreme}
+        data |= self.needs._asdict()
         return data | {"pairs": [pair._asdict() for pair in self.pairs]}
 
 
@@ -131,6 +133,7 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
         p=p,
         paired=paired,
         pairs=[*_pairs_that_differ(compared)],
+        extreme=bool(value >= np.ptp(compared.logs)),
         needs=needs(
             float(difference),
             float(compared.critical[worst, best]),

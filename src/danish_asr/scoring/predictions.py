@@ -77,9 +77,10 @@ class PredictionsFile:
         unknown: list[str] = []
         different: list[str] = []
         _check_is_file(Path(self.path))
+        is_trn = suffix_of(Path(self.path)) == TRN
         for number, row in read_valid_rows(Path(self.path), PredictionsError):
             location = f"{self.path}:{number}"
-            if suffix_of(Path(self.path)) == TRN:
+            if is_trn:
                 row["hypothesis"] = row.pop("text")
             columns = self.columns
             if self.references is not None:  # which may have the other columns

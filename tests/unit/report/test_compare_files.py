@@ -70,6 +70,78 @@ def test_runs_of_splits_of_other_sizes_are_refused(tmp_path: Path) -> None:
         _compare_files(a, b)
 
 
+def test_all_pairs_are_ranked_and_drawn(tmp_path: Path) -> None:
+    rows = list(random_rows(400, speakers=20))
+    half = [replace(row, hypothesis=row.reference) if n % 2 else row for n, row in enumerate(rows)]
+    same = [replace(row, hypothesis=f"{row.hypothesis} ") for row in half]
+    files = {"bad_1": rows, "good": half, "same&": same}
+    runs = {name: [_write(tmp_path / f"{name}.jsonl", own)] for name, own in files.items()}
+    console = Console(record=True, width=200, file=io.StringIO())
+    outputs = [tmp_path / f"out.{end}" for end in ("json", "tex", "svg", "pdf", "html", "md")]
+    options = ReportOptions(by=["gender"], outputs=outputs, all_pairs=True)
+    comparison = compare_files(runs, options, console=console)
+    document = json.loads(outputs[0].read_text("utf-8"))
+    ranks = [(rank["rank"], rank["run"]) for rank in document["ranking"]]
+    assert ranks == [(1, "good"), (1, "same&"), (3, "bad_1")]
+    pairs = {(pair.a, pair.b): pair for pair in comparison.pairs}
+    assert [pair.resolved for pair in pairs.values()] == [True, True, False]
+    alone = comparison.overall.runs[1].paired["wer"].difference
+    together = pairs["bad_1", "good"].wer.difference
+    assert alone.interval
+    assert together.interval
+    assert together.interval.low < alone.interval.low < alone.interval.high < together.interval.high
+    latex = outputs[1].read_text("utf-8")
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 3
+    assert r"bad\_1" in latex
+    assert r"same\&" in latex
+    assert outputs[3].read_bytes().startswith(b"%PDF")
+    assert "good − bad_1" in outputs[2].read_text("utf-8")
+    for text in (console.export_text(), *(path.read_text("utf-8") for path in outputs[4:])):
+        assert re.search("(?i)better than", text)
+    before = [path.read_bytes() for path in outputs]
+    compare_files(runs, options, console=console)
+    assert [path.read_bytes() for path in outputs] == before
+
+
+@pytest.mark.parametrize(("seeds", "over_seeds"), [((2, 2), True), ((1, 2), False)])
+def test_two_runs_with_several_seeds_are_compared_over_the_seeds_too(
+    tmp_path: Path, seeds: tuple[int, int], over_seeds: bool
+) -> None:
+    files = {name: [tmp_path / f"{name}{n}.jsonl" for n in range(3)] for name in "AB"}
+    rows = list(random_rows(400, speakers=20))
+    for run, name in enumerate("AB"):
+        for seed, file in enumerate(files[name]):  # each seed is better than the one before
+            share = 3 * seed + run
+            better = [
+                replace(row, hypothesis=row.reference) if n % 10 < share else row
+                for n, row in enumerate(rows)
+            ]
+            _write(file, better)
+    runs = {name: files[name][:count] for name, count in zip("AB", seeds, strict=True)}
+    comparison = compare_files(runs, console=Console(quiet=True))
+    paired = comparison.overall.runs[1].paired["wer"]
+    assert paired.over_seeds is over_seeds
+    assert paired.p is not None
+    assert (paired.p > 0.05) is over_seeds
+
+
+def test_a_difference_that_is_not_shown_says_how_many_speakers_it_needs(tmp_path: Path) -> None:
+    rows = list(random_rows(400, speakers=20))
+    other = [
+        replace(row, hypothesis=f"{row.hypothesis} {'ja' * (n % 37 == 0)}")
+        if n % 2
+        else replace(row, hypothesis=row.reference if n % 50 == 0 else row.hypothesis)
+        for n, row in enumerate(rows)
+    ]
+    a, b = _write(tmp_path / "a.jsonl", rows), _write(tmp_path / "b.jsonl", other)
+    console = Console(record=True, width=300, file=io.StringIO())
+    needs = _compare_files(a, b, console=console).overall.runs[1].paired["wer"].needs
+    assert needs
+    assert needs.speakers_needed
+    assert needs.speakers_needed > 20
+    assert f"record about {needs.speakers_needed:,} speakers" in console.export_text()
+
+
 def _evaluation(predictions: Path, *, rows: int) -> None:
     write_evaluation(predictions, rows_in_split={"test": rows})
 

@@ -81,7 +81,7 @@ def test_groups_of_the_same_speakers_are_paired() -> None:
 
 def test_where_the_extreme_group_is_small_the_pair_that_differs_is_named() -> None:
     gap = gap_of(dialects([60, 60, 3], [0.12, 0.17, 0.19], seed=4))
-    assert (gap.worst, gap.best) == ("1", "0")
+    assert (gap.worst, gap.best, gap.extreme) == ("1", "0", False)
     assert [(pair.worse, pair.better) for pair in gap.pairs] == [("1", "0")]
 
 

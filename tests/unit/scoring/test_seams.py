@@ -15,28 +15,16 @@ from danish_asr.recipe.train.validation import ErrorRates
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
+from tests.documented import blocks
 from tests.score_rows import prediction
 from tests.shards import char_tokenizer
 
-MODULE = '''
-from danish_asr.metrics import Counts, Metric
-
-
-def lower(text):
-    return text.lower()
-
-
-def _count(reference, hypothesis):
-    """A compound is a word of ten letters or more; an error has its parts written apart."""
-    compounds = [word for word in reference.split() if len(word) >= 10]
-    words = hypothesis.split()
-    pairs = {first + second for first, second in zip(words, words[1:])}
-    apart = sum(word not in words and word in pairs for word in compounds)
-    return Counts(hits=len(compounds) - apart, substitutions=apart)
-
-
-Compounds = Metric(name="compound_split", title="Compounds apart", unit="compounds", count=_count)
-'''
+# The modules of the page, together.
+MODULE = "\n".join(
+    "\n".join(lines)
+    for language, lines in blocks("docs/extending.md")
+    if language == "python" and lines[0].startswith(('"""my_scoring', '"""my_metrics'))
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,19 +35,20 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_metric_of_ones_own_has_groups_intervals_and_every_output(tmp_path: Path) -> None:
+    apart = "vi ser en tog sta tion her"  # of three words
     rows = [
         prediction(f"{speaker}-{n}", "vi ser en togstation her",
-                   "vi ser en tog station her" if n < speaker else "vi ser en togstation her",
+                   apart if n < speaker else "vi ser en togstation her",
                    speaker_id=f"s{speaker}", dialect="Fynsk" if speaker % 2 else "Jysk")
         for speaker in range(20) for n in range(20)
     ]  # fmt: skip
     write_predictions(tmp_path / "p.jsonl", rows)
     outputs = [tmp_path / f"out.{end}" for end in ("json", "csv", "md", "html")]
-    settings = Settings(profile="my_scoring:lower", metrics=["my_scoring:Compounds"])
+    settings = Settings(profile="my_scoring:lower", metrics=["my_scoring:Saerskrivning"])
     options = ReportOptions(by=["dialect"], settings=settings, outputs=outputs)
     console = Console(record=True, width=160, file=io.StringIO())
     scores = score_file(tmp_path / "p.jsonl", options, console=console)
-    estimate = scores.overall.rates["compound_split"]
+    estimate = scores.overall.rates["saerskrivning"]
     assert estimate.value == sum(range(20)) / 400
     assert estimate.interval
     assert estimate.interval.low < estimate.value < estimate.interval.high
@@ -67,9 +56,9 @@ def test_a_metric_of_ones_own_has_groups_intervals_and_every_output(tmp_path: Pa
     assert document["settings"]["profile"] == "my_scoring:lower"
     assert document["settings"]["profile_version"] is None
     assert document["groupings"]["dialect"]["groups"][0]["compounds"]["substitutions"] == 100
-    assert "compound_split_low" in outputs[1].read_text(encoding="utf-8")
+    assert "saerskrivning_low" in outputs[1].read_text(encoding="utf-8")
     for text in (console.export_text(), *(path.read_text("utf-8") for path in outputs[2:])):
-        assert "Compounds apart" in text
+        assert "Særskrivning" in text
         assert "47.50" in text
 
 
