@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 
 from danish_asr.base.files import publish_text
-from danish_asr.metrics import align_words, split_words
+from danish_asr.metrics import align_counts, split_words
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
@@ -162,12 +162,10 @@ def _utterances(evaluation: Evaluation) -> dict[str, list[WorstUtterance]]:
     utterances = []
     scored = Settings().scored(read_predictions(evaluation.predictions))
     for prediction, reference, hypothesis in scored:
-        words = align_words(split_words(reference), split_words(hypothesis))
-        errors = sum(word.tag != "hit" for word in words)
-        length = sum(bool(word.reference) for word in words)
-        utterances.append(
-            WorstUtterance(prediction, errors, length, errors / max(length, 1), words)
-        )
+        words = split_words(reference), split_words(hypothesis)
+        counts = align_counts(*words)
+        length = counts.reference_length
+        utterances.append(WorstUtterance(prediction, counts.errors, length, counts.rate(), *words))
     worst = sorted(utterances, key=lambda one: (one.word_errors, one.wer), reverse=True)[:_LISTED]
     worst = [utterance for utterance in worst if utterance.word_errors]
     ordered = sorted(utterances, key=lambda utterance: utterance.wer)
