@@ -143,7 +143,7 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
 
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
-        values = _JSON.decode(line.removeprefix(BOM_UTF8).decode().strip())
+        values = _JSON.decode(line.removeprefix(BOM_UTF8).decode())
         halves = _ESCAPED.search(line) and _HALF.search(json.dumps(values, ensure_ascii=False))
     except UnicodeDecodeError as reason:
         return TableRow(number, None, utf8_fault(reason))
