@@ -13,13 +13,18 @@ The usual way decodes to an array as the ``datasets`` library gives it, resample
 and writes with soundfile, in one process. CPU time is user and system time of all processes; one
 worker is the process itself, but two have to start, which few rows do not outweigh::
 
-    python benchmarks/convert.py --rows 3000
+    python benchmarks/convert.py --rows 2000
+
+``--plan ROWS`` measures something else, the plan of a manifest of so many rows and missing audio::
+
+    python benchmarks/convert.py --plan 1000000
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import resource
 import statistics
@@ -40,8 +45,10 @@ from danish_asr.base.audio import to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import sha256_of
 from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.changes import state_of
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.sources import SourceOptions, open_source
+from danish_asr.corpus.tasks import plan_tasks
 
 SECONDS = 5.0
 RATE = 48_000
@@ -148,6 +155,24 @@ def run_convert(source: Path, out: Path, workers: int) -> None:
     )
 
 
+def run_plan(manifest: Path, rows: int) -> None:
+    """What a conversion does with a manifest before it reads audio; print time and memory."""
+    with manifest.open("w", encoding="utf-8") as file:
+        for number in range(rows):
+            path = f"wav/{number % 1000:04d}/{number:07d}.wav"
+            row = {"audio_filepath": path, "text": f"sætning nummer {number}", "duration": 3.2}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    begin, options = (time.perf_counter(), time.process_time()), ConvertOptions()
+    source = open_source(str(manifest), SourceOptions(corpus="bench"))
+    state_of(source, options)
+    tasks = plan_tasks(source, options)
+    wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"plan of {rows:,} rows, {len(tasks):,} shards: {wall:.1f} s, CPU {cpu:.1f} s, {memory:.0f} MB"
+    )
+
+
 def cpu_seconds() -> float:
     """CPU time of this process and of the workers that it has waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -167,7 +192,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=3000)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--plan", type=int, default=0, metavar="ROWS")
     arguments = parser.parse_args()
+    if arguments.plan:
+        with tempfile.TemporaryDirectory() as scratch:
+            run_plan(Path(scratch) / "train.jsonl", arguments.plan)
+        return
     rows = arguments.rows
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "source"

@@ -165,7 +165,7 @@ def convert_command(
     opened = open_source(f"{kind}:{location}", source_options)
     for note in opened.notes:
         console.print(f"{location}: {note}")
-    workers = workers or usable_cpus()
+    requested, workers = workers or 1, workers or usable_cpus()
     if part is not None:
         conversion.convert_part(opened, out, (index, count), options=options, workers=workers)
         console.print(f"part {index} of {count} is converted; run --finish after all parts")
@@ -182,6 +182,9 @@ def convert_command(
             opened, out, name=name, options=options, workers=workers, engine=ray
         )
     _print_summary(inventory, console)
+    if len(inventory.shards) < requested:
+        work = f"{len(inventory.shards)} shards are work for as many processes"
+        console.print(f"{work}, not for --workers {requested}; a smaller --shard-rows makes more")
     for root in folds or [out]:
         console.print(f"{root}: {'complete' if inventory.rows else 'no row was written'}")
 
