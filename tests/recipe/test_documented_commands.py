@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from contextlib import chdir
-from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -158,7 +157,9 @@ def test_each_key_command_and_file_of_the_guides_page_exists() -> None:
     keys = re.findall(rf"`((?:{sections})\.[\w.]+)`", text)
     assert len(keys) > 80
     for key in keys:
-        tree: Any = reduce(lambda below, part: {part: below}, key.split(".")[::-1], None)
+        tree: Any = None
+        for part in reversed(key.split(".")):
+            tree = {part: tree}
         assert not key_faults(tree)
     programs: Any = get_command(app)
     for line in re.findall(r"`danish-asr ([^`]+)`", text):

@@ -84,8 +84,3 @@ def test_stages_in_epochs_begin_where_those_in_steps_do(
     run = tmp_path / "run"
     assert train(run, dataset, *STAGED, TWICE, stages) == 0
     assert losses(run) == losses(staged)
-
-
-@pytest.mark.parametrize("stages", ["{0: head, 1 epoch: top 1, 9: all}", "{0: head, soon: all}"])
-def test_stages_that_have_no_order_are_refused(tmp_path: Path, dataset: Path, stages: str) -> None:
-    assert train(tmp_path / "run", dataset, *STAGED, f"trainer.unfreeze={stages}") == 2

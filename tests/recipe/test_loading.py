@@ -58,6 +58,13 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("common.seed", 2**32, "must be below 4000000000, but is 4294967296"),
         # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0, "must be above 0, but is 0.0"),
+        ("dataset.valid_max_num_elements", "x3", "or a multiple such as 3x, but is 'x3'"),
+        ("dataset.valid_max_num_elements", "0x", "or a multiple such as 3x, but is '0x'"),
+        ("model.keep_layers", [2, 0], "from 0 on and ascending, but is [2, 0]"),
+        ("model.keep_layers", [1, 1], "from 0 on and ascending, but is [1, 1]"),
+        ("regime.validate_every_n_data_epochs", 1.5, "must be a whole number, or below 1"),
+        ("trainer.unfreeze", {0: "head", "1 epoch": "top 1", 9: "all"}, "or 0 and epochs"),
+        ("trainer.unfreeze", {0: "head", "soon": "all"}, "or 0 and epochs"),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
         (f"{STORAGE}.beta_corpus", 2, "to 1 (shares by hours), but is 2"),
     ],

@@ -147,6 +147,26 @@ def test_the_plans_hours_are_those_of_published_runs(
 
 
 @pytest.mark.parametrize(
+    ("device", "gib", "name"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 39.5, "a100-40"),
+        ("NVIDIA A100 80GB PCIe", 79.2, "a100-80"),
+        ("NVIDIA L40S", 44.5, "l40s"),
+        ("NVIDIA H200", 139.8, "h200"),
+        ("Tesla V100-PCIE-32GB", 31.7, "v100-32"),
+        ("NVIDIA GeForce RTX 3060 Ti", 7.7, "rtx3060ti"),
+        ("NVIDIA GeForce RTX 4090", 23.6, "rtx4090"),
+        ("NVIDIA RTX A4000", 15.7, None),
+    ],
+)
+def test_a_gpu_of_this_machine_has_the_speed_of_its_name(
+    device: str, gib: float, name: str | None
+) -> None:
+    card = Card.found(device, int(gib * 2**30))
+    assert card == (device, int(gib * 2**30), name and Card.of(name).speed)
+
+
+@pytest.mark.parametrize(
     ("schedule", "share"),
     [
         ({}, None),

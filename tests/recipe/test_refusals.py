@@ -43,6 +43,9 @@ def test_rules_names_and_splits_are_refused_in_one_pass(
 
 UNUSABLE = [
     ("dataset.name=nope", "dataset.name", "'nope'; available: "),
+    ("dataset.name=nope", "dataset.name", "convert SOURCE --name nope --out data/parquet"),
+    ("dataset.name=coral_v3", "dataset.name", "convert hf:CoRal-project/coral-v3 --name coral_v3 "),
+    ("model.keep_layers=[1]", "model.keep_layers", "must be below 1, the number of encoder"),
     # TRAPS, names: upstream only warns of a missing path and continues without its cards.
     ("common.assets.extra_paths=[/crads]", "dataset.name", "/crads (not a directory)"),
     ("dataset.valid_split='dev,dev_coral_read_aloud'", "dataset.valid_split", "rows in common"),

@@ -126,7 +126,6 @@ def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
     run = tmp_path / "run"
     assert train(run, dataset, "regime.validate_every_n_data_epochs=0.6") == 0
     assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == [3, 4]
-    assert train(run, dataset, "regime.validate_every_n_data_epochs=1.5") == 2
 
 
 def test_a_validation_after_an_epoch_that_was_stopped_runs_when_the_run_continues(

@@ -69,16 +69,27 @@ class Card(NamedTuple):
         """
         name = text.lower()
         if sold := CARDS.get(name):
-            compute = sold.tflops / _REFERENCE.tflops
-            memory = sold.gb_per_second / _REFERENCE.gb_per_second
-            speed = min(compute, memory), max(compute, memory)
-            return cls(name, int(sold.gib * 2**30), speed)
+            return cls(name, int(sold.gib * 2**30), _speed(sold))
         size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(gb|gib)", name)
         if not size or not float(size[1]):
             fault = f"--gpu must be a size such as 12GB, or one of {', '.join(CARDS)}"
             raise ConfigError([f"{fault}, but is '{text}'"], where="the command line")
         share = 1.0 if size[2] == "gib" else _LEFT
         return cls(text, int(float(size[1]) * share * 2**30))
+
+    @classmethod
+    def found(cls, device: str, free: int) -> Self:
+        """A GPU by the name of its driver, such as ``NVIDIA A100-SXM4-40GB``."""
+        words = re.split(r"[ -]", re.sub(r"(?<=rtx) |(?<=\d) (?=ti)", "", device.lower()))
+        alike = [sold for name, sold in CARDS.items() if name.split("-")[0] in words]
+        nearest = min(alike, key=lambda sold: abs(sold.gib * 2**30 - free), default=None)
+        return cls(device, free, nearest and _speed(nearest))
+
+
+def _speed(sold: _Sold) -> tuple[float, float]:
+    compute = sold.tflops / _REFERENCE.tflops
+    memory = sold.gb_per_second / _REFERENCE.gb_per_second
+    return min(compute, memory), max(compute, memory)
 
 
 def here() -> Card | None:
@@ -88,4 +99,4 @@ def here() -> Card | None:
     if not torch.cuda.is_available():
         return None
     device = torch.cuda.get_device_properties(0)
-    return Card(device.name, device.total_memory)
+    return Card.found(device.name, device.total_memory)

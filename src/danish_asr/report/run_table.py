@@ -90,7 +90,7 @@ class Row:
         """Return what a table for programs has of the run."""
         wer = self.test.scores.overall.wer if self.test else None
         interval = wer.interval if wer else None
-        trained = self.history is not None and bool(self.history.reports)
+        trained = self.history if self.history and self.history.reports else None
         return {
             "run": self.name,
             "state": self.state,
@@ -101,8 +101,8 @@ class Row:
             "dev": self.best.score if self.best else None,
             "dev_step": self.best.step if self.best else None,
             "dev_of": self.best.name if self.best else None,
-            "hours": self.history.hours if trained else None,
-            "audio_hours_per_hour": self.history.speed if trained else None,
+            "hours": trained.hours if trained else None,
+            "audio_hours_per_hour": trained.speed if trained else None,
             "test_wer": wer.value if wer else None,
             "test_wer_low": interval.low if interval else None,
             "test_wer_high": interval.high if interval else None,

@@ -28,7 +28,7 @@ from danish_asr.recipe.train.learning import Freezing
 def probed(config: AsrConfig) -> AsrConfig:
     """Return the configuration of a probe of a run with this one, which must be resolved."""
     steps, stages = config.trainer.probe_steps or 0, Freezing(config).stages
-    last = {0: stages[max(stages)]}
+    last: dict[int | str, str] = {0: stages[max(stages)]}
     trainer = replace(config.trainer, freeze_encoder_for_n_steps=0, unfreeze=last)
     regime: Any = config.regime
     off = {name: None for name in vars(regime) if "_every_n_" in name}
