@@ -1,11 +1,11 @@
-# setup | demo | test | next | lint | docs | bench | lock | lock-next. Every target sets up .venv first if need be.
+# setup | demo | test | slurm | next | lint | docs | bench | lock | lock-next. Every target sets up .venv first if need be.
 PYTHON ?= python3.11
 UV := $(shell command -v uv)
 VENV := .venv
 LOCK := requirements.lock
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test next lint docs bench lock lock-next
+.PHONY: setup demo test slurm next lint docs bench lock lock-next
 .DEFAULT_GOAL := demo
 
 setup: $(VENV)/.installed
@@ -40,6 +40,10 @@ demo: setup
 # Two at a time, a file on one of them, in this order, which begins with the longest.
 test: setup
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# Starts a Slurm of its own; needs `apt install slurm-wlm munge`, and root.
+slurm: setup
+	$(BIN)/python -m pytest -m slurm tests/integration/test_slurm.py
 
 # The tests on the second stack, fairseq2 0.8 with numpy 2, in .venv-next; not part of CI.
 next:

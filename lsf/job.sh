@@ -1,86 +1,147 @@
-# shellcheck shell=bash
-# Shared by the scripts that run as jobs. They source this in the checkout.
+#!/bin/bash
+# What runs in a job: lsf/job.sh TASK [ELEMENTS], ELEMENTS if it is an array. lsf/submit.sh submits it;
+# its settings come with the environment. TASK: synthesize, convert, train, evaluate or sweep.
 
-# shellcheck source=lsf/site.env
-. lsf/site.env
+main() { # as a function it is read whole, so that the file may change while a job runs
+  begin "$@"
+  case $1 in
+    synthesize)
+      run danish-asr synthesize "${ASR_SOURCE#*:}"
+      # As if its time had ended: does the site start jobs again?
+      if [ $status = 0 ] && [ "$try" = 1 ] && [ "$ASR_TRIES" -gt 1 ]; then status=75; fi
+      ;;
+    convert)
+      split "$ASR_CONVERT_ARGS"
+      # The warning ends it; finished shards are not converted again.
+      run timeout -s USR2 "${seconds:-0}" danish-asr convert "$ASR_SOURCE" --name "$ASR_DATASET" \
+        --out "$ASR_DATA" ${2:+--part "$index/$2"} "${arguments[@]}"
+      case $status in 124 | 140) status=75 ;; esac # 140: by USR2
+      ;;
+    train) recipe danish_asr.recipe "$ASR_RUN" ;;
+    evaluate)
+      recipe danish_asr.recipe.evaluate "$ASR_RUN"
+      [ $status = 0 ] || end
+      trap '' USR2
+      find "$ASR_RUN/eval" -name predictions.jsonl -newer "$tries" -print0 |
+        xargs -0 -I '{}' danish-asr score '{}' --run "$ASR_RUN" --dataset "$ASR_DATA"
+      status=$?
+      ;;
+    sweep)
+      split "$ASR_SWEEP"
+      run "${launcher[@]}" danish_asr sweep "$ASR_RUN" --config "$ASR_CONFIG" "${settings[@]}" \
+        "${arguments[@]}" --only "$index"
+      ;;
+  esac
+  end
+}
 
 say() { printf '%s danish-asr: %s\n' "$(date '+%F %T')" "$*"; }
 
-# split TEXT: set `arguments` to its words. Quotes are a shell's; nothing is expanded.
-split() {
-  mapfile -d '' -t arguments < <(xargs -r printf '%s\0' <<<"$1")
-  wait $! || { say "expected arguments with each quote closed on its line, found: $1"; end 2; }
-}
-
-# begin NAME DIRECTORY: prepare the job, log to ASR_LOGS and count the starts of this job in DIRECTORY.
+# begin TASK [ELEMENTS]: log to ASR_LOGS, count the starts of this job and find its time limit.
 begin() {
-  id=${LSB_JOBID:-${SLURM_JOB_ID:-local}}
-  if [ "${LSB_JOBINDEX:-0}" != 0 ]; then id+=_$LSB_JOBINDEX; fi
-  mkdir -p "$HF_HOME" "$FAIRSEQ2_CACHE_DIR" "$TMPDIR" "$ASR_LOGS" "$2" || exit 2
+  local save=$((60 * ASR_SAVE_MINUTES)) ends hosts
+  index=${SLURM_ARRAY_TASK_ID:-${LSB_JOBINDEX:-}}
+  id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-${LSB_JOBID:-}}}${2:+_$index}
+  if [ -z "$id" ] || ! cd "${ASR_HOME:-}"; then echo "use lsf/submit.sh" >&2 && exit 2; fi
+  mkdir -p "$HF_HOME" "$FAIRSEQ2_CACHE_DIR" "$TMPDIR" "$ASR_LOGS" || exit 2
   # LSF keeps the output of the last start only.
   exec >>"$ASR_LOGS/$1-$id.log" 2>&1
   # shellcheck disable=SC2086 # several modules are several words
   if [ -n "$ASR_MODULES" ]; then module load $ASR_MODULES; fi
-  [ -x "$ASR_VENV/bin/danish-asr" ] ||
-    { say "no danish-asr in $ASR_VENV; run \`make setup\` in $ASR_HOME, or set ASR_VENV"; exit 2; }
   export PATH="$ASR_VENV/bin:$PATH" PYTHONUNBUFFERED=1
-  # After bkill the command saves and ends with 75; another status keeps LSF from starting it again.
-  trap 'exit 130' INT
-  trap 'exit 143' TERM
-  tries=$2/.tries-$id
+  tries=$ASR_LOGS/.tries-$1-$id
   try=$(($(cat "$tries" 2>/dev/null || echo 0) + 1))
-  echo $try >"$tries"
-  # Minutes until the job must stop; empty if its wall time is not known.
+  echo $try >"$tries" || exit 2
   if [ -n "${SLURM_JOB_ID:-}" ]; then # Slurm before 23.02 has no SLURM_JOB_END_TIME
-    ends=${SLURM_JOB_END_TIME:-$(scontrol show job "$SLURM_JOB_ID" |
+    ends=${SLURM_JOB_END_TIME:-$(scontrol show job "$id" |
       sed -n 's/.* EndTime=\([0-9T:-]*\) .*/\1/p' | date +%s -f -)}
-    budget=${ends:+$(((ends - $(date +%s)) / 60))}
+    seconds=${ends:+$((ends - $(date +%s)))}
   else
-    budget=$(bjobs -noheader -o runtimelimit "${LSB_JOBID:-}" 2>/dev/null |
-      sed -n '1s/^ *\([0-9][0-9]*\).*/\1/p')
+    seconds=$(bjobs -noheader -o runtimelimit "$LSB_JOBID" 2>/dev/null |
+      sed -n '1s/^ *\([0-9][0-9]*\).*/\1*60/p')
+    seconds=${seconds:+$((seconds))}
   fi
-  budget=${budget:+$((budget > 2 * ASR_SAVE_MINUTES ? budget - ASR_SAVE_MINUTES : budget / 2))}
+  # Until it must save; empty if its time limit is not known.
+  seconds=${seconds:+$((seconds > 2 * save ? seconds - save : seconds / 2))}
+  say "job $id on $(hostname): $1, start $try of $ASR_TRIES, ${seconds:-unknown} s"
+  status=2
+  # An earlier start may still be saving, or its host is lost.
+  if [ "$try" -gt 1 ]; then export DANISH_ASR_LOCK_MINUTES=30; fi
+  if [ "$1$try" = train1 ]; then mkdir -p "$ASR_RUN" || end; fi
+  if [ "$1" = train ] && [ ! -d "$ASR_RUN" ]; then
+    say "$ASR_RUN was removed; submit it again for a new run"
+    end
+  fi
   settings=("dataset.name=$ASR_DATASET"
     "dataset.mixture_parquet_storage_config.dataset_summary_path=$ASR_DATA/language_distribution_0.tsv"
-    "trainer.max_wall_minutes=${budget:-null}")
-  split "$ASR_ARGS"
-  arguments=(--config-file "$ASR_CONFIG" --config "${settings[@]}" "${arguments[@]}")
-  say "job $id on $(hostname): $1, start $try of $ASR_TRIES, ${budget:-unknown} minutes"
-}
-
-# recipe MODULE: run a recipe with one process per GPU of the job.
-recipe() {
-  local gpus hosts
-  set -- "$1" "$ASR_RUN" "${arguments[@]}"
-  gpus=$(tr , '\n' <<<"${CUDA_VISIBLE_DEVICES:-}" | grep -c .)
-  hosts=$(sort -u "${LSB_DJOB_HOSTFILE:-/dev/null}" | paste -sd ' ')
-  # Ignored until the recipe, or its launcher, has a handler.
-  trap '' USR2
-  if [[ $hosts == *' '* ]]; then # several hosts: untested
-    blaunch -z "$hosts" "$ASR_VENV/bin/python" -m danish_asr.base.cluster --nnodes "$(wc -w <<<"$hosts")" \
-      --nproc-per-node "$gpus" --rdzv-backend c10d --rdzv-id "$LSB_JOBID" \
-      --rdzv-endpoint "$(hostname):$((20000 + LSB_JOBID % 40000))" -m "$@"
-  elif [ "$gpus" -gt 1 ]; then
-    python -m danish_asr.base.cluster --standalone --nproc-per-node "$gpus" -m "$@"
-  else
-    OMP_NUM_THREADS=${OMP_NUM_THREADS:-${LSB_DJOB_NUMPROC:-$(nproc)}} python -m "$@"
+    "trainer.max_wall_minutes=$([ -n "$seconds" ] && printf '%d.%02d' $((seconds / 60)) \
+      $((seconds % 60 * 100 / 60)) || echo null)")
+  # What starts ignores the warning until it has a handler.
+  launcher=(bash -c "trap '' USR2; exec \"\$@\"" - python -m danish_asr.base.cluster)
+  if [ "$1" = train ] && [ "$ASR_HOSTS" -gt 1 ]; then
+    launcher+=(--nnodes "$ASR_HOSTS" --rdzv-backend c10d --rdzv-id "$id"
+      --rdzv-endpoint "$(hostname):$((20000 + ${id%_*} % 40000))")
+    if [ -n "${SLURM_JOB_ID:-}" ]; then
+      launcher=(srun --ntasks-per-node=1 "${launcher[@]}")
+    else # untested
+      hosts=$(sort -u "$LSB_DJOB_HOSTFILE" | paste -sd ' ')
+      launcher=(blaunch -z "$hosts" "${launcher[@]}")
+    fi
   fi
+  launcher+=(-m)
 }
 
-# end STATUS: end the job. LSF starts a job that ends with 75 again (bsub -Q 75).
-end() {
-  case $1 in
-    0) say "done" ;;
-    75)
-      if [ "$try" -lt "$ASR_TRIES" ]; then
-        say "saved and stopped before the wall time; this job starts again"
-        exit 75
-      fi
-      say "saved and stopped at start $try of $ASR_TRIES (ASR_TRIES); submit it again to continue"
-      set -- 76
-      ;;
-    *) say "failed with status $1; see above" ;;
-  esac
-  rm -f "$tries"
-  exit "$1"
+# split TEXT: set `arguments` to its words. Quotes are a shell's; nothing is expanded.
+split() {
+  mapfile -d '' -t arguments < <(xargs -r printf '%s\0' <<<"$1")
+  wait $! || { say "expected arguments with each quote closed on its line, found: $1"; status=2 end; }
 }
+
+# run COMMAND...: set `status`. The warning is passed on, as Slurm gives it to this shell only.
+run() {
+  local child='' ended=''
+  trap 'kill -USR2 $child' USR2
+  trap 'ended=130' INT # bkill and scancel signal each process
+  trap 'ended=143' TERM
+  "$@" &
+  child=$!
+  # A signal ends `wait`; the last one returns the status of the process.
+  wait $child
+  while kill -0 $child 2>/dev/null; do wait $child; done
+  wait $child
+  status=$?
+  # It was ended, as by bkill or scancel, and is not started again.
+  [ -z "$ended" ] || { say "ended by a signal"; exit "$ended"; }
+}
+
+# recipe MODULE OUTDIR: run a recipe with a process per GPU of the job.
+recipe() {
+  split "$ASR_ARGS"
+  run "${launcher[@]}" "$@" --config-file "$ASR_CONFIG" --config "${settings[@]}" "${arguments[@]}"
+}
+
+# end: end the job with `status`. One that ends with 75 is started again: by bsub -Q 75, or here.
+end() {
+  if [ "$status" = 0 ]; then
+    say "done"
+  elif [ "$status" != 75 ]; then
+    say "failed with status $status; see above"
+  elif [ "$(cat "$tries" 2>/dev/null)" != "$try" ]; then
+    say "saved and stopped, and not started again: $tries was removed"
+    status=76
+  elif [ "$try" -ge "$ASR_TRIES" ]; then
+    say "saved and stopped at start $try of $ASR_TRIES (ASR_TRIES); submit it again to continue"
+    status=76
+  else
+    say "saved and stopped before the time limit; this job starts again"
+    [ -n "${SLURM_JOB_ID:-}" ] || exit 75
+    trap - TERM
+    if scontrol requeue "$id"; then sleep 600; fi # until Slurm ends this start
+    say "but Slurm refused: see above; submit it again to continue"
+    status=76
+  fi
+  rm -f "$tries"
+  exit "$status"
+}
+
+main "$@"

@@ -1,9 +1,13 @@
-"""The scripts in lsf/ run real conversion, training and evaluation on a small ``bsub``."""
+"""The scripts in lsf/ run real conversion, training and evaluation on a small ``bsub``.
+
+`test_slurm.py` runs them on a real Slurm.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,10 +30,38 @@ from tests.recipe.running import weights
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "lsf").iterdir())
 STEPS = 4
-TWO_GPUS = "-n 8 -gpu num=2:mode=exclusive_process"
 LONG = "--config regime.num_steps=4000"
+SCONTROL = """#!/bin/bash
+if [ $1 = show ]; then echo "   StartTime=Unknown EndTime=$END Deadline=N/A"; exit; fi
+[ -z "$REQUEUE" ] || kill $PPID
+exit 1
+"""
 
 pytestmark = pytest.mark.slow
+
+
+def site(root: Path) -> dict[str, str]:
+    """Make a source and the configuration of a tiny model; return the settings that name them."""
+    build_source(root / "source", train=12, dev=6, test=8)
+    config = from_yaml((ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8"))
+    config["model"]["config_overrides"] = {
+        "encoder_config": {"num_encoder_layers": 1, "model_dim": 32}
+    }
+    config["dataset"]["asr_task_config"]["max_num_elements"] = 160_000
+    config["common"] = {"torch": {"num_threads": 1}}
+    config["regime"] = dict.fromkeys(("validate_every_n_steps", "checkpoint_every_n_steps"), 2)
+    config["regime"] |= {"num_steps": STEPS, "publish_metrics_every_n_steps": 1}
+    (root / "tiny.yaml").write_text(to_yaml(config), encoding="utf-8")
+    return {
+        "ASR_SCRATCH": str(root / "scratch"),
+        "ASR_VENV": str(Path(sys.executable).parents[1]),
+        "ASR_SOURCE": f"coral:{root / 'source'}",
+        "ASR_DATASET": "tiny",
+        "ASR_CONFIG": str(root / "tiny.yaml"),
+        "ASR_SHARDS": "1",
+        "FAIRSEQ2_DEVICE": "cpu",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 class Cluster:
@@ -43,52 +75,34 @@ class Cluster:
         for name, text in {
             "bsub": f"#!{sys.executable}\n{code}",
             "bjobs": "#!/bin/bash\necho 1440.0/node\n",
-            "scontrol": '#!/bin/bash\necho "   StartTime=Unknown EndTime=$END Deadline=N/A"\n',
-            "srun": '#!/bin/bash\n"$@"\n',
+            "scontrol": SCONTROL,
         }.items():
             (self._bin / name).write_text(text, encoding="utf-8")
             (self._bin / name).chmod(0o755)
-        build_source(root / "source", train=12, dev=6, test=8)
-        config = from_yaml((ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8"))
-        config["model"]["config_overrides"] = {
-            "encoder_config": {"num_encoder_layers": 1, "model_dim": 32}
-        }
-        config["dataset"]["asr_task_config"]["max_num_elements"] = 160_000
-        config["common"] = {"torch": {"num_threads": 1}}
-        config["regime"] = dict.fromkeys(("validate_every_n_steps", "checkpoint_every_n_steps"), 2)
-        config["regime"] |= {"num_steps": STEPS, "publish_metrics_every_n_steps": 1}
-        (root / "tiny.yaml").write_text(to_yaml(config), encoding="utf-8")
+        self._settings = site(root)
 
-    def start(
-        self, *command: str, script: str | None = None, **settings: Any
-    ) -> subprocess.Popen[str]:
+    def start(self, *command: str, cwd: Path = ROOT, **settings: Any) -> subprocess.Popen[str]:
         """Start a command as the user would type it in the checkout."""
         environment = {
             **os.environ,
             "PATH": f"{self._bin}:{os.environ['PATH']}",
-            "ASR_SCRATCH": self.root / "scratch",
-            "ASR_VENV": Path(sys.executable).parents[1],
-            "ASR_SOURCE": f"coral:{self.root / 'source'}",
-            "ASR_DATASET": "tiny",
-            "ASR_CONFIG": self.root / "tiny.yaml",
-            "FAIRSEQ2_DEVICE": "cpu",
-            "OMP_NUM_THREADS": "1",
+            **self._settings,
             **settings,
         }
-        with (ROOT / "lsf" / (script or "train.sh")).open() as stdin:
-            return subprocess.Popen(
-                command,
-                env={name: str(value) for name, value in environment.items()},
-                cwd=ROOT,
-                stdin=stdin,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+        return subprocess.Popen(
+            command,
+            env={name: str(value) for name, value in environment.items()},
+            cwd=cwd,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
-    def run(self, *command: str, script: str | None = None, **settings: Any) -> None:
-        process = self.start(*command, script=script, **settings)
+    def run(self, *arguments: str, cwd: Path = ROOT, status: int = 0, **settings: Any) -> str:
+        """Run ``lsf/submit.sh``; return what it prints on standard error."""
+        process = self.start("lsf/submit.sh", *arguments, cwd=cwd, **settings)
         _, errors = process.communicate(timeout=600)
-        assert process.returncode == 0, errors
+        assert process.returncode == status, errors
+        return errors
 
     def jobs(self) -> list[dict[str, Any]]:
         files = sorted(self._bin.glob("*.json"), key=lambda file: int(file.stem))
@@ -123,7 +137,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 def run(cluster: Cluster) -> Path:
     """The run of a pipeline that nothing interrupted. Not to be changed."""
     run = cluster.root / "scratch" / "runs" / "ctc-finetune"
-    cluster.run("lsf/pipeline.sh", ASR_SHARDS=2, ASR_TRAIN_BSUB="-n 8")
+    cluster.run("pipeline", "-R", "select[gpu80gb]", ASR_SHARDS="2%1", ASR_OPTIONS="-P abc")
     assert [job["statuses"] for job in cluster.jobs()] == [
         {"1": [0], "2": [0]},
         {"0": [0]},
@@ -134,9 +148,14 @@ def run(cluster: Cluster) -> Path:
 
 
 def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
-    after = [job["options"].get("-w") for job in cluster.jobs()[:4]]
+    after = [job["options"]["w"] for job in cluster.jobs()[:4]]
     assert after == [None, "done(1)", "done(2)", "done(3)"]
-    assert cluster.jobs()[2]["options"]["-n"] == "8"
+    options = [job["options"] for job in cluster.jobs()[:4]]
+    assert [job["J"] for job in options] == ["convert[1-2]%1", "convert", "train", "evaluate"]
+    assert {job["P"] for job in options} == {"abc"}
+    # A -R of the user stands beside ours, which it would replace in a script.
+    assert options[3]["R"] == ["span[hosts=1]", "rusage[mem=8GB]"]
+    assert options[2]["R"] == [*options[3]["R"], "select[gpu80gb]"]
     results = run / "eval" / "best" / "test"
     assert len({row.id for row in read_predictions(results / "predictions.jsonl")}) == 16
     assert (results / "report.html").is_file()
@@ -148,7 +167,7 @@ def test_an_array_of_jobs_builds_what_one_conversion_builds(
     cluster: Cluster, run: Path, tmp_path: Path
 ) -> None:
     assert run.is_dir()
-    cluster.run("bsub", script="convert.sh", ASR_DATA=tmp_path)
+    cluster.run("convert", ASR_DATA=tmp_path)
     assert cluster.statuses() == [0], cluster.log()
     built = tree(cluster.root / "scratch" / "data" / "tiny")
     # Training has added its index.
@@ -163,10 +182,10 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
     stopped = run.with_name("stopped")
     budget = "--config trainer.max_wall_minutes=1e-6"
     settings = {"ASR_RUN": stopped, "ASR_TRIES": 2}
-    cluster.run("bsub", script="train.sh", ASR_ARGS=budget, **settings)
+    cluster.run("train", ASR_ARGS=budget, **settings)
     assert cluster.statuses() == [EXIT_STOPPED, EXIT_TOO_MANY_TRIES], cluster.log()
     assert checkpoint_steps(stopped)[-1] == 2
-    cluster.run("bsub", script="train.sh", **settings)
+    cluster.run("train", **settings)
     assert cluster.statuses() == [0], cluster.log()
     expected, found = weights(run, STEPS), weights(stopped, STEPS)
     assert expected.keys() == found.keys()
@@ -177,7 +196,7 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
 def test_a_refused_configuration_is_not_started_again(cluster: Cluster) -> None:
     refused = "--config optimizer.config.lr=fast"
     folder = cluster.root / "refused"
-    cluster.run("bsub", script="train.sh", ASR_RUN=folder, ASR_ARGS=refused)
+    cluster.run("train", ASR_RUN=folder, ASR_ARGS=refused)
     assert cluster.statuses() == [EXIT_REFUSED], cluster.log()
     assert "optimizer.config.lr" in cluster.log()
 
@@ -198,22 +217,22 @@ def programs(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("script", "setting"),
+    ("what", "setting"),
     [
-        ("train.sh", "ASR_ARGS"),
-        ("eval.sh", "ASR_ARGS"),
-        ("convert.sh", "ASR_CONVERT_ARGS"),
-        ("sweep.sh", "ASR_SWEEP"),
+        ("train", "ASR_ARGS"),
+        ("evaluate", "ASR_ARGS"),
+        ("convert", "ASR_CONVERT_ARGS"),
+        ("sweep 1", "ASR_SWEEP"),
     ],
 )
 @pytest.mark.parametrize("text", [SPLIT, "--config model.name='x", ""])
 def test_arguments_pass_as_written_and_an_unclosed_quote_starts_nothing(
-    cluster: Cluster, tmp_path: Path, script: str, setting: str, text: str
+    cluster: Cluster, tmp_path: Path, what: str, setting: str, text: str
 ) -> None:
     environment = programs(tmp_path, f"printf '%s\\0' \"$@\" >'{tmp_path}/given'")
     folders = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
     (tmp_path / "run" / "eval").mkdir(parents=True)
-    cluster.run("bsub", script=script, **folders, **{setting: text})
+    cluster.run(*what.split(), **folders, **{setting: text})
     if text.count("'") == 1:
         assert list(cluster.jobs()[-1]["statuses"].values()) == [[EXIT_REFUSED]], cluster.log()
         assert text in cluster.log()
@@ -222,7 +241,7 @@ def test_arguments_pass_as_written_and_an_unclosed_quote_starts_nothing(
     assert list(cluster.jobs()[-1]["statuses"].values()) == [[0]], cluster.log()
     words = WORDS if text else []
     given = (tmp_path / "given").read_text().split("\0")[:-1]
-    if script == "sweep.sh":
+    if what == "sweep 1":
         given = given[:-2]
     assert given[len(given) - len(words) :] == words
     assert "" not in given
@@ -233,25 +252,136 @@ def test_a_training_whose_host_is_lost_starts_again(cluster: Cluster, tmp_path: 
         tmp_path, f"[ -e '{tmp_path}/lost' ] || {{ >'{tmp_path}/lost'; kill -9 0; }}"
     )
     settings = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
-    cluster.run("bsub", script="train.sh", **settings)
+    cluster.run("train", **settings)
     assert cluster.statuses() == [-signal.SIGKILL, 0], cluster.log()
 
 
 @pytest.mark.parametrize(
-    ("known", "minutes"), [(True, "45"), (False, "85"), (None, "null")], ids=str
+    ("removed", "statuses"),
+    [("run", [EXIT_STOPPED, EXIT_REFUSED]), ("scratch/logs", [EXIT_TOO_MANY_TRIES])],
+)
+def test_a_job_whose_directory_is_removed_does_not_start_for_ever(
+    cluster: Cluster, tmp_path: Path, removed: str, statuses: list[int]
+) -> None:
+    environment = programs(tmp_path, f"rm -r '{tmp_path / removed}'; exit {EXIT_STOPPED}")
+    folders = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
+    cluster.run("train", ASR_SCRATCH=tmp_path / "scratch", **folders)
+    assert cluster.statuses() == statuses
+
+
+def test_what_waits_for_a_job_that_failed_is_ended(cluster: Cluster, tmp_path: Path) -> None:
+    before = len(cluster.jobs())
+    folders = {"ASR_VENV": programs(tmp_path, "exit 1"), "ASR_DATA": tmp_path}
+    cluster.run("pipeline", **folders)
+    assert [job["statuses"] for job in cluster.jobs()[before:]] == [
+        {"0": [1]},
+        {"0": ["ended"]},
+        {"0": ["ended"]},
+    ]
+
+
+def test_a_first_job_makes_its_corpus_in_two_starts(cluster: Cluster, tmp_path: Path) -> None:
+    before = len(cluster.jobs())
+    environment = programs(tmp_path, f"echo \"$*\" >>'{tmp_path}/given'")
+    real = {"ASR_RUN": "/mine", "ASR_DATA": "/mine", "ASR_CONVERT_ARGS": "--mine"}
+    (tmp_path / "demo" / "run" / "eval").mkdir(parents=True)
+    cluster.run("demo", ASR_VENV=environment, ASR_SCRATCH=tmp_path, **real)
+    statuses = [job["statuses"] for job in cluster.jobs()[before:]]
+    assert statuses == [{"0": [EXIT_STOPPED, 0]}, {"1": [0], "2": [0]}, *[{"0": [0]}] * 3]
+    given = (tmp_path / "given").read_text()
+    assert given.startswith(f"synthesize {tmp_path}/demo/source\n" * 2)
+    assert "mine" not in given
+
+
+LIMITS = {"lsf": ("-W 120", "-wt 10"), "slurm": ("--time=120", "--signal=B:USR2@600")}
+REQUESTS = {
+    "lsf": ("-q mine", "-P mine", "-J sweep[1-4]%2", "-gpu num=1:mode=exclusive_process", "-n 4"),
+    "slurm": (
+        *("--partition=mine", "--account=mine", "--array=1-4%2", "--gpus-per-node=1"),
+        *("--cpus-per-task=4", "--mem-per-cpu=8G", "--requeue"),
+    ),
+}
+
+
+@pytest.mark.parametrize("scheduler", ["lsf", "slurm"])
+def test_settings_mean_the_same_to_both_schedulers(
+    cluster: Cluster, tmp_path: Path, scheduler: str
+) -> None:
+    """The environment wins over site.local.env, which wins over site.env."""
+    shutil.copytree(ROOT / "lsf", tmp_path / "lsf")
+    local = "ASR_ACCOUNT=mine\nASR_QUEUE=mine\nASR_TIME=7:00\nASR_GPUS=2\n"
+    (tmp_path / "lsf" / "site.local.env").write_text(local)
+    program = tmp_path / ("bsub" if scheduler == "lsf" else "sbatch")
+    program.write_text(f"#!/bin/bash\necho \"$*\" >'{tmp_path}/given'; echo 'Job <7>'\n")
+    program.chmod(0o755)
+    settings = {"ASR_SCHEDULER": scheduler, "ASR_TIME": "2:00"}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    cluster.run("sweep", "4%2", cwd=tmp_path, PATH=path, **settings)
+    given = (tmp_path / "given").read_text()
+    assert given.endswith(" lsf/job.sh sweep 4\n")
+    assert [part for part in (*REQUESTS[scheduler], *LIMITS[scheduler]) if part not in given] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "named"),
+    [
+        ("", {}, "pipeline"),
+        ("trian", {}, "trian"),
+        ("sweep", {}, "sweep 4"),
+        ("sweep --array=1-4", {}, "sweep 4"),
+        ("train", {"ASR_TIME": "24h"}, "24h"),
+        ("train", {"ASR_TIME": "0:01"}, "0:01"),
+        ("train", {"ASR_CONFIG": "missing.yaml"}, "missing.yaml"),
+        ("train", {"ASR_VENV": "missing"}, "missing"),
+        ("train --unknown", {}, "refused"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused(
+    cluster: Cluster, arguments: str, settings: dict[str, str], named: str
+) -> None:
+    before = len(cluster.jobs())
+    assert named in cluster.run(*arguments.split(), status=EXIT_REFUSED, **settings)
+    assert len(cluster.jobs()) == before
+
+
+def run_in_slurm(cluster: Cluster, folder: Path, text: str, **settings: Any) -> int:
+    """The status of a training in a job of Slurm, of which there is only ``scontrol``."""
+    process = cluster.start(
+        *("bash", "-c", "set -a; . lsf/site.env; exec lsf/job.sh train"),
+        ASR_VENV=programs(folder, text),
+        ASR_RUN=folder / "run",
+        ASR_LOGS=folder,
+        SLURM_JOB_ID=7,
+        **settings,
+    )
+    process.communicate(timeout=60)
+    return process.returncode
+
+
+@pytest.mark.parametrize(
+    ("known", "minutes"), [(True, "45."), (False, "85."), (None, "null")], ids=str
 )
 def test_slurm_gives_the_time_limit_and_its_early_warning_kills_nothing(
     cluster: Cluster, tmp_path: Path, known: bool | None, minutes: str
 ) -> None:
     given = tmp_path / "given"
-    environment = programs(tmp_path, f"kill -USR2 $$; printf '%s\\n' \"$@\" >'{given}'")
-    settings: dict[str, Any] = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
+    text = f"kill -USR2 $PPID $$; printf '%s\\n' \"$@\" >'{given}'"
+    settings: dict[str, Any] = {}
     if known:
         settings["SLURM_JOB_END_TIME"] = int(time.time()) + 60 * 60 + 30
     end = time.localtime(time.time() + 100 * 60 + 30)
     settings["END"] = "Unknown" if known is None else time.strftime("%Y-%m-%dT%H:%M:%S", end)
-    cluster.run("bash", script="train.slurm", SLURM_JOB_ID=7, SLURM_SUBMIT_DIR=ROOT, **settings)
-    assert f"trainer.max_wall_minutes={minutes}" in given.read_text().splitlines()
+    assert run_in_slurm(cluster, tmp_path, text, **settings) == 0
+    assert f"trainer.max_wall_minutes={minutes}" in given.read_text()
+
+
+@pytest.mark.parametrize(("requeue", "status"), [("yes", -signal.SIGTERM), ("", 76)])
+def test_slurm_starts_a_job_again_or_its_refusal_is_the_end(
+    cluster: Cluster, tmp_path: Path, requeue: str, status: int
+) -> None:
+    assert run_in_slurm(cluster, tmp_path, "exit 75", REQUEUE=requeue) == status
+    log = (tmp_path / "train-7.log").read_text()
+    assert ("Slurm refused" in log) is not bool(requeue)
 
 
 def descendants(pid: int) -> list[int]:
@@ -276,8 +406,8 @@ def test_a_killed_worker_and_bkill_end_a_run_and_a_warning_saves_it(
     cluster: Cluster, number: signal.Signals, status: int
 ) -> None:
     folder = cluster.root / number.name
-    settings = {"ASR_RUN": folder, "ASR_ARGS": LONG, "ASR_TRIES": 1}
-    process = cluster.start("bsub", *TWO_GPUS.split(), script="train.sh", **settings)
+    settings = {"ASR_RUN": folder, "ASR_ARGS": LONG, "ASR_TRIES": 1, "ASR_GPUS": 2}
+    process = cluster.start("lsf/submit.sh", "train", **settings)
     wait_until((folder / "metrics" / "train.jsonl").is_file)
     if number is signal.SIGKILL:
         os.kill(workers(cluster)[1], number)
@@ -292,12 +422,9 @@ def test_a_killed_worker_and_bkill_end_a_run_and_a_warning_saves_it(
 def test_a_conversion_that_runs_out_of_time_is_started_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    command = tmp_path / "venv" / "bin" / "danish-asr"
-    command.parent.mkdir(parents=True)
     begun = tmp_path / "begun"
-    command.write_text(f'#!/bin/bash\n[ -e "{begun}" ] || {{ touch "{begun}"; sleep 60; }}\n')
-    command.chmod(0o755)
-    process = cluster.start("bsub", script="convert.sh", ASR_VENV=tmp_path / "venv")
+    environment = programs(tmp_path, f"[ -e '{begun}' ] || {{ touch '{begun}'; sleep 60; }}")
+    process = cluster.start("lsf/submit.sh", "convert", ASR_VENV=environment)
     wait_until(begun.is_file)
     os.killpg(cluster.script_pid(), signal.SIGUSR2)
     process.communicate(timeout=60)
@@ -307,18 +434,15 @@ def test_a_conversion_that_runs_out_of_time_is_started_again(
 def test_an_array_of_jobs_trains_a_run_of_a_sweep_in_each_element(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    command = tmp_path / "venv" / "bin" / "danish-asr"
-    command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/bash\necho "$@" >>"{tmp_path}/asked"\n')
-    command.chmod(0o755)
+    environment = programs(tmp_path, f"echo \"$@\" >>'{tmp_path}/asked'")
     over = "--over optimizer.config.lr=1e-3,'2e-3'"
-    settings = {"ASR_VENV": tmp_path / "venv", "ASR_SWEEP": over}
-    cluster.run("bsub", "-J", "sweep[1-2]", script="sweep.sh", **settings)
+    settings = {"ASR_VENV": environment, "ASR_SWEEP": over}
+    cluster.run("sweep", "2", **settings)
     assert cluster.jobs()[-1]["statuses"] == {"1": [0], "2": [0]}, cluster.log()
     asked = (tmp_path / "asked").read_text().splitlines()
     for number, line in enumerate(asked, 1):
-        assert line.startswith(f"sweep {cluster.root}/scratch/runs/ctc-finetune --config ")
-        ends = f"max_wall_minutes=1425 --over optimizer.config.lr=1e-3,2e-3 --only {number}"
+        assert f" sweep {cluster.root}/scratch/runs/ctc-finetune --config " in line
+        ends = f"max_wall_minutes=1425.00 --over optimizer.config.lr=1e-3,2e-3 --only {number}"
         assert line.endswith(ends)
 
 

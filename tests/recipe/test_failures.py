@@ -31,6 +31,13 @@ def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None
     assert "disk or quota is full" in fail(error, cause)
 
 
+def test_a_directory_that_was_removed_is_named() -> None:
+    error = FileNotFoundError(errno.ENOENT, "No such file", "run/tb")
+    message = fail(OperationalError("A system error occurred."), error)
+    assert "run/tb" in message
+    assert "was removed" in message
+
+
 def test_a_second_ctrl_c_while_a_checkpoint_is_written_is_no_full_disk() -> None:
     error = RuntimeError("[enforce fail] . unexpected pos 162880 vs 162772")
     error.__context__ = KeyboardInterrupt()  # which came within torch's writer

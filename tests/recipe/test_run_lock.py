@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -28,11 +29,14 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.6)
 
 
-def elsewhere(directory: Path, monkeypatch: pytest.MonkeyPatch) -> SoftFileLease:
+def elsewhere(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, host: str = "node7"
+) -> SoftFileLease:
     """The lock of a process on another host, which refreshes it."""
     with monkeypatch.context() as patch:
-        patch.setattr(socket, "gethostname", lambda: "node7")
-        other = SoftFileLease(directory / LOCK_FILE, lease_duration=0.6)
+        patch.setattr(socket, "gethostname", lambda: host)
+        lock = directory / LOCK_FILE
+        other = SoftFileLease(lock, lease_duration=0.6, thread_local=False)
         other.acquire()
     return other
 
@@ -53,6 +57,19 @@ def test_a_live_process_on_another_host_keeps_its_lock_and_a_dead_one_does_not(
     assert not (tmp_path / LOCK_FILE).exists()
 
 
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("host", ["node7", socket.gethostname()])
+def test_a_job_that_starts_again_waits_for_a_process_that_still_saves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("DANISH_ASR_LOCK_MINUTES", "0.5")
+    other = elsewhere(tmp_path, monkeypatch, host)
+    saved = Timer(2, other.release)
+    saved.start()
+    with locked(tmp_path):
+        assert not saved.is_alive()
+
+
 def test_a_process_that_ended_does_not_hold_its_lock_while_its_parent_does_not_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +77,7 @@ def test_a_process_that_ended_does_not_hold_its_lock_while_its_parent_does_not_l
     code = f"""
 import os
 from pathlib import Path
+from threading import Timer
 from danish_asr.base import errors, files
 files.LOCK_SECONDS = {files.LOCK_SECONDS}
 held = files.take(Path({str(tmp_path)!r}), error=errors.RunError, advice="", work="run")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,40 +15,68 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.base.cluster import (
     CpuMeter,
+    check_tasks,
     cpu_quota,
     rank_info,
     usable_cpus,
+    usable_gpus,
     wait_for_first_rank,
 )
+from danish_asr.base.errors import ConfigError
 
-VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "LOCAL_WORLD_SIZE")
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE")
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*VARIABLES, "LSB_MCPU_HOSTS"):
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(
-    ("variables", "cluster", "expected"),
+    ("variables", "expected"),
     [
-        ({}, "auto", (0, 1)),
-        ({"RANK": "3", "WORLD_SIZE": "4"}, "auto", (3, 4)),
-        ({"RANK": "3", "WORLD_SIZE": "4", "SLURM_PROCID": "0"}, "auto", (3, 4)),
-        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}, "auto", (5, 8)),
-        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "8"}, "none", (0, 1)),
+        ({}, (0, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4)),
+        # The shell of a job of Slurm: a process that it starts is alone.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1)),
     ],
 )
-def test_the_rank_is_that_of_torchrun_or_slurm(
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-    cluster: str,
-    expected: tuple[int, int],
+def test_the_rank_is_that_of_torchrun(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: tuple[int, int]
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert rank_info(cluster) == expected
+    assert rank_info() == expected
+
+
+@pytest.mark.parametrize(
+    ("tasks", "hosts", "launched", "refused"),
+    [(1, 1, False, False), (2, 1, False, True), (2, 2, False, True), (2, 2, True, False)],
+)
+def test_srun_starts_one_process_on_a_host(
+    monkeypatch: pytest.MonkeyPatch, tasks: int, hosts: int, *, launched: bool, refused: bool
+) -> None:
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", str(tasks))
+    monkeypatch.setenv("SLURM_STEP_NUM_NODES", str(hosts))
+    if launched:
+        monkeypatch.setenv("RANK", "0")
+    with pytest.raises(ConfigError, match=f"{tasks} processes") if refused else nullcontext():
+        check_tasks()
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [("", 0), ("-1", 0), ("NoDevFiles", 0), ("1", 1), ("0,3", 2), ("GPU-8f3a,MIG-1", 2), (None, 0)],
+)
+def test_the_gpus_of_a_job_are_those_that_it_sees(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, gpus: int
+) -> None:
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "8")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert usable_gpus() == gpus
 
 
 @pytest.mark.parametrize(("processes", "share"), [("1", 1), ("2", 2), ("1000", None)])
@@ -99,15 +128,28 @@ def test_cpus_that_others_use_are_not_free(monkeypatch: pytest.MonkeyPatch) -> N
     assert CpuMeter().free() == 1.25  # one by this process, and a quarter of one is idle
 
 
+def test_cpus_of_a_job_of_slurm_count_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "1")
+    assert usable_cpus() == 1
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("gpus", ["0,1", "5", ""])
 @pytest.mark.parametrize(
     ("end", "status"), [("sys.exit(0)", 0), ("sys.exit(75)", 75), ("os.kill(os.getpid(), 9)", 1)]
 )
-def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status: int) -> None:
-    (tmp_path / "job.py").write_text(f"import os, sys\n{end}\n")
-    command = ["danish_asr.base.cluster", "--standalone", "--nproc-per-node", "2", "-m", "job"]
-    ended = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=False)
-    assert ended.returncode == status
+def test_the_launcher_starts_a_process_per_gpu_and_ends_as_they_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: str, end: str, status: int
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    record = "Path(os.environ.get('RANK', '0')).write_text(os.environ['CUDA_VISIBLE_DEVICES'])"
+    (tmp_path / "job.py").write_text(f"import os, sys\nfrom pathlib import Path\n{record}\n{end}\n")
+    command = [sys.executable, "-m", "danish_asr.base.cluster", "-m", "job"]
+    ended = subprocess.run(command, cwd=tmp_path, check=False)
+    assert ended.returncode == (status if gpus == "0,1" or end[0] == "s" else -9)
+    ranks = ["0", "1"] if gpus == "0,1" else ["0"]
+    assert {rank: (tmp_path / rank).read_text() for rank in ranks} == dict.fromkeys(ranks, gpus)
+    assert {file.name for file in tmp_path.iterdir()} - {"__pycache__"} == {"job.py", *ranks}
 
 
 SAVES = """
@@ -128,7 +170,7 @@ def test_the_launcher_passes_a_stop_on_and_ends_as_its_processes_do(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     (tmp_path / "job.py").write_text(SAVES)
-    command = ["danish_asr.base.cluster", "--standalone", "--nproc-per-node", "2", "-m", "job"]
+    command = ["danish_asr.base.cluster", "--nproc-per-node", "2", "-m", "job"]
     command.append(str(int(number)))
     launcher = subprocess.Popen([sys.executable, "-m", *command], cwd=tmp_path)
     while not all((tmp_path / rank).exists() for rank in "01"):

@@ -1,12 +1,13 @@
-"""What a run needs from a batch system: its rank, its CPUs, and a launcher.
+"""What a run needs from a batch system: its rank, its CPUs and GPUs, and a launcher.
 
 ::
 
-    python -m danish_asr.base.cluster --standalone --nproc-per-node 2 -m danish_asr.recipe OUT ...
+    python -m danish_asr.base.cluster -m danish_asr.recipe OUT ...
 
-is ``torchrun``, with its options, whose exit status is that of the process that failed first.
-``torchrun`` itself ends with 1, so that nobody sees whether a run was refused (2) or has stopped
-and can be continued (75).
+starts a process for each GPU that the job was given; without one, or with one, the command itself
+is this process. More processes are those of ``torchrun``, whose options it takes, and the exit
+status is that of the process that failed first. ``torchrun`` itself ends with 1, so that nobody
+sees whether a run was refused (2) or has stopped and can be continued (75).
 """
 
 import ctypes
@@ -22,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from danish_asr.base.errors import EXIT_FAILED
+from danish_asr.base.errors import EXIT_FAILED, ConfigError
 from danish_asr.base.stops import STOP_SIGNALS, exit_at_stops
 
 
@@ -33,17 +34,23 @@ class RankInfo(NamedTuple):
     world_size: int
 
 
-def rank_info(cluster: str = "auto") -> RankInfo:
-    """Return the rank of this process before fairseq2 sets up ``torch.distributed``.
-
-    ``torchrun`` sets ``RANK`` and ``WORLD_SIZE``. ``srun`` sets Slurm's variables, which fairseq2
-    reads if ``common.cluster`` is ``auto`` or ``slurm``. Without either, the process is alone.
-    """
-    names = ("RANK", "WORLD_SIZE")
-    if cluster == "slurm" or (cluster == "auto" and "RANK" not in os.environ):
-        names = ("SLURM_PROCID", "SLURM_NTASKS")
-    rank, world_size = (os.environ.get(name) for name in names)
+def rank_info() -> RankInfo:
+    """Return the rank that ``torchrun`` gave this process; without it, the process is alone."""
+    rank, world_size = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE"))
     return RankInfo(int(rank or 0), int(world_size or 1))
+
+
+def check_tasks() -> None:
+    """Refuse, with ConfigError, a process that ``srun`` started several times on a host.
+
+    Each of them would be a run of its own. fairseq2 can join them, but gives each the GPU of its
+    number on the host, which may be another user's.
+    """
+    tasks, hosts = (int(os.environ.get(f"SLURM_STEP_NUM_{n}") or 1) for n in ("TASKS", "NODES"))
+    if tasks > (hosts if "RANK" in os.environ else 1):
+        fault = f"srun started {tasks} processes on {hosts} host(s); expected one, which starts "
+        fault += "one per GPU: srun --ntasks=1 python -m danish_asr.base.cluster -m danish_asr ..."
+        raise ConfigError([fault], where="the job")
 
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -81,20 +88,20 @@ def wait_for_first_rank(rank: int) -> None:
     if rank == 0:
         store.set("danish_asr", "")
     else:
-        store.wait(["danish_asr"], timedelta(minutes=10))
+        store.wait(["danish_asr"], timedelta(minutes=45))  # it may wait for a lock
 
 
 def usable_cpus() -> int:
     """Return the CPUs granted to the job on this host, shared between its processes on the host.
 
-    A batch system grants CPUs through the affinity, as a quota of its control group or, for LSF
-    without affinity, as job slots.
+    A batch system grants CPUs through the affinity, as a quota of its control group or, without
+    both, in its variables.
     """
     granted = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     if quota is not None:
         granted = min(granted, max(1, int(quota)))
-    return max(1, min(granted, lsf_slots() or granted) // _local_processes())
+    return max(1, min(granted, job_cpus() or granted) // _local_processes())
 
 
 def _local_processes() -> int:
@@ -147,12 +154,14 @@ class CpuMeter:
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def lsf_slots() -> int | None:
-    """Return the slots of an LSF job on this host; None outside a job.
+def job_cpus() -> int | None:
+    """Return the CPUs that LSF or Slurm granted a job on this host; None outside a job.
 
     ``LSB_MCPU_HOSTS`` lists hosts and their slots: ``n-62-11-13 8 n-62-11-14 8``. If this host has
     another name there, its share is the smallest one.
     """
+    if cpus := os.environ.get("SLURM_CPUS_ON_NODE"):
+        return int(cpus)
     words = os.environ.get("LSB_MCPU_HOSTS", "").split()
     slots = {
         host.partition(".")[0]: int(n) for host, n in zip(words[::2], words[1::2], strict=True)
@@ -161,19 +170,41 @@ def lsf_slots() -> int | None:
     return slots.get(here, min(slots.values(), default=None))
 
 
+def usable_gpus() -> int:
+    """Return the GPUs granted to the job on this host; outside a job, those of the machine."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return sum(gpu not in {"", "-1", "NoDevFiles"} for gpu in visible.split(","))
+    if job_cpus() or os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu"):
+        return 0
+    import torch  # noqa: PLC0415 - slow
+
+    return torch.cuda.device_count()
+
+
 def launch(arguments: Sequence[str]) -> int:
     """Start the processes and wait; return the exit status.
 
     0 if all succeeded, 1 if a signal killed a process, 128 + N if signal N ended this launcher,
     which stop signals do not: they are passed on.
     """
+    gpus = max(1, usable_gpus())
+    if gpus == 1 and arguments[:1] == ["-m"]:
+        # Become the command, so that signals and the status need no messenger.
+        os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # until it has handlers
+            signal.signal(number, signal.SIG_IGN)
+        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
     from torch.distributed import run  # noqa: PLC0415 - slow
     from torch.distributed.elastic.multiprocessing import api  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import (  # noqa: PLC0415
         ChildFailedError,
     )
 
-    options = run.get_args_parser().parse_args(arguments)
+    parser = run.get_args_parser()
+    parser.set_defaults(nproc_per_node=str(gpus))
+    options = parser.parse_args(arguments)
+    options.standalone |= options.nnodes == "1:1"
     processes = run.determine_local_world_size(options.nproc_per_node)
     # torchrun would give each process one thread.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // processes)))
@@ -186,7 +217,7 @@ def launch(arguments: Sequence[str]) -> int:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, api._terminate_process_handler)  # noqa: SLF001
     try:
-        run.main(list(arguments))
+        run.run(options)
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else EXIT_FAILED

@@ -142,6 +142,8 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
     The lock is a file that names its holder's host and process, who refreshes it. No lock of the
     operating system is used, because a parallel file system may keep it on one host. The lock of a
     killed process is taken over: at once on the same host, after :data:`LOCK_SECONDS` on another.
+    ``DANISH_ASR_LOCK_MINUTES``, which a job has that starts again, is how long a process that runs
+    is waited for.
     This process ends if another has taken over its ``work``, as after a long suspension.
 
     Raises:
@@ -164,12 +166,15 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
             lease.acquire(timeout=1)
         except Timeout:
             host, process = _holder(lease)
-            if host == socket.gethostname() and not _is_zombie(process):
-                raise
+            patience = 60 * float(os.environ.get("DANISH_ASR_LOCK_MINUTES") or 0)
+            wait = f"waiting {patience / 60:g} minutes for its end"
+            if not patience:
+                if host == socket.gethostname() and not _is_zombie(process):
+                    raise
+                wait = f"waiting {LOCK_SECONDS:.0f} s for a sign that it runs"
             note = f"process {process} on {host} may be writing in {directory}"
-            wait = f"waiting {LOCK_SECONDS:.0f} s for a sign that it runs"
             print(f"note: {note}; {wait}", file=sys.stderr)  # noqa: T201
-            lease.acquire(timeout=1.2 * LOCK_SECONDS)
+            lease.acquire(timeout=max(patience, 1.2 * LOCK_SECONDS))
     except Timeout:
         host, process = _holder(lease)
         if not os.access(directory, os.W_OK):  # so the lock of an ended process stays

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.console import Console
 
-from danish_asr.base.cluster import lsf_slots, usable_cpus
+from danish_asr.base.cluster import job_cpus, usable_cpus
 from danish_asr.base.config_tree import flatten
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import STATISTICS_FILE
@@ -98,12 +98,12 @@ def check_libraries() -> Finding:
 
 def check_cpus() -> Finding:
     """Check that there are enough CPUs to decode audio beside the training."""
-    usable, slots = usable_cpus(), lsf_slots()
+    usable, granted = usable_cpus(), job_cpus()
     text = f"{usable} of the machine's {os.cpu_count()}"
-    text += f", LSF granted {slots} here" if slots else ""
+    text += f", the job was granted {granted} here" if granted else ""
     if usable > 1:
         return Finding("ok", "cpus", text)
-    fix = "one core decodes audio while another trains; LSF: bsub -n 4"
+    fix = "one core decodes audio while another trains; in a job, ASR_CPUS=4"
     return Finding("warning", "cpus", text, fix)
 
 
@@ -130,7 +130,7 @@ def check_gpu() -> Finding:
         return Finding("ok", "gpu", text)
     text = f"torch {torch.__version__} finds none"
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
-        fix = "request a GPU (bsub -gpu), or choose a node whose driver has CUDA 12.8 or later"
+        fix = "request a GPU (ASR_GPUS=1), or choose a node whose driver has CUDA 12.8 or later"
         return Finding("error", "gpu", text, fix)
     fix = "a CPU is enough for the demo; `danish-asr plan --gpu NAME` plans for another machine"
     return Finding("warning", "gpu", text, fix)
@@ -144,7 +144,7 @@ def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
 
     overrides = []
     name, data = os.environ.get("ASR_DATASET"), os.environ.get("ASR_DATA")
-    if name and data:  # as lsf/train.sh has it
+    if name and data:  # as lsf/job.sh has it
         key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
         overrides = [f"dataset.name={name}", f"{key}={Path(data, STATISTICS_FILE)}"]
     request = Request(output_dir=run, config_files=files, overrides=overrides)

@@ -100,8 +100,7 @@ def _probe(
         run = Path(folder, "probe")
         command = [sys.executable, "-m"]
         if machine.processes > 1:
-            command += ["danish_asr.base.cluster", "--standalone"]
-            command += ["--nproc-per-node", str(machine.processes), "-m"]
+            command += ["danish_asr.base.cluster", "--nproc-per-node", str(machine.processes), "-m"]
         command += ["danish_asr", "train", str(run)]
         for file in request.config_files:
             command += ["--config", str(file)]

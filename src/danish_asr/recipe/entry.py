@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
 
-from danish_asr.base.cluster import rank_info, stop_with_launcher
+from danish_asr.base.cluster import check_tasks, rank_info, stop_with_launcher
 from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml
 from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError
 from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
@@ -76,6 +76,7 @@ def run(recipe: str, request: Request) -> None:
         if not {*_ALLOCATOR} & os.environ.keys():  # read when PyTorch is imported
             os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
         try:
+            check_tasks()
             tree = read_configuration(request)
         except ConfigError as error:
             refuse(error)
@@ -154,7 +155,7 @@ def read_configuration(request: Request) -> Tree:
     if faults := key_faults(tree):
         raise ConfigError(faults, where=request.where)
     values = dict(flatten(tree))
-    if rank_info(str(values.get("common.cluster", "auto"))).rank == 0:
+    if rank_info().rank == 0:
         _note_ineffective(values, request.overrides)
     return tree
 

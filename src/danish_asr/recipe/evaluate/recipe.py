@@ -83,7 +83,7 @@ def run(request: cli.Request, tree: Tree) -> None:
             AsrEvalConfig, resolve(selection.config, where=request.where, faults=selection.faults)
         )
         selection = selection._replace(config=config)
-        if selection.step is not None and rank_info(config.common.cluster).rank == 0:
+        if selection.step is not None and rank_info().rank == 0:
             _note_models(cast(Path, request.output_dir), selection)
         if config.decoder.name == GREEDY or not _decode_kept(selection):
             _run_model(selection)
@@ -104,7 +104,7 @@ def _note_models(run: Path, selection: Selection) -> None:
 
 
 def _run_model(selection: Selection) -> None:
-    config, rank = selection.config, rank_info(selection.config.common.cluster).rank
+    config, rank = selection.config, rank_info().rank
     with locked(selection.output_dir, rank), explained():
         if rank == 0:
             keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
@@ -130,7 +130,7 @@ def _decode_kept(selection: Selection) -> bool:
         kept = find_kept(selection, content)
     if kept is None:
         return False
-    if rank_info(config.common.cluster).rank == 0:
+    if rank_info().rank == 0:
         with locked(selection.output_dir), explained():
             decode_kept(kept, selection, {name: len(index) for name, index in indices.items()})
     return True

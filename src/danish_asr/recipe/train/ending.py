@@ -55,6 +55,10 @@ _BROKEN_CHECKPOINT: Final = (
     "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
     "command continues from the one before, or scores it"
 )
+_REMOVED: Final = (
+    "OUTDIR or the dataset, or a part of it, was removed while the run used it. The same command "
+    "continues from the checkpoints that are left, and without one begins again"
+)
 _OUT_OF_MEMORY: Final = (
     "the GPU's memory is too small for a batch. "
     "What helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
@@ -75,6 +79,7 @@ _HINTS: Final[dict[type[Exception], str]] = {
         "model.config_overrides and the tokenizer, or name a run or a card"
     ),
     EOFError: _BROKEN_CHECKPOINT,
+    FileNotFoundError: _REMOVED,
     AssetDownloadError: DOWNLOAD_HINT,
 }
 """What to do about an error; the first type that is among it and its causes counts."""

@@ -67,7 +67,9 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     except ConfigError as error:
         raise ConfigError([*faults, *error.faults], where=where) from None
     section_of_assets = replace(config.common.assets, extra_paths=assets.extra_paths)
-    config = replace(config, common=replace(config.common, assets=section_of_assets))
+    # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
+    common = replace(config.common, assets=section_of_assets, cluster="none")
+    config = replace(config, common=common)
     faults.extend(_summary_faults(config))
     dataset_name = config.dataset.name
     dataset_card = assets.find("dataset.name", dataset_name, faults) if dataset_name else None
@@ -324,7 +326,7 @@ def with_accumulation(
         rule = "must be null with dataset.asr_task_config.batching_strategy=STATIC"
         faults.append(f"trainer.effective_audio_minutes {rule}, but is {minutes:g}")
         return config
-    processes = processes or rank_info(config.common.cluster).world_size
+    processes = processes or rank_info().world_size
     minutes_in_batches = processes * task.max_num_elements / SAMPLE_RATE / 60
     num_batches = max(round(minutes / minutes_in_batches), 1)
     if abs(num_batches * minutes_in_batches / minutes - 1) > 0.01:

@@ -55,7 +55,7 @@ def run(request: cli.Request, tree: Tree) -> None:
             dump(config, where=request.where, faults=faults)
             return
         config = resolve(config, where=request.where, faults=faults)
-        rank, processes = rank_info(config.common.cluster)
+        rank, processes = rank_info()
         if config.trainer.probe_steps is not None:
             _probe(output_dir, config, rank, processes)
             return

@@ -1,0 +1,114 @@
+#!/bin/bash
+# Submit jobs to LSF or Slurm: lsf/submit.sh WHAT [OPTION...]
+#
+#   demo             a first job of minutes: the pipeline with a small synthetic corpus; its first job
+#                    is started twice, to see that jobs are continued here
+#   pipeline         convert, train and evaluate; each job waits for the one before
+#   convert          an array of ASR_SHARDS jobs, then one that completes the dataset
+#   train            train, or continue, the run ASR_RUN
+#   evaluate         score its best checkpoint and write the report
+#   sweep N          the sweep ASR_SWEEP of N runs, each in an element of an array; N%2: 2 at a time
+#
+# OPTIONs are those of bsub or sbatch, for the training if there are several jobs. Settings: lsf/site.env
+
+set -f # no `*` in options
+cd "$(dirname "$0")/.." || exit 2
+what=${1:-} after=
+shift
+# The settings go to the jobs.
+set -a
+# shellcheck source=lsf/site.env
+. lsf/site.env
+if [ "$what" = demo ]; then
+  ASR_DATASET=danish_asr_demo ASR_CONFIG=$ASR_HOME/configs/demo.yaml ASR_SHARDS=2
+  ASR_TIME=1:00 ASR_EVALUATE_TIME=0:30 ASR_CONVERT_TIME=0:30 ASR_CONVERT_ARGS=
+  ASR_SOURCE=synthetic:$ASR_SCRATCH/demo/source ASR_DATA=$ASR_SCRATCH/demo/dataset
+  ASR_RUN=$ASR_SCRATCH/demo/run
+  . lsf/site.env
+fi
+set +a
+
+refuse() {
+  echo "lsf/submit.sh: $*" >&2
+  exit 2
+}
+
+# submit TASK ELEMENTS OPTION...: submit lsf/job.sh, an array if there are ELEMENTS, to start when the
+# job `after` has succeeded. `after` becomes the new job's number.
+submit() {
+  local task=$1 elements=$2 queue=$ASR_QUEUE gpus=$ASR_GPUS hosts=1 cpus=$ASR_CPUS
+  local memory=$ASR_MEMORY time=$ASR_TIME minutes count=${elements%\%*}
+  local log=$ASR_LOGS/$task-% options
+  shift 2
+  case $task in
+    train) hosts=$ASR_HOSTS ;;
+    evaluate | sweep) gpus=$((gpus > 0)) ;;
+    *)
+      queue=$ASR_CPU_QUEUE gpus=0 cpus=$ASR_CONVERT_CPUS memory=$ASR_CONVERT_MEMORY
+      time=$ASR_CONVERT_TIME
+      ;;
+  esac
+  if [ "$task" = evaluate ]; then time=$ASR_EVALUATE_TIME; fi
+  [[ $time =~ ^(([0-9]+):)?([0-9]+)$ ]] || refuse "a time is HOURS:MINUTES, found: $time"
+  minutes=$((60 * 10#${BASH_REMATCH[2]:-0} + 10#${BASH_REMATCH[3]}))
+  [ $minutes -ge 2 ] || refuse "a job needs 2 minutes or more, found: $time"
+  cpus=$((cpus * (gpus > 1 ? gpus : 1)))
+  if [ "$ASR_SCHEDULER" = lsf ]; then
+    # A warning before the end, and a new start at status 75 or after the failure of a host.
+    options=(-J "$task${count:+[1-$count]}${elements#"$count"}" -o "${log}J${elements:+_%I}.log" -Q 75 -r
+      -W "$minutes" -wa USR2 -wt $((minutes > 40 ? 10 : (minutes + 3) / 4)) -n $((hosts * cpus))
+      -R "span[$([ "$hosts" = 1 ] && echo hosts=1 || echo ptile=$cpus)]")
+    if [ -n "$memory" ]; then options+=(-R "rusage[mem=${memory}GB]"); fi
+    if [ -n "$queue" ]; then options+=(-q "$queue"); fi
+    if [ -n "$ASR_ACCOUNT" ]; then options+=(-P "$ASR_ACCOUNT"); fi
+    if [ "$gpus" -gt 0 ]; then options+=(-gpu "num=$gpus:mode=exclusive_process"); fi
+    if [ -n "$after" ]; then options+=(-w "done($after)" -ti); fi
+    # shellcheck disable=SC2086 # options are words
+    after=$(env -u BSUB_QUIET bsub "${options[@]}" $ASR_OPTIONS "$@" lsf/job.sh $task $count |
+      sed -n 's/.*Job <\([0-9][0-9]*\)>.*/\1/p')
+  else
+    options=(--parsable --job-name="$task" --open-mode=append --requeue --time="$minutes"
+      --output="$log$([ -n "$elements" ] && echo A_%a || echo j).log"
+      --signal=B:USR2@$((minutes > 40 ? 600 : 15 * minutes))
+      --nodes="$hosts" --ntasks-per-node=1 --cpus-per-task="$cpus")
+    if [ -n "$elements" ]; then options+=(--array="1-$elements"); fi
+    if [ -n "$memory" ]; then options+=(--mem-per-cpu="${memory}G"); fi
+    if [ -n "$queue" ]; then options+=(--partition="$queue"); fi
+    if [ -n "$ASR_ACCOUNT" ]; then options+=(--account="$ASR_ACCOUNT"); fi
+    if [ "$gpus" -gt 0 ]; then options+=(--gpus-per-node="$gpus"); fi
+    if [ -n "$after" ]; then
+      options+=(--dependency="afterok:$after" --kill-on-invalid-dep=yes)
+    fi
+    # shellcheck disable=SC2086 # options are words
+    after=$(sbatch "${options[@]}" $ASR_OPTIONS "$@" lsf/job.sh $task $count)
+    after=${after%%;*}
+  fi
+  [ -n "$after" ] || refuse "$task was refused, see above; jobs before it stay in the queue"
+  echo "job $after: $task${elements:+, $elements elements}"
+}
+
+[ -x "$ASR_VENV/bin/danish-asr" ] || refuse "no danish-asr in $ASR_VENV (ASR_VENV): make setup"
+[ -f "$ASR_CONFIG" ] || refuse "no file $ASR_CONFIG (ASR_CONFIG)"
+mkdir -p "$ASR_LOGS" || exit 2
+case $what in
+  demo | pipeline)
+    if [ ! -f "$ASR_DATA/manifest.json" ]; then
+      if [ "$what" = demo ]; then submit synthesize ""; fi
+      if [ "$ASR_SHARDS" != 1 ]; then submit convert "$ASR_SHARDS"; fi
+      submit convert ""
+    fi
+    submit train "" "$@"
+    submit evaluate ""
+    ;;
+  convert)
+    if [ "$ASR_SHARDS" != 1 ]; then submit convert "$ASR_SHARDS" "$@"; fi
+    submit convert "" "$@"
+    ;;
+  train | evaluate) submit "$what" "" "$@" ;;
+  sweep)
+    [[ ${1:-} =~ ^[0-9]+(%[0-9]+)?$ ]] || refuse "sweep needs the number of its runs, as in: sweep 4"
+    submit sweep "$@"
+    ;;
+  *) refuse "demo, pipeline, convert, train, evaluate or sweep? found: $what" ;;
+esac
+echo "logs: $ASR_LOGS"
