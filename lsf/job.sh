@@ -8,7 +8,7 @@ main() { # as a function it is read whole, so that the file may change while a j
     synthesize)
       run danish-asr synthesize "${ASR_SOURCE#*:}"
       # As if its time had ended: does the site start jobs again?
-      if [ $status = 0 ] && [ "$try" = 1 ] && [ "$ASR_TRIES" -gt 1 ]; then status=75; fi
+      if [ "$status" = 0 ] && [ "$try" = 1 ] && [ "$ASR_TRIES" -gt 1 ]; then status=75; fi
       ;;
     convert)
       split "$ASR_CONVERT_ARGS"
@@ -20,7 +20,7 @@ main() { # as a function it is read whole, so that the file may change while a j
     train) recipe danish_asr.recipe "$ASR_RUN" ;;
     evaluate)
       recipe danish_asr.recipe.evaluate "$ASR_RUN"
-      [ $status = 0 ] || end
+      [ "$status" = 0 ] || end
       trap '' USR2
       find "$ASR_RUN/eval" -name predictions.jsonl -newer "$tries" -print0 |
         xargs -0 -I '{}' danish-asr score '{}' --run "$ASR_RUN" --dataset "$ASR_DATA"
@@ -99,18 +99,16 @@ split() {
 
 # run COMMAND...: set `status`. The warning is passed on, as Slurm gives it to this shell only.
 run() {
-  local child='' ended=''
-  trap 'kill -USR2 $child' USR2
+  local child='' ended='' output
+  status=1
+  trap 'pkill -USR2 -P $child' USR2
   trap 'ended=130' INT # bkill and scancel signal each process
   trap 'ended=143' TERM
-  "$@" &
+  # Not `wait`, which loses the status if a signal comes as the process ends.
+  exec {output}< <(trap : USR2 INT TERM; "$@" >&2; echo $?)
   child=$!
-  # A signal ends `wait`; the last one returns the status of the process.
-  wait $child
-  while kill -0 $child 2>/dev/null; do wait $child; done
-  wait $child
-  status=$?
-  # It was ended, as by bkill or scancel, and is not started again.
+  until read -r -u "$output" status || [ $? -lt 128 ]; do :; done
+  # It was ended, and is not started again.
   [ -z "$ended" ] || { say "ended by a signal"; exit "$ended"; }
 }
 

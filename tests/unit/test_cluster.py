@@ -147,9 +147,9 @@ def test_the_launcher_starts_a_process_per_gpu_and_ends_as_they_do(
     command = [sys.executable, "-m", "danish_asr.base.cluster", "-m", "job"]
     ended = subprocess.run(command, cwd=tmp_path, check=False)
     assert ended.returncode == (status if gpus == "0,1" or end[0] == "s" else -9)
-    ranks = ["0", "1"] if gpus == "0,1" else ["0"]
-    assert {rank: (tmp_path / rank).read_text() for rank in ranks} == dict.fromkeys(ranks, gpus)
-    assert {file.name for file in tmp_path.iterdir()} - {"__pycache__"} == {"job.py", *ranks}
+    ranks = {file.name: file.read_text() for file in tmp_path.glob("[0-9]")}
+    if status == 0:
+        assert ranks == dict.fromkeys("01" if gpus == "0,1" else "0", gpus)
 
 
 SAVES = """
