@@ -1,8 +1,7 @@
 #!/bin/bash
 # Submit jobs to LSF or Slurm: lsf/submit.sh WHAT [OPTION...]
 #
-#   demo             a first job of minutes: the pipeline with a small synthetic corpus; its first job
-#                    is started twice, to see that jobs are continued here
+#   demo             a first job of minutes: the pipeline with synthetic speech; its first job starts twice
 #   pipeline         convert, train and evaluate; each job waits for the one before
 #   convert          an array of ASR_SHARDS jobs, then one that completes the dataset
 #   train            train, or continue, the run ASR_RUN
@@ -15,8 +14,7 @@ set -f # no `*` in options
 cd "$(dirname "$0")/.." || exit 2
 what=${1:-} after=
 shift
-# The settings go to the jobs.
-set -a
+set -a # the settings go to the jobs
 # shellcheck source=lsf/site.env
 . lsf/site.env
 if [ "$what" = demo ]; then
@@ -28,10 +26,7 @@ if [ "$what" = demo ]; then
 fi
 set +a
 
-refuse() {
-  echo "lsf/submit.sh: $*" >&2
-  exit 2
-}
+refuse() { echo "lsf/submit.sh: $*" >&2; exit 2; }
 
 # submit TASK ELEMENTS OPTION...: submit lsf/job.sh, an array if there are ELEMENTS, to start when the
 # job `after` has succeeded. `after` becomes the new job's number.
@@ -42,13 +37,12 @@ submit() {
   shift 2
   case $task in
     train) hosts=$ASR_HOSTS ;;
-    evaluate | sweep) gpus=$((gpus > 0)) ;;
-    *)
-      queue=$ASR_CPU_QUEUE gpus=0 cpus=$ASR_CONVERT_CPUS memory=$ASR_CONVERT_MEMORY
-      time=$ASR_CONVERT_TIME
-      ;;
+    sweep) gpus=$((gpus > 0)) ;;
+    evaluate) gpus=$((gpus > 0)) time=$ASR_EVALUATE_TIME ;;
+    *) # on CPUs
+      queue=$ASR_CPU_QUEUE gpus=0 time=$ASR_CONVERT_TIME
+      cpus=$ASR_CONVERT_CPUS memory=$ASR_CONVERT_MEMORY ;;
   esac
-  if [ "$task" = evaluate ]; then time=$ASR_EVALUATE_TIME; fi
   [[ $time =~ ^(([0-9]+):)?([0-9]+)$ ]] || refuse "a time is HOURS:MINUTES, found: $time"
   minutes=$((60 * 10#${BASH_REMATCH[2]:-0} + 10#${BASH_REMATCH[3]}))
   [ $minutes -ge 2 ] || refuse "a job needs 2 minutes or more, found: $time"

@@ -81,8 +81,9 @@ class Cluster:
             (self._bin / name).chmod(0o755)
         self._settings = site(root)
 
-    def start(self, *command: str, cwd: Path = ROOT, **settings: Any) -> subprocess.Popen[str]:
-        """Start a command as the user would type it in the checkout."""
+    def start(self, *command: str, **settings: Any) -> subprocess.Popen[str]:
+        """Start a command as the user would type it in the checkout, or in ``cwd``."""
+        cwd = settings.pop("cwd", ROOT)
         environment = {
             **os.environ,
             "PATH": f"{self._bin}:{os.environ['PATH']}",
@@ -97,9 +98,10 @@ class Cluster:
             text=True,
         )
 
-    def run(self, *arguments: str, cwd: Path = ROOT, status: int = 0, **settings: Any) -> str:
+    def run(self, *arguments: str, **settings: Any) -> str:
         """Run ``lsf/submit.sh``; return what it prints on standard error."""
-        process = self.start("lsf/submit.sh", *arguments, cwd=cwd, **settings)
+        status = settings.pop("status", 0)
+        process = self.start("lsf/submit.sh", *arguments, **settings)
         _, errors = process.communicate(timeout=600)
         assert process.returncode == status, errors
         return errors
