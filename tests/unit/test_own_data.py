@@ -1,42 +1,59 @@
 """What docs/own-data.md prints: its script and its configurations."""
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from danish_asr import convert
 from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.files import from_yaml
 from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.inference.formats import FORMATS, SUFFIXES
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults
 from tests.builders import tone
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
+SCRIPTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_segments_of_transcripts_become_a_table_to_convert(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("form", ["textgrid", "srt", "json"])
+def test_transcripts_that_a_person_corrected_become_a_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
+    """What `transcribe` writes, edited as text, converted, and as a table of the page's script."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
-    Path("in/anna.wav").write_bytes(tone(6.0))
-    parts = [Segment(n, n + 1.5, [Word("ja, tak", n, n + 1.5)]) for n in (0.0, 4.0)]
-    transcript = Transcript(6.0, parts, "in/anna.wav").to_dict()
-    Path("in/anna.json").write_text(json.dumps(transcript), encoding="utf-8")
-    script, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names = ("anna", "bo", "carl")
+    for name in names:
+        Path("in", f"{name}.wav").write_bytes(tone(8.0, rate=16_000))
+        parts = [Segment(n, n + 1.5, [Word(f"fejl {n}", n, n + 1.5)]) for n in (0.0, 3.0, 6.0)]
+        written = FORMATS[form](Transcript(8.0, parts, f"in/{name}.wav"))
+        corrected = written.replace("fejl 3.0", f"på Ærø, {name}")
+        Path("in", f"{name}{SUFFIXES[form]}").write_text(corrected, encoding="utf-8")
+    inventory = convert("in", "out", name="x", split_by_speaker="40/30/30")
+    assert inventory.rows == 9
+    assert inventory.hours * 3600 == pytest.approx(9 * 1.5)
+    rows = pd.read_parquet("out/version=0")
+    assert {*rows["text"]} == {
+        "fejl 0.0",
+        "fejl 6.0",
+        *(f"på Ærø, {n}" for n in ("anna", "bo", "carl")),
+    }
+    assert {*rows["speaker_id"]} == {*names}
+    assert {*rows["split"]} == {"train", "dev", "test"}
+    script = next(block for block in SCRIPTS if "rows.py" in block)
     done = subprocess.run(
         [sys.executable, "-c", script, "in"], capture_output=True, text=True, check=True
     )
-    Path("in.csv").write_text(done.stdout, encoding="utf-8")
-    inventory = convert("in.csv", "out", name="x", corpus="own", split="train")
-    assert inventory.rows == 2
-    assert inventory.hours * 3600 == pytest.approx(3.0)
+    Path("table.csv").write_text(done.stdout, encoding="utf-8")
+    again = convert("table.csv", "again", name="x", split="train")
+    assert (again.rows, again.hours) == (9, pytest.approx(inventory.hours))
 
 
 def test_the_configurations_have_no_fault() -> None:
