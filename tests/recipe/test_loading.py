@@ -55,6 +55,8 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("optimizer.config.betas", [0.9, 1], "must be below 1, but is"),
         ("optimizer.config.groups", [{"params": "x", "lr": 1e300}], "at most 1000, but is 1e+300"),
         ("optimizer.config.groups", [{"params": "x", "betas": [1, 0]}], "below 1, but is (1.0, 0"),
+        ("optimizer.config.differentiable", True, "must be false, but is True"),
+        ("optimizer.config.capturable", True, "must be false, but is True"),
         ("common.seed", 2**32, "must be below 4000000000, but is 4294967296"),
         # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0, "must be above 0, but is 0.0"),

@@ -122,6 +122,10 @@ class AsrOptimizerSection(base.OptimizerSection):
         """Check the decay, and the learning rates and betas, also of groups of parameters."""
         decay, settings = self.layer_decay, self.config
         rules = {"`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1}
+        if isinstance(settings, base.AdamWConfig):
+            # For gradients of a step itself, and for CUDA graphs: torch refuses both in the step.
+            rules["`config.differentiable` must be false"] = not settings.differentiable
+            rules["`config.capturable` must be false"] = not settings.capturable
         for name, rule, most in (
             ("lr", "must be at most 1000", 1000.0),
             ("betas", "must be below 1", math.nextafter(1, 0)),
