@@ -3,6 +3,7 @@
 Imports are few and light: an entry point calls `exit_at_stops` before it imports anything else.
 """
 
+import atexit
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +23,11 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIG
 def exit_at_stops() -> None:
     """Let a stop signal end this process at once, with status 75, and Ctrl-C with 130.
 
-    For the time of imports: an exception in an import of C code aborts the process.
+    For the time of imports: an exception in an import of C code aborts the process. When all is
+    done these signals are ignored: the interpreter restores their defaults, and takes seconds.
     """
+    atexit.unregister(_ignore)
+    atexit.register(_ignore)
     for number in STOP_SIGNALS:
         # Whoever starts a program in the background lets it ignore Ctrl-C.
         if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
@@ -59,6 +63,11 @@ def interrupted() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
     os._exit(128 + signal.SIGINT)
+
+
+def _ignore() -> None:
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _exit(number: int, _frame: FrameType | None) -> NoReturn:

@@ -43,6 +43,9 @@ _DELETIONS: Final = 0.5
 _FEW: Final = 0.02
 """Deletions per word of the reference that are too few to matter."""
 
+_DEAF: Final = 0.7
+"""Deletions per word of the reference of a model that hardly writes anything."""
+
 _MORE: Final = (
     "add recordings of it, give a corpus that has it a larger share "
     "(dataset.mixture_parquet_storage_config.beta_corpus below 1), or choose the checkpoint by "
@@ -143,6 +146,8 @@ def _deletions(evaluation: Evaluation) -> Advice | None:
     words = evaluation.scores.overall.words
     share = words.deletions / max(words.errors, 1)
     if share < _DELETIONS or words.deletions < _FEW * words.reference_length:
+        return None
+    if words.deletions > _DEAF * words.reference_length:  # no language model replaces hearing
         return None
     return Advice(
         f"{share:.0%} of the word errors on {evaluation.split} are deletions "

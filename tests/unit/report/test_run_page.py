@@ -19,8 +19,10 @@ from danish_asr.recipe.run.advice import CHANCE, LOSS, advise
 from danish_asr.recipe.run.run_directory import weights_digest
 from danish_asr.report.components import curves_chart
 from danish_asr.report.prediction_advice import advise_predictions
-from danish_asr.report.run_history import Panel, read_panels
+from danish_asr.report.run_advice import advise_run
+from danish_asr.report.run_history import History, Panel, read_panels
 from danish_asr.report.run_page import report_run
+from danish_asr.scoring.digests import digests_of
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.score_rows import prediction, write_evaluation
@@ -110,6 +112,7 @@ def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(r
         ([3.0, 2.0, 1.0, 0.9], [50, 51, 52, 53], "overfits"),
         ([3.0, 1.0, 5.0, 4.9], [50, 30, 25, 24.9], "diverges"),
         ([3.0, 1.0, 5.0, 0.9], [50, 30, 25, 24.9], "has recovered"),
+        ([14.0, 2.0, 1.0, 0.9], [50, 30, 25, 24.9], None),
         ([3.0, 2.9, 2.8, 2.8], [100, 99, 98, 98], "hears nothing"),
     ],
 )
@@ -165,6 +168,20 @@ def test_an_evaluation_of_weights_that_are_gone_is_named(run: Path) -> None:
     for weights, named in ((weights_digest(run, 40), False), ("0123", True)):
         write_evaluation(results / "predictions.jsonl", **about, weights=weights)
         assert ("of weights 0123" in _page(run)) is named
+
+
+@pytest.mark.parametrize(("deleted", "named"), [(1, False), (60, True), (90, False)])
+def test_a_language_model_is_advised_for_words_that_are_missed_by_a_model_that_hears(
+    run: Path, deleted: int, *, named: bool
+) -> None:
+    _complete(run)
+    results = run / "eval" / "best" / "test"
+    results.mkdir(parents=True)
+    rows = [prediction(str(n), SENTENCE, "" if n < deleted else SENTENCE) for n in range(100)]
+    write_predictions(results / "predictions.jsonl", rows)
+    about = {"checkpoint": "best", "rows_in_split": {"test": 100}} | digests_of(rows)._asdict()
+    (results / "evaluation.json").write_text(json.dumps(about))
+    assert ("decode with a language model" in str(advise_run(History(run)))) is named
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,16 @@ def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice |
 
 def _unstable(reports: Rows) -> Advice | None:
     """Return the last warning of `loss_warning`, with its step; a run may have recovered."""
-    warning, best, last = None, math.inf, math.inf
+    warning, at, best, last = None, 0, math.inf, math.inf
     for row in reports:
         last = row[LOSS]
         if judged := loss_warning(last, row[CHANCE], best):
-            warning = Advice(f"at step {row['Step']:,} {judged.evidence}", judged.text)
+            at = row["Step"]
+            warning = Advice(f"at step {at:,} {judged.evidence}", judged.text)
         best = min(best, last)
     if warning and last <= 1.1 * best and len(reports) > 1:
+        if at == reports[0]["Step"]:
+            return None  # it began high, and has fallen since
         text = "it has recovered; a lower trainer.max_grad_norm or a longer warm-up avoids that"
         return Advice(warning.evidence, text)
     return warning
@@ -152,8 +155,9 @@ def _begins_blind(reports: Rows, config: Mapping[str, Any]) -> Advice | None:
         f"training begins at {loss:.2f} nats per character with '{config['model.name']}', a "
         f"trained model; one that hears nothing has {BLIND:g} and more",
         "the data is not what it was trained on: audio at a wrong speed or without speech, texts "
-        "of other recordings, another language, dataset.asr_task_config.normalize_audio; listen "
-        "to some rows and read their texts (`danish-asr explore`)",
+        "of other recordings or another dataset.text_profile, another language, "
+        "dataset.asr_task_config.normalize_audio; listen to some rows and read their texts "
+        "(`danish-asr explore`)",
     )
 
 
