@@ -41,7 +41,7 @@ _TOO_MANY: Final = 200
 
 _AUDIO: Final = 3.7e11
 """Hours of audio in an hour on an A100 of 40 GB, times the parameters: the runs of the guide's own
-project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB) are within 12 % of it."""
+project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB) are within 13 % of it."""
 
 _RECOMPUTATION: Final = 4 / 3
 """The time of a step that computes its activations twice."""
