@@ -168,9 +168,8 @@ def run_plan(manifest: Path, rows: int) -> None:
     tasks = plan_tasks(source, options)
     wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"plan of {rows:,} rows, {len(tasks):,} shards: {wall:.1f} s, CPU {cpu:.1f} s, {memory:.0f} MB"
-    )
+    took = f"{wall:.1f} s, CPU {cpu:.1f} s, {memory:.0f} MB"
+    print(f"plan of {rows:,} rows, {len(tasks):,} shards: {took}")
 
 
 def cpu_seconds() -> float:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS, SPLITS, UTTERANCE_SCHEMA
 from danish_asr.corpus.shards import ShardEntry
 
-LABELS: Final = ("speaker_id", "dialect", "sub_dialect", "gender", "country_birth")
+LABELS: Final = ("speaker_id", "dialect", "gender", "country_birth")
 
 PEOPLE: Final = pa.schema([UTTERANCE_SCHEMA.field(name) for name in (*LABELS, "audio_size")])
 """The columns that are looked at."""
@@ -51,7 +51,7 @@ def _few_speakers(test: pa.Table, everyone: pa.Table) -> Iterator[str]:
     speech = known.group_by("speaker_id").aggregate([("audio_size", "sum")])["audio_size_sum"]
     speakers, total = len(speech), pc.sum(speech).as_py()
     effective = total**2 / max(1, sum(samples**2 for samples in speech.to_pylist()))
-    found, needed = f"{speakers:,} speakers", f"{MIN_SPEAKERS}"
+    found, needed = f"{speakers:,} speaker{'s' if speakers > 1 else ''}", f"{MIN_SPEAKERS}"
     if speakers >= MIN_SPEAKERS:
         found = f"speech as of {effective:.1f} equal speakers"
         needed = f"{MIN_EFFECTIVE}"

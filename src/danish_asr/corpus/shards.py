@@ -68,8 +68,10 @@ def read_inventory(root: Path) -> Inventory:
         shards = [ShardEntry(**shard) for shard in values["shards"]]
         return Inventory(**values | {"shards": shards})
     except (FileNotFoundError, NotADirectoryError):
+        inside = ", ".join(sorted(str(path.parent) for path in root.glob(f"*/{INVENTORY_FILE}")))
+        hint = f"name one of {inside}" if inside else "run `danish-asr convert`"
         raise DatasetError(
-            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
+            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; {hint}"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(

@@ -54,6 +54,8 @@ def test_each_speaker_is_tested_once_and_the_audio_is_there_once(tmp_path: Path)
     of_rows = [path for path in shards if "version=0" in path.parts]
     assert len({path.stat().st_ino for path in of_rows}) == len(of_rows) / FOLDS
     assert not list(out.rglob(".convert"))
+    with pytest.raises(DatasetError, match=f"name one of {out}/fold-1, "):
+        verify(out)
 
 
 def test_folds_that_were_interrupted_continue_to_the_same_bytes(tmp_path: Path) -> None:
