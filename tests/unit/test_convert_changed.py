@@ -68,12 +68,15 @@ def remove(folder: Path) -> None:
     (folder / "3.wav").unlink()
 
 
-def exchange(folder: Path) -> None:
-    """Put other audio of the same size and time of change in the place of a file."""
-    time = (folder / "6.wav").stat().st_mtime_ns
-    (folder / "new").write_bytes(tone(0.2, hertz=900.0))
+def exchange(folder: Path, name: str = "6.wav") -> None:
+    """Put other content of the same size and time of change in the place of a file."""
+    time = (folder / name).stat().st_mtime_ns
+    content = tone(0.2, hertz=900.0)
+    if not name.endswith(".wav"):
+        content = (folder / name).read_bytes().replace(b"ja", b"ha")
+    (folder / "new").write_bytes(content)
     os.utime(folder / "new", ns=(time, time))
-    (folder / "new").rename(folder / "6.wav")
+    (folder / "new").rename(folder / name)
 
 
 def copy(folder: Path) -> None:
@@ -142,9 +145,12 @@ def test_a_copy_with_its_times_is_the_same_source(
     assert tree(out) == tree(tmp_path / "undisturbed")
 
 
-def test_an_exchanged_file_is_named_by_the_run_that_completes_the_dataset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["6.wav", "train.jsonl"])
+def test_an_exchanged_file_is_named_by_the_run_that_completes_the_dataset(
+    tmp_path: Path, name: str
+) -> None:
     source, out = external_to_manifest(tmp_path / "in"), tmp_path / "ds"
     convert_part(source(), out, (1, 2), options=OPTIONS)
-    exchange(tmp_path / "in")
-    with pytest.raises(SourceError, match=rf"same size and time: {tmp_path}/in/6\.wav\)"):
+    exchange(tmp_path / "in", name)
+    with pytest.raises(SourceError, match=rf"same size and time: {tmp_path}/in/{name}\)"):
         convert(source(), out, name="tiny", options=OPTIONS)

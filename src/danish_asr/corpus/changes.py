@@ -78,24 +78,26 @@ def exchanged_files(
         paths = {path for path in _local_files(source, file) if next(number) in places}
         if paths:
             suspected[file.name] = paths
-    exchanged: dict[Path, None] = {}
-    for task, record in done:
-        if paths := _read_by(source, task, suspected):
+    tasks = [(task, record, _audio_of(source, task, suspected)) for task, record in done]
+    audio = set[Path]().union(*(own for _, _, own in tasks))
+    exchanged: set[Path] = set()
+    for task, record, own in tasks:
+        names = {part.file.name for part in task.slices} & suspected.keys()
+        lists = set[Path]().union(*(suspected[name] for name in names)) - audio
+        if paths := lists | own:
             with TemporaryDirectory(dir=scratch) as root:
                 if convert(task, root=Path(root)) != record:
-                    exchanged |= dict.fromkeys(sorted(paths))
-    return list(exchanged)
+                    exchanged |= paths
+    return sorted(exchanged)
 
 
-def _read_by(source: Source, task: ShardTask, suspected: Mapping[str, set[Path]]) -> set[Path]:
-    """Those of the suspected files that a task reads."""
+def _audio_of(source: Source, task: ShardTask, suspected: Mapping[str, set[Path]]) -> set[Path]:
+    """Those of the suspected files that are the audio of a task's rows."""
     found: set[Path] = set()
     for part in task.slices:
         if paths := suspected.get(part.file.name):
-            listing = next(_local_files(source, part.file))  # the rows are in it
             rows = source.read(part.file, part.start, part.stop)
-            read = {row.audio for row in rows if isinstance(row.audio, Path)}
-            found |= paths & {listing, *read}
+            found |= paths.intersection(row.audio for row in rows if isinstance(row.audio, Path))
     return found
 
 

@@ -60,7 +60,8 @@ class ListedSource(base.Source):
         def rows(first: int) -> Iterator[Any]:
             return _checked_rows(self.raw_rows, path, first)
 
-        for raw_row in base.read_on((path, file.fingerprint), rows, start, stop):
+        key = path, self.raw_rows, file.fingerprint
+        for raw_row in base.read_on(key, rows, start, stop):
             yield self.values_of(self.root, file.name, raw_row)
 
 
