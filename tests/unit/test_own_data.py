@@ -53,7 +53,8 @@ def test_transcripts_that_a_person_corrected_become_a_dataset(
     )
     Path("table.csv").write_text(done.stdout, encoding="utf-8")
     again = convert("table.csv", "again", name="x", split="train")
-    assert (again.rows, again.hours) == (9, pytest.approx(inventory.hours))
+    assert again.rows == 9
+    assert again.hours == pytest.approx(inventory.hours)
 
 
 def test_the_configurations_have_no_fault() -> None:

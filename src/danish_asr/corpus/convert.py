@@ -7,7 +7,7 @@ A conversion can be continued after any stop: its plan and one record per finish
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -28,7 +28,6 @@ from danish_asr.base.schema import (
     LEDGER_SCHEMA,
     README_FILE,
     SAMPLE_RATE,
-    SPLITS,
     STATISTICS_FILE,
     SUSPECTS_FILE,
     SUSPECTS_SCHEMA,
@@ -43,6 +42,7 @@ from danish_asr.corpus.changes import (
     to_text,
 )
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
+from danish_asr.corpus.lost import added, lost_rows, lost_wholes
 from danish_asr.corpus.people import people_notes, people_of
 from danish_asr.corpus.shard import Record, convert_task, read_record
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
@@ -51,9 +51,6 @@ from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, plan_tasks
 from danish_asr.corpus.texts import MENDS
 
 _IDENTITIES: Final = f"{WORK_DIR}/identities"  # of the local files when the conversion began
-_BY_CHANCE = 10
-"""A source or a file of fewer rows may lose all of them without a fault of the whole."""
-
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
 
@@ -171,7 +168,7 @@ class Conversion:
         finished = {record.task for record in records}
         remaining = [task for task in tasks if task.number not in finished]
         rows = sum(task.rows for task in tasks)
-        dropped = sum(_unwanted(record).total() for record in records)
+        dropped = sum(lost_rows(record).total() for record in records)
         convert = partial(convert_task, source=self._source, root=self.out, options=self._options)
         # The engine is not kept in a variable: it must end with the loop.
         for record in watch(
@@ -182,14 +179,14 @@ class Conversion:
             done=rows - sum(task.rows for task in remaining),
         ):
             records.append(record)
-            dropped += _unwanted(record).total()
+            dropped += lost_rows(record).total()
             if dropped > self._most_drops:
                 break  # more rows cannot reduce the drops
         self._check_drops(records)
         return sorted(records, key=lambda record: record.task)
 
     def _check_drops(self, records: Sequence[Record]) -> None:
-        reasons = _added(_unwanted(record) for record in records)
+        reasons = added(lost_rows(record) for record in records)
         if reasons.total() <= self._most_drops:
             return
         counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
@@ -204,26 +201,12 @@ class Conversion:
         )
 
     def _check_wholes(self, records: Sequence[Record]) -> None:
-        """Refuse a split or a file without any row: such a fault is one of the source."""
-        if self._rows < _BY_CHANCE:
-            return
-        faults = [row for record in records for row in record.dropped]
-        rows = Counter(row["source"] for row in faults if row["reason"] != SHARED_SENTENCE)
-        files = (file for file in self._source.files if rows[file.name] == file.rows >= _BY_CHANCE)
-        wholes = [f"{file.name} ({file.rows:,} rows)" for file in files]
-        for split in SPLITS:
-            own = [
-                record
-                for task, record in zip(self.tasks, records, strict=True)
-                if task.split == split
-            ]
-            dropped = sum(_unwanted(record).total() for record in own)
-            if dropped and not any(record.rows for record in own):
-                wholes.append(f"the split {split} ({dropped:,} rows)")
+        wholes = lost_wholes(self._source, self.tasks, records)
         if wholes:
+            faults = islice((row for record in records for row in record.dropped), 3)
             raise DatasetError(
                 f"nothing is left of {', '.join(wholes[:3])}{', ...' * (len(wholes) > 3)}. The "
-                f"first: {'; '.join(map(self._describe, faults[:3]))}. Fix the source or name its "
+                f"first: {'; '.join(map(self._describe, faults))}. Fix the source or name its "
                 "columns (--column OURS=THEIRS); --max-drop does not allow this"
             )
 
@@ -277,7 +260,7 @@ class Conversion:
         dropped = [row for record in records for row in record.dropped]
         drops = Counter((row["reason"], row["dialect"]) for row in dropped)
         ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
-        countries = _added(record.countries for record in records)
+        countries = added(record.countries for record in records)
         shards = [
             ShardEntry(
                 path=task.path,
@@ -295,10 +278,10 @@ class Conversion:
             *self._division.notes,
             *people_notes(people_of(self.out, shards), folds=bool(self._options.folds)),
         ]
-        if ages := _added(record.ages for record in records):
+        if ages := added(record.ages for record in records):
             values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
             notes.append(f"age left empty, not a number of years: {values} ({ages.total():,} rows)")
-        if mends := _added(record.mended for record in records):
+        if mends := added(record.mended for record in records):
             counts = ", ".join(f"{name} in {rows:,} rows" for name, rows in mends.most_common())
             notes.append(f"text mended: {counts}")
         elif MENDS.keys() & {*suspects, *(row["reason"] for row in dropped)}:
@@ -312,7 +295,7 @@ class Conversion:
                 {"reason": reason, "dialect": dialect, "rows": rows}
                 for (reason, dialect), rows in ordered
             ],
-            unmapped_dialects=dict(sorted(_added(record.unmapped for record in records).items())),
+            unmapped_dialects=dict(sorted(added(record.unmapped for record in records).items())),
             files=[
                 {"file": file.name, "rows": file.rows, "fingerprint": file.fingerprint}
                 for file in self._source.files
@@ -330,17 +313,3 @@ def _write_rows(path: Path, schema: pa.Schema, parts: Sequence[list[dict[str, An
     rows = list(chain.from_iterable(parts))
     with publish(path) as stream:
         pq.write_table(pa.Table.from_pylist(rows, schema), stream)
-
-
-def _added(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return total
-
-
-def _unwanted(record: Record) -> Counter[str]:
-    """Dropped rows by reason, without those that an option asked to drop."""
-    reasons = Counter(row["reason"] for row in record.dropped)
-    del reasons[SHARED_SENTENCE]
-    return reasons

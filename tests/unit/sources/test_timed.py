@@ -2,6 +2,7 @@
 
 import io
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -416,6 +417,28 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
     (folder / f"anna{suffix}").write_bytes(content)
     with pytest.raises(SourceError, match=rf"anna\{suffix}: .*({reason})"):
         open_source(str(folder), TRAIN)
+
+
+def test_two_files_of_one_recording_are_refused(tmp_path: Path) -> None:
+    folder = record(tmp_path)
+    for language in ("da", "en"):
+        (folder / f"anna.{language}.srt").write_text(srt((0, 1, "ja")))
+    with pytest.raises(SourceError, match=r"anna\.wav: .*anna\.da\.srt, anna\.en\.srt"):
+        open_source(str(folder), TRAIN)
+
+
+@pytest.mark.parametrize("rolling", [True, False])
+def test_captions_that_repeat_the_line_before_are_refused(tmp_path: Path, *, rolling: bool) -> None:
+    folder = record(tmp_path)
+    lines = [f"linje {number}" for number in range(6)]
+    texts = [f"{a}\n{b}" for a, b in pairwise(lines)] if rolling else lines[:-2] * 2
+    text = srt(*((n, n + 1, text) for n, text in enumerate(texts)))
+    (folder / "anna.srt").write_text(text)
+    if rolling:
+        with pytest.raises(SourceError, match="4 of 5 cues begin with the line"):
+            open_source(str(folder), TRAIN)
+    else:
+        assert len(read_all(open_source(str(folder), TRAIN))) == 8
 
 
 def test_a_tier_is_refused_where_there_are_none(tmp_path: Path) -> None:

@@ -64,7 +64,22 @@ def open_timed(suffix: str, location: str, options: SourceOptions) -> Source:
         what=f"{suffix} files with text",
     )
     paths = [source.root / file.name for file in source.files]
+    _check_single(paths, folder)
     return replace(source, notes=tuple(_notes(paths, folder, options.tiers)))
+
+
+def _check_single(paths: Sequence[Path], folder: Path) -> None:
+    """Refuse two files of one recording, such as subtitles in two languages."""
+    files: dict[Path, list[str]] = {}
+    for path in paths:
+        if (audio := _audio(path, folder)) is not None:
+            files.setdefault(audio, []).append(path.relative_to(folder).as_posix())
+    for audio, names in files.items():
+        if len(names) > 1:
+            raise SourceError(
+                f"{audio.relative_to(folder)}: several files have its text: {', '.join(names)}; "
+                "keep one of them in the folder"
+            )
 
 
 def has_transcripts(folder: Path) -> bool:
@@ -109,7 +124,7 @@ def _read(path: Path) -> TimedFile:
     return _cached(path, fingerprint(path))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _cached(path: Path, _: str) -> TimedFile:
     return read_timed(path)
 
@@ -253,6 +268,11 @@ def _notes(paths: Sequence[Path], folder: Path, patterns: Sequence[str]) -> Iter
         for speaker in {span.speaker for span in _spans(path, folder, patterns)}
         if speaker is not None and not _NUMBERED.fullmatch(speaker)
     )
+    channels = sum(
+        span.channel is not None for path in paths for span in _spans(path, folder, patterns)
+    )
+    if channels:
+        yield f"{channels:,} utterances are cut out of the channel of their speaker"
     if repeated := [name for name, count in speakers.most_common(5) if count > 1]:
         yield (
             f"the same person in several files: {', '.join(repeated)}; if they are not, add "

@@ -7,6 +7,7 @@ import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -57,6 +58,9 @@ _INTERVALS: Final = re.compile(
 _OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
 """What ``danish-asr transcribe --channels split`` writes before a cue of SRT."""
 
+_ROLLING: Final = 0.25
+"""Share of cues that repeat a line; people repeat themselves less."""
+
 _LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
 
 
@@ -106,7 +110,7 @@ def _times(entry: Any) -> tuple[float, float]:
 def _untangled(label: str) -> str:
     for written, letter in _TRIGRAPHS.items():
         label = label.replace(written, letter)
-    return label.strip()
+    return _line(label)
 
 
 def read_elan(path: Path) -> TimedFile:
@@ -120,7 +124,7 @@ def read_elan(path: Path) -> TimedFile:
     for name in eaf.get_tier_names():
         parameters = eaf.get_parameters_for_tier(name)
         found = [
-            Span(_seconds(start, offset), _seconds(end, offset), text.strip())
+            Span(_seconds(start, offset), _seconds(end, offset), _line(text))
             for start, end, text, *_ in eaf.get_annotation_data_for_tier(name)
         ]
         spans = tuple(span for span in found if span.text)
@@ -164,14 +168,24 @@ def _cues(content: str, form: str) -> list[Span]:
     expected = len(re.findall(r"^.*\d -->.*\d", content, re.MULTILINE))
     if len(cues) != expected:
         raise ValueError(f"{len(cues)} of {expected} cues can be read")
+    rolling = sum(a.lines[-1:] == b.lines[:1] != [] for a, b in pairwise(cues))
+    if rolling > _ROLLING * len(cues):
+        raise ValueError(
+            f"{rolling:,} of {len(cues):,} cues begin with the line of the one before, as "
+            "automatic captions do; convert them to cues without repetition"
+        )
     spans = []
     for cue in cues:
         text = re.sub(r"{\\[^}]*}", "", html.unescape(cue.text))
         start, end = (time.in_milliseconds() / 1000 for time in (cue.start_time, cue.end_time))
         alone = cue.raw_text.count("<v") == 1
-        span = Span(start, end, " ".join(text.split()), cue.voice if alone else None)
+        span = Span(start, end, _line(text), cue.voice if alone else None)
         spans.append(_on_channel(span))
     return spans
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _labelled(span: Span, label: re.Pattern[str]) -> Span:
@@ -236,8 +250,8 @@ def _span(segment: Mapping[str, Any]) -> Span:
     start, end = (None if time is None else float(time) for time in times)
     channel, speaker = segment.get("channel"), segment.get("speaker")
     if isinstance(channel, int):  # our own count from 0
-        return Span(start, end, segment["text"].strip(), f"Speaker {channel + 1}", channel + 1)
-    return Span(start, end, segment["text"].strip(), str(speaker) if speaker else None)
+        return Span(start, end, _line(segment["text"]), f"Speaker {channel + 1}", channel + 1)
+    return Span(start, end, _line(segment["text"]), str(speaker) if speaker else None)
 
 
 def _text(path: Path) -> str:
