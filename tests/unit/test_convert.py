@@ -362,8 +362,22 @@ def test_a_dataset_can_have_another_language(tmp_path: Path) -> None:
     assert partitions == {"coral_read_aloud/nob_Latn", "coral_conversation/nob_Latn"}
     lines = (root / "language_distribution_0.tsv").read_text().splitlines()[1:]
     assert [line.split("\t")[1] for line in lines] == ["nob_Latn", "nob_Latn"]
-    assert "\n- nob\n" in (root / "README.md").read_text()
+    assert "\n- nb\n" in (root / "README.md").read_text()
     assert verify(root, sample=2).damage == []
+
+
+def test_in_another_language_dialects_stay_and_the_tokenizer_has_its_letters(
+    tmp_path: Path,
+) -> None:
+    rows = [coral_row(0, text="Ðað er GÓÐUR dagur", dialect="suðuroy", country_birth="FO")]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    run(tmp_path / "in", tmp_path / "ds", options=ConvertOptions(language="fao_Latn"))
+    (path,) = shards(tmp_path / "ds")
+    assert [row["dialect"] for row in read(path)] == ["suðuroy"]
+    assert read_inventory(tmp_path / "ds").unmapped_dialects == {}
+    model = (tmp_path / "ds" / "cards" / "tiny_char.model").read_bytes()
+    assert "ó".encode() in model  # the text has it as a capital only
+    assert "\n- fo\n" in (tmp_path / "ds" / "README.md").read_text()
 
 
 def test_files_of_the_datasets_library_are_converted_whatever_their_audio(tmp_path: Path) -> None:

@@ -68,16 +68,20 @@ def synthesize(
     train: Annotated[int | None, Option(min=0, help="Utterances for training, about.")] = None,
     dev: Annotated[int | None, Option(min=0, help="Utterances for validation, about.")] = None,
     test: Annotated[int | None, Option(min=0, help="Utterances for testing, about.")] = None,
+    language: Annotated[
+        str, Option(help="dan_Latn, nob_Latn, swe_Latn or fao_Latn.")
+    ] = _CONVERT.language,
     workers: _Workers = None,
 ) -> None:
-    """Make synthetic Danish speech in the format of CoRal; by default as much as the demo's."""
+    """Make synthetic speech, Danish in the format of CoRal; by default as much as the demo's."""
     from danish_asr.base.cluster import usable_cpus
     from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 
     given = {"train": train, "dev": dev, "test": test}
     size = SyntheticSize(**{split: rows for split, rows in given.items() if rows is not None})
     seeded = {} if seed is None else {"seed": seed}
-    synthesise(folder, size=size, workers=workers or usable_cpus(), **seeded)
+    workers = workers or usable_cpus()
+    synthesise(folder, size=size, workers=workers, language=language, **seeded)
 
 
 @app.command(

@@ -26,7 +26,17 @@ _RESERVED: Final = {" ", SPACE, "▅"}  # the space, and SentencePiece's own sig
 
 ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default
 
-_HUB_CODES: Final = {DANISH: "da"}  # the hub prefers codes of two letters
+_HUB_CODES: Final = {  # the hub prefers codes of two letters
+    DANISH: "da",
+    "nob_Latn": "nb",
+    "nno_Latn": "nn",
+    "swe_Latn": "sv",
+    "fao_Latn": "fo",
+    "isl_Latn": "is",
+    "kal_Latn": "kl",
+    "deu_Latn": "de",
+    "eng_Latn": "en",
+}
 
 _TEXT: Final = """\
 # {name}
@@ -150,7 +160,7 @@ def readme(root: Path, inventory: Inventory) -> str:
     }
     metadata = {
         "pretty_name": inventory.name,
-        "language": [_HUB_CODES.get(name, name.partition("_")[0]) for name in languages],
+        "language": [hub_code(name) for name in languages],
         "task_categories": ["automatic-speech-recognition"],
         "configs": [
             {
@@ -184,6 +194,11 @@ def readme(root: Path, inventory: Inventory) -> str:
         version=VERSION_DIR,
     )
     return f"---\n{to_yaml(metadata)}---\n\n{text}"
+
+
+def hub_code(language: str) -> str:
+    """A language of omniASR, such as ``nob_Latn``, as the hub writes it."""
+    return _HUB_CODES.get(language, language.partition("_")[0])
 
 
 def splits_of(shards: Iterable[ShardEntry]) -> list[str]:

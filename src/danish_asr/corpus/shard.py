@@ -26,7 +26,7 @@ from danish_asr.base.schema import (
     UTTERANCE_SCHEMA,
 )
 from danish_asr.base.workers import uninterrupted
-from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus import DANISH, ConvertOptions
 from danish_asr.corpus.sources.base import Source, Utterance
 from danish_asr.corpus.sources.metadata import DIALECTS
 from danish_asr.corpus.tasks import WORK_DIR, RowSlice, ShardTask
@@ -133,20 +133,7 @@ def _rows(
         for utterance in _read(source, part):
             if utterance.row in part.others:
                 continue
-            dialect = utterance.speaker.dialect
-            if dialect is not None and dialect not in DIALECTS:
-                record.unmapped[dialect] = record.unmapped.get(dialect, 0) + 1
-            if (age := utterance.speaker.unread_age) is not None:
-                record.ages[age] = record.ages.get(age, 0) + 1
-            birth, country = utterance.speaker.country_birth, utterance.speaker.country
-            if birth != country:
-                read_as = f"{birth} -> {country or 'unknown'}"
-                record.countries[read_as] = record.countries.get(read_as, 0) + 1
-            if options.fix_text and utterance.text:
-                text, found = mended(utterance.text)
-                utterance = replace(utterance, text=text)  # noqa: PLW2901
-                for name in found:
-                    record.mended[name] = record.mended.get(name, 0) + 1
+            utterance = _prepared(utterance, options, record)  # noqa: PLW2901
             row = _convert(utterance, part, task.split, options, record.suspects)
             if isinstance(row, str):
                 record.dropped.append(
@@ -154,12 +141,32 @@ def _rows(
                         "source": part.file.name,
                         "row": utterance.row,
                         "id": utterance.id,
-                        "dialect": dialect,
+                        "dialect": utterance.speaker.dialect,
                         "reason": row,
                     }
                 )
             else:
                 yield row
+
+
+def _prepared(utterance: Utterance, options: ConvertOptions, record: Record) -> Utterance:
+    """The utterance as its language and the options want it; the record counts what is unusual."""
+    speaker = utterance.speaker
+    if options.language != DANISH:  # nobody is Non-native, and dialects are not mapped
+        speaker = replace(speaker, dialect=speaker.sub_dialect)
+    elif speaker.dialect is not None and speaker.dialect not in DIALECTS:
+        record.unmapped[speaker.dialect] = record.unmapped.get(speaker.dialect, 0) + 1
+    if (age := speaker.unread_age) is not None:
+        record.ages[age] = record.ages.get(age, 0) + 1
+    if speaker.country_birth != speaker.country:
+        read_as = f"{speaker.country_birth} -> {speaker.country or 'unknown'}"
+        record.countries[read_as] = record.countries.get(read_as, 0) + 1
+    text, found = utterance.text, list[str]()
+    if options.fix_text and text:
+        text, found = mended(text)
+    for name in found:
+        record.mended[name] = record.mended.get(name, 0) + 1
+    return replace(utterance, speaker=speaker, text=text)
 
 
 def _read(source: Source, part: RowSlice) -> Iterator[Utterance]:

@@ -81,3 +81,13 @@ def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model
     assert "model-index" not in model_card(loaded, str(run), "onnx", "me/danish")
     (run / "eval").rename(average / "eval")  # of an evaluation of the average as a run
     assert "model-index" in model_card(loaded, str(average), "onnx", "me/danish")
+
+
+def test_the_card_has_the_language_of_the_training_data(run: Path, model: Path) -> None:
+    hours = run / "hours.tsv"
+    hours.write_text("corpus\tlanguage\thours\nnorsk\tnob_Latn\t1.0\n", encoding="utf-8")
+    storage = {"dataset_summary_path": str(hours)}
+    config = {"dataset": {"name": "norsk", "mixture_parquet_storage_config": storage}}
+    (run / "config.yaml").write_text(to_yaml(config))
+    card = ModelCard(model_card(load_model(model, device="cpu"), str(run), "onnx"))
+    assert card.data.to_dict()["language"] == ["nb"]  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, repeat
 from pathlib import Path
@@ -23,10 +23,12 @@ import soundfile
 import soxr
 from rich.console import Console
 
-from danish_asr.base.errors import SourceError
+from danish_asr.base.errors import ConfigError, SourceError
 from danish_asr.base.files import publish, publish_first, sweep
 from danish_asr.base.workers import run_in_processes
+from danish_asr.corpus import DANISH
 from danish_asr.corpus.sources import voices
+from danish_asr.corpus.sources.languages import LANGUAGES
 from danish_asr.text.numerals import spell_numerals
 
 OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
@@ -61,16 +63,20 @@ _CONVERSATION: Final = (
 )
 
 
-def draw_sentence(random: Random, split: str, *, conversation: bool) -> str:
-    """Draw a sentence of a split, as it is written: with digits and ``%``."""
+def draw_sentence(random: Random, split: str, *, conversation: bool, language: str = DANISH) -> str:
+    """Draw a sentence of a split, as it is written; Danish ones have digits and ``%``."""
     # The order of the draws fixes the bytes of the corpus: these words, the template, the others.
     kinds = "opener noun place" if conversation else "name noun place numeral adjective"
+    choices: Mapping[str, Sequence[str | int]] = _WORDS
+    templates: Sequence[str] = _CONVERSATION if conversation else _READ_ALOUD
+    if language != DANISH:
+        _, choices, templates = LANGUAGES[language]
     while True:
-        words = {kind: random.choice(_WORDS[kind]) for kind in kinds.split()}
-        template = random.choice(_CONVERSATION if conversation else _READ_ALOUD)
+        words = {kind: random.choice(choices[kind]) for kind in kinds.split()}
+        template = random.choice(templates)
         for kind in re.findall(r"\w+(?=})", template):
             if kind not in words:
-                words[kind] = random.choice(_WORDS[kind])
+                words[kind] = random.choice(choices[kind])
         written = template.format(**words)
         if split_of_sentence(written) == split:
             return written
@@ -92,7 +98,10 @@ def split_of_sentence(written: str) -> str:
 
 _SAMPLE_RATE: Final = 48_000  # Hz, as in CoRal
 _SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}
-"""The share of each subset in every split."""
+"""The share of each subset in every split of the Danish corpus."""
+
+_RECORDINGS: Final = "recordings"
+"""The only subset of another language."""
 
 _SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}
 """CoRal's names for our splits."""
@@ -105,6 +114,7 @@ _CHECKS: Final = ("asr_prediction", "asr_validation_model", "asr_wer", "asr_cer"
 _IDS: Final = ("id_recording", "id_sentence", "id_speaker")
 _COLUMNS: Final = {
     "read_aloud": (*_IDS, "text", *_PLACE, "source_url", *_SPEAKER, "validated", "audio", *_CHECKS),
+    _RECORDINGS: ("id", "text", "speaker_id", "age", "gender", "audio"),
     "conversation": (
         *("id_conversation", "id_segment", "id_speaker", *_SPEAKER, "education", "occupation"),
         *(*_PLACE, "text", "audio"),
@@ -136,14 +146,31 @@ class _File(NamedTuple):
     split: str
     seed: str
     utterances: list[tuple[int, voices.SyntheticSpeaker]]
+    language: str
 
 
-def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int = 1) -> None:
-    """Make the files of the corpus that are missing; another seed or size is a `SourceError`."""
+def synthesise(
+    folder: Path,
+    *,
+    size: SyntheticSize,
+    seed: int = 1,
+    workers: int = 1,
+    language: str = DANISH,
+) -> None:
+    """Make the files of the corpus that are missing.
+
+    Raises:
+        ConfigError: There are no words of this language.
+        SourceError: The folder has a corpus of another seed, size or language.
+    """
     sizes = asdict(size)
+    if language not in {DANISH, *LANGUAGES}:
+        names = ", ".join([DANISH, *LANGUAGES])
+        raise ConfigError([f"--language: one of {names}; found {language}"], where="synthesize")
     voices.find_espeak()
     # Written before the first file, so that two corpora are never mixed.
-    made, marker = json.dumps({"seed": seed, **sizes}), folder / "synthetic.json"
+    other = {} if language == DANISH else {"language": language}
+    made, marker = json.dumps({"seed": seed, **sizes, **other}), folder / "synthetic.json"
     if not marker.is_file():
         publish_first(marker, made + "\n")
     earlier = marker.read_text(encoding="utf-8").strip()
@@ -151,40 +178,44 @@ def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int
         raise SourceError(
             f"{folder}: holds a synthetic corpus of {earlier}, not {made}; use another"
         )
-    files = [file for file in _plan(folder, sizes, seed) if not file.path.is_file()]
+    files = [file for file in _plan(folder, sizes, seed, language) if not file.path.is_file()]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for path in run_in_processes(_write_file, files, workers, fresh=True):
         console.print(f"synthesised {path}")
     sweep(folder)
 
 
-def _plan(folder: Path, sizes: Mapping[str, int], seed: int) -> Iterator[_File]:
-    for subset, share in _SUBSETS.items():
+def _plan(folder: Path, sizes: Mapping[str, int], seed: int, language: str) -> Iterator[_File]:
+    subsets = _SUBSETS if language == DANISH else {_RECORDINGS: 1.0}
+    for subset, share in subsets.items():
         for name, split in _SPLITS.items():
             own_seed = f"{seed}/{subset}/{split}"
             random = Random(own_seed)  # noqa: S311 - not for cryptography
-            speakers = _draw_speakers(random, subset, split, sizes[split] * share)
+            speakers = _draw_speakers(random, subset, split, sizes[split] * share, language)
             utterances = list(enumerate(speakers))
             parts = max(1, math.ceil(len(utterances) / _ROWS_PER_FILE))
             for part in range(parts):
                 path = folder / subset / f"{name}-{part:05d}-of-{parts:05d}.parquet"
-                yield _File(path, subset, split, own_seed, utterances[part::parts])
+                yield _File(path, subset, split, own_seed, utterances[part::parts], language)
 
 
 def _draw_speakers(
-    random: Random, subset: str, split: str, rows: float
+    random: Random, subset: str, split: str, rows: float, language: str
 ) -> list[voices.SyntheticSpeaker]:
     """The speaker of each utterance; in dev and test, every dialect has 3 % of the rows."""
     least = 0.0 if split == "train" else rows * 0.03
-    total = sum(voice.share for voice in voices.DIALECT_VOICES.values())
+    own_voices = voices.voices_of(language)
+    total = sum(voice.share for voice in own_voices.values())
     # Every age group is in dev and test.
     groups = [] if split == "train" else list(range(len(voices.AGES)))
     drawn: list[voices.SyntheticSpeaker] = []
-    for number, (dialect, voice) in enumerate(voices.DIALECT_VOICES.items()):
+    for number, (dialect, voice) in enumerate(own_voices.items()):
         own = max(1, round(max(rows * voice.share / total, least)))
         count = max(1, len(groups), round(own / _ROWS_PER_SPEAKER[split]))
         speakers = [
-            voices.draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
+            voices.draw_speaker(
+                random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group, language
+            )
             for index, group in zip(range(count), chain(groups, repeat(None)), strict=False)
         ]
         drawn += [speakers[index % count] for index in range(own)]
@@ -208,7 +239,7 @@ def _row(
     """One row of the file; columns that are missing here are null."""
     random = Random(f"{file.seed}/{number}")  # noqa: S311 - not for cryptography
     conversation = file.subset == "conversation"
-    text = draw_sentence(random, file.split, conversation=conversation)
+    text = draw_sentence(random, file.split, conversation=conversation, language=file.language)
     speech = espeak.speak(speak(text), speaker)
     # The speaker's device records it with white noise, at its own level.
     noise = np.random.default_rng(random.getrandbits(64)).standard_normal(len(speech), np.float32)
@@ -222,6 +253,8 @@ def _row(
     return {  # from_pylist leaves out what is not a column of the subset
         "id_conversation": f"con_{file.split}_{number // 20:05d}",
         "id_segment": number % 20,
+        "id": f"{file.split}_{number:06d}",
+        "speaker_id": speaker.row["id_speaker"],
         "id_recording": f"rec_{file.split}_{number:06d}",
         "validated": "validated",
         **speaker.row,

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from danish_asr import __version__
 from danish_asr.base.config_tree import Tree, read_yaml
 from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.corpus.cards import hub_code
 from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.inference.model import Model
 from danish_asr.recipe.run.run_directory import (
@@ -79,7 +80,7 @@ def model_card(
     base = _base(origin, source)
     scores = _scores(origin)
     about: dict[str, Any] = {
-        "language": ["da"],
+        "language": _languages(origin.config),
         "library_name": _LIBRARIES[to],
         "pipeline_tag": "automatic-speech-recognition",
         "tags": ["wav2vec2", "ctc", "danish-asr"],
@@ -94,7 +95,7 @@ def model_card(
         corpora += [str(group.group["corpus"]) for group in scores.groupings[BY_CORPUS].groups]
         parts.append(_evaluation(scores))
         if not scores.rows.partial:
-            about |= from_yaml(model_index(scores, name))
+            about |= from_yaml(model_index(scores, name)) | {"language": about["language"]}
     if "danish_asr_demo" in corpora:
         data = _SYNTHETIC
     elif any("coral" in corpus for corpus in corpora):
@@ -121,6 +122,16 @@ def _origin(path: Path) -> _Origin:
     average = average_name(folder)
     run = folder.parents[1] if average else folder
     return _Origin(run, average, step, read_yaml(folder / CONFIG_FILE))
+
+
+def _languages(config: Tree) -> list[str]:
+    """Return the languages of the training data, Danish if its table of hours is not there."""
+    path = _get(config, "dataset.mixture_parquet_storage_config.dataset_summary_path")
+    try:
+        lines = Path(str(path)).read_text(encoding="utf-8").splitlines()[1:]
+    except OSError:
+        return ["da"]
+    return sorted({hub_code(line.split("\t")[1]) for line in lines}) or ["da"]
 
 
 def _base(origin: _Origin, source: str) -> str:

@@ -16,6 +16,7 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.corpus import DANISH
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.data.dataset import AsrDataset
 from danish_asr.recipe.data.index import Index
@@ -25,6 +26,7 @@ from danish_asr.recipe.models.assets import training_rows
 from danish_asr.recipe.models.cards import tokenizer_of
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.own_tokenizer import run_tokenizer
+from danish_asr.text.profiles import DANISH_PROFILES
 
 _RISKY: Final = 5.0
 """Times the batch in training that validation may not have memory for."""
@@ -59,6 +61,13 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
     unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
     report_removed(unknown, section.text_profile)
+    others = sorted({partition.language for partition in index.partitions} - {DANISH})
+    if others and section.text_profile in DANISH_PROFILES:
+        log.warning(
+            "The text profile '{}' is for Danish, and training has {}: dataset.text_profile=plain "
+            "and regime.score_profile=plain are for any language",
+            *(section.text_profile, ", ".join(others)),
+        )
     name = config.model.name
     card = context.asset_store.maybe_retrieve_card(name) if name else None
     own = config.tokenizer.name is not None and config.tokenizer.name == tokenizer_of(card)
