@@ -28,7 +28,7 @@ from danish_asr.report.outputs import ReportOptions, outputs_by_end, write_rows
 from danish_asr.report.tables import print_scores, say, to_csv, to_markdown
 from danish_asr.scoring import hub
 from danish_asr.scoring.comparison import Comparison, compare_runs
-from danish_asr.scoring.error_analysis import analyse_errors
+from danish_asr.scoring.error_analysis import ErrorCollector
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.predictions import (
     Prediction,
@@ -44,7 +44,7 @@ from danish_asr.scoring.settings import (
     Settings,
 )
 
-_CATEGORY_ROWS: Final = 5_000  # about as many are searched for error categories on the page
+_CATEGORY_ROWS: Final = 2_500  # to twice as many are searched for error categories on the page
 
 
 def score_file(
@@ -74,6 +74,7 @@ def score_file(
     if published:
         hub.check_publishable(options.settings, model, leaderboard=LEADERBOARD in published)
     shown = list(dict.fromkeys([*options.by, *MEASURES]))
+    collector = _collector(outputs, options.settings)
     with console.status(f"scoring {escape(str(path))}"):
         scores = score_predictions(
             opened.rows,
@@ -81,12 +82,9 @@ def score_file(
             settings=options.settings,
             rows_in_split=opened.in_split,
             where=about.get("where"),
+            on_row=collector.add if collector else None,
         )
-        analysis = None
-        if {".html", "errors.csv", "errors.jsonl"} & set(outputs):
-            for_page = not {"errors.csv", "errors.jsonl"} & set(outputs)
-            every = max(scores.rows.scored // _CATEGORY_ROWS, 1) if for_page else 1
-            analysis = analyse_errors(opened.rows, settings=options.settings, every=every)
+        analysis = collector.analysis() if collector else None
         # All texts are made before the first is written: a wrong --dataset leaves no half report.
         texts = _hub_texts(outputs, scores, model)
         scores = scores.only(shown)
@@ -108,6 +106,12 @@ def score_file(
     print_scores(requested, console)
     _say_what_was_written(written, console)
     return scores
+
+
+def _collector(outputs: Mapping[str, Path], settings: Settings) -> ErrorCollector | None:
+    if {"errors.csv", "errors.jsonl"} & set(outputs):
+        return ErrorCollector(settings)
+    return ErrorCollector(settings, at_most=_CATEGORY_ROWS) if ".html" in outputs else None
 
 
 def _hub_texts(outputs: Mapping[str, Path], scores: Scores, model: str) -> dict[Path, str]:

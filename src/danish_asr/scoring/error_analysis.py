@@ -89,77 +89,115 @@ class ErrorAnalysis:
     worst_by_wer: list[WorstUtterance]  # of at least WORST_WORDS words
 
 
-def analyse_errors(
-    predictions: Iterable[Prediction], *, settings: Settings | None = None, every: int = 1
-) -> ErrorAnalysis:
-    """Analyse the errors of all rows that the settings score; all confusions are listed.
+class ErrorCollector:
+    """Collects the errors of utterances, one after the other.
 
-    Error categories, which take most of the time, are counted in one of ``every`` rows.
+    Error categories take most of the time. With ``at_most``, they are counted in up to twice as
+    many rows, evenly over all: whenever there are so many, every other one is dropped.
     """
-    settings = settings or Settings()
-    rows = rows_with_errors = 0
-    pairs: Counter[Pair] = Counter()
-    errors: Counter[str] = Counter()
-    errors_without: Counter[tuple[str, str]] = Counter()
-    worst: list[WorstUtterance] = []
-    worst_by_wer: list[WorstUtterance] = []
-    for row, reference, hypothesis in settings.scored(predictions):
-        rows += 1
-        if rows % every == 0:
+
+    def __init__(self, settings: Settings, *, at_most: int | None = None) -> None:
+        self._settings, self._at_most = settings, at_most
+        self._rows = self._rows_with_errors = 0
+        self._pairs: Counter[Pair] = Counter()
+        self._every = 1
+        self._samples: list[Counter[tuple[str, str]]] = []  # one for each such row, or for all
+        self._worst: list[WorstUtterance] = []
+        self._worst_by_wer: list[WorstUtterance] = []
+
+    def add(self, row: Prediction, reference: str, hypothesis: str) -> None:
+        """Add an utterance with its normalised texts."""
+        self._rows += 1
+        if self._rows % self._every == 0:
             texts = {"raw": (row.reference, row.hypothesis)}
-            texts[settings.profile] = reference, hypothesis
-            _count_categories(texts, errors, errors_without)
+            texts[self._settings.profile] = reference, hypothesis
+            self._add_sample(_errors_of_categories(texts))
         if reference == hypothesis:
-            continue
-        texts_of_words = split_words(reference), split_words(hypothesis)
-        missed = align_words(*texts_of_words, hits=False)
-        if missed:
-            rows_with_errors += 1
-            pairs.update((word.reference, word.hypothesis) for word in missed)
-            words = len(texts_of_words[0])
-            inserted = sum(not word.reference for word in missed)
-            length = words + inserted if settings.denominator == "coral" else words
-            wer = len(missed) / max(length, 1)
-            utterance = WorstUtterance(row, len(missed), words, wer, *texts_of_words)
-            worst.append(utterance)
-            if words >= WORST_WORDS:
-                worst_by_wer.append(utterance)
-            if len(worst) > 20 * WORST:  # bounds the memory
-                worst = heapq.nlargest(WORST, worst, key=_by_errors)
-                worst_by_wer = heapq.nlargest(WORST, worst_by_wer, key=_by_wer)
-    substitutions = {pair: count for pair, count in pairs.items() if all(pair)}
-    categories: list[CategoryShare] = []
-    for profile in dict.fromkeys(["raw", settings.profile]):
-        for category in CATEGORIES:
-            left = errors_without[profile, category]
-            share = (errors[profile] - left) / max(errors[profile], 1)
-            categories.append(CategoryShare(category, profile, errors[profile], left, share))
-    return ErrorAnalysis(
-        profile=settings.profile,
-        rows=rows,
-        rows_with_errors=rows_with_errors,
-        word_errors=pairs.total(),
-        substitutions=_most_frequent(substitutions),
-        insertions=_most_frequent({pair: count for pair, count in pairs.items() if not pair[0]}),
-        deletions=_most_frequent({pair: count for pair, count in pairs.items() if not pair[1]}),
-        character_confusions=_most_frequent(_confused_characters(substitutions)),
-        categories=categories,
-        category_rows=rows // every,
-        worst=heapq.nlargest(WORST, worst, key=_by_errors),
-        worst_by_wer=heapq.nlargest(WORST, worst_by_wer, key=_by_wer),
-    )
+            return
+        words, others = split_words(reference), split_words(hypothesis)
+        missed = align_words(words, others, hits=False)
+        if not missed:
+            return
+        self._rows_with_errors += 1
+        self._pairs.update((word.reference, word.hypothesis) for word in missed)
+        inserted = sum(not word.reference for word in missed)
+        coral = self._settings.denominator == "coral"
+        wer = len(missed) / max(len(words) + inserted if coral else len(words), 1)
+        utterance = WorstUtterance(row, len(missed), len(words), wer, words, others)
+        self._worst.append(utterance)
+        if len(words) >= WORST_WORDS:
+            self._worst_by_wer.append(utterance)
+        if len(self._worst) > 20 * WORST:  # bounds the memory
+            self._worst = heapq.nlargest(WORST, self._worst, key=_by_errors)
+            self._worst_by_wer = heapq.nlargest(WORST, self._worst_by_wer, key=_by_wer)
+
+    def _add_sample(self, errors: Counter[tuple[str, str]]) -> None:
+        if self._at_most is None and self._samples:
+            self._samples[0].update(errors)
+            return
+        self._samples.append(errors)
+        if self._at_most is not None and len(self._samples) == 2 * self._at_most:
+            self._samples = self._samples[1::2]
+            self._every *= 2
+
+    def analysis(self) -> ErrorAnalysis:
+        """Return the analysis of all utterances so far."""
+        substitutions = {pair: count for pair, count in self._pairs.items() if all(pair)}
+        insertions = {pair: count for pair, count in self._pairs.items() if not pair[0]}
+        deletions = {pair: count for pair, count in self._pairs.items() if not pair[1]}
+        return ErrorAnalysis(
+            profile=self._settings.profile,
+            rows=self._rows,
+            rows_with_errors=self._rows_with_errors,
+            word_errors=self._pairs.total(),
+            substitutions=_most_frequent(substitutions),
+            insertions=_most_frequent(insertions),
+            deletions=_most_frequent(deletions),
+            character_confusions=_most_frequent(_confused_characters(substitutions)),
+            categories=self._shares(),
+            category_rows=self._rows // self._every,
+            worst=heapq.nlargest(WORST, self._worst, key=_by_errors),
+            worst_by_wer=heapq.nlargest(WORST, self._worst_by_wer, key=_by_wer),
+        )
+
+    def _shares(self) -> list[CategoryShare]:
+        errors: Counter[tuple[str, str]] = Counter()
+        for sample in self._samples:
+            errors.update(sample)
+        shares: list[CategoryShare] = []
+        for profile in dict.fromkeys(["raw", self._settings.profile]):
+            total = errors[profile, _NONE]
+            for category in CATEGORIES:
+                left = errors[profile, category]
+                share = (total - left) / max(total, 1)
+                shares.append(CategoryShare(category, profile, total, left, share))
+        return shares
 
 
-def _count_categories(
-    texts: Mapping[str, Pair], errors: Counter[str], errors_without: Counter[tuple[str, str]]
-) -> None:
-    """Add the errors of an utterance under each profile, with and without each category."""
+def analyse_errors(
+    predictions: Iterable[Prediction], *, settings: Settings | None = None
+) -> ErrorAnalysis:
+    """Analyse the errors of all rows that the settings score; all confusions are listed."""
+    settings = settings or Settings()
+    collector = ErrorCollector(settings)
+    for row, reference, hypothesis in settings.scored(predictions):
+        collector.add(row, reference, hypothesis)
+    return collector.analysis()
+
+
+_NONE: Final = "nothing"
+
+
+def _errors_of_categories(texts: Mapping[str, Pair]) -> Counter[tuple[str, str]]:
+    """Count the word errors of an utterance by profile and by what is ignored."""
+    errors: Counter[tuple[str, str]] = Counter()
     for profile, both in texts.items():
         # A category changes both sides in the same way, so equal texts stay equal.
         if both[0] != both[1]:
-            errors[profile] += word_errors(*both)
+            errors[profile, _NONE] = word_errors(*both)
             for category, left in errors_left(*both).items():
-                errors_without[profile, category] += left
+                errors[profile, category] = left
+    return errors
 
 
 def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:

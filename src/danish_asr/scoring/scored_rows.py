@@ -1,7 +1,7 @@
 """The scored rows of a predictions file as integer counts, and their sums per group."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -195,11 +195,13 @@ def score_rows(
     by: Iterable[str],
     settings: Settings,
     for_mapsswe: bool = False,
+    on_row: Callable[[Prediction, str, str], None] | None = None,
 ) -> ScoredRows:
     """Count the errors of each row, and keep the columns of each grouping, e.g. "age_group,gender".
 
     A spec is a column as a user writes it, with bands if it names some ("age:5"); its name is
-    "age". ``for_mapsswe`` also keeps the places of the errors, which that test needs.
+    "age". ``for_mapsswe`` also keeps the places of the errors, which that test needs. ``on_row`` is
+    called with each row that is scored, its normalised reference and hypothesis.
 
     Raises:
         ConfigError: A column is unknown, or has bands and is no column of numbers.
@@ -235,6 +237,8 @@ def score_rows(
             left_out[reason] += 1
             continue
         hypothesis = normalize(row.hypothesis)
+        if on_row:
+            on_row(row, reference, hypothesis)
         empty_hypotheses += bool(reference and not hypothesis)
         counts = [1]
         for metric in settings.all_metrics:
@@ -247,11 +251,7 @@ def score_rows(
         words = sum(counts[REFERENCE_WORDS])
         for spec, values in values_of.items():
             values.append(_value(row, name_of(spec), words))
-    available = [*COLUMNS, *MEASURES, *sorted(extra_columns)]
-    unknown = sorted({name_of(spec) for spec in specs} - set(available))
-    if unknown:
-        known = ", ".join(available)
-        raise ConfigError([f"by: unknown column '{name}'; available: {known}" for name in unknown])
+    _check_columns(specs, extra_columns)
     width = 1 + NUMBERS_PER_METRIC * len(settings.all_metrics)
     counts_of_rows = np.array(lines, np.int64).reshape(len(ids), width)
     if ids and not counts_of_rows[:, REFERENCE_WORDS].any():
@@ -270,6 +270,14 @@ def score_rows(
         digests=digests.digests(),
         empty_hypotheses=empty_hypotheses,
     )
+
+
+def _check_columns(specs: Iterable[str], extra_columns: Iterable[str]) -> None:
+    available = [*COLUMNS, *MEASURES, *sorted(extra_columns)]
+    unknown = sorted({name_of(spec) for spec in specs} - set(available))
+    if unknown:
+        known = ", ".join(available)
+        raise ConfigError([f"by: unknown column '{name}'; available: {known}" for name in unknown])
 
 
 def _value(row: Prediction, name: str, words: int) -> str | None:

@@ -11,6 +11,7 @@ from danish_asr.scoring.error_analysis import (
     CategoryShare,
     Confusion,
     ErrorAnalysis,
+    ErrorCollector,
     analyse_errors,
     errors_without_compounds,
 )
@@ -118,3 +119,16 @@ def test_compounds_are_searched_in_short_stretches_only() -> None:
     assert errors_without_compounds(["a"] * side, ["aa"] * side) == side // 2
     for many in (side + 1, 20_000):
         assert errors_without_compounds(["a"] * many, ["aa"] * many) == many
+
+
+def test_categories_of_a_part_of_the_rows_are_those_of_evenly_spaced_rows() -> None:
+    rows = list(random_rows(100))
+    settings = Settings()
+    collector = ErrorCollector(settings, at_most=10)
+    for row, reference, hypothesis in settings.scored(rows):
+        collector.add(row, reference, hypothesis)
+    analysis, whole = collector.analysis(), analyse_errors(rows)
+    assert (analysis.category_rows, whole.category_rows) == (12, 100)
+    assert analysis.categories == analyse_errors(rows[7::8]).categories
+    assert analysis.worst == whole.worst
+    assert analysis.substitutions == whole.substitutions
