@@ -101,7 +101,8 @@ class ErrorCollector:
         self._rows = self._rows_with_errors = 0
         self._pairs: Counter[Pair] = Counter()
         self._every = 1
-        self._samples: list[Counter[tuple[str, str]]] = []  # one for each such row, or for all
+        self._sampled: list[Mapping[str, Pair]] = []
+        self._errors: Counter[tuple[str, str]] = Counter()
         self._worst: list[WorstUtterance] = []
         self._worst_by_wer: list[WorstUtterance] = []
 
@@ -111,7 +112,7 @@ class ErrorCollector:
         if self._rows % self._every == 0:
             texts = {"raw": (row.reference, row.hypothesis)}
             texts[self._settings.profile] = reference, hypothesis
-            self._add_sample(_errors_of_categories(texts))
+            self._sample(texts)
         if reference == hypothesis:
             return
         words, others = split_words(reference), split_words(hypothesis)
@@ -131,13 +132,13 @@ class ErrorCollector:
             self._worst = heapq.nlargest(WORST, self._worst, key=_by_errors)
             self._worst_by_wer = heapq.nlargest(WORST, self._worst_by_wer, key=_by_wer)
 
-    def _add_sample(self, errors: Counter[tuple[str, str]]) -> None:
-        if self._at_most is None and self._samples:
-            self._samples[0].update(errors)
+    def _sample(self, texts: Mapping[str, Pair]) -> None:
+        if self._at_most is None:
+            self._errors.update(_errors_of_categories(texts))
             return
-        self._samples.append(errors)
-        if self._at_most is not None and len(self._samples) == 2 * self._at_most:
-            self._samples = self._samples[1::2]
+        self._sampled.append(texts)
+        if len(self._sampled) == 2 * self._at_most:
+            self._sampled = self._sampled[1::2]
             self._every *= 2
 
     def analysis(self) -> ErrorAnalysis:
@@ -161,9 +162,9 @@ class ErrorCollector:
         )
 
     def _shares(self) -> list[CategoryShare]:
-        errors: Counter[tuple[str, str]] = Counter()
-        for sample in self._samples:
-            errors.update(sample)
+        errors = self._errors.copy()
+        for texts in self._sampled:
+            errors.update(_errors_of_categories(texts))
         shares: list[CategoryShare] = []
         for profile in dict.fromkeys(["raw", self._settings.profile]):
             total = errors[profile, _NONE]
