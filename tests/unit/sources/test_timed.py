@@ -419,6 +419,14 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
         open_source(str(folder), TRAIN)
 
 
+def test_intervals_that_overlap_by_a_rounding_error_are_read(tmp_path: Path) -> None:
+    folder = record(tmp_path)
+    entries = [(0.0, 0.6000000000000001, "et"), (0.6, 3.0, "to"), (3.0, 6.0, "")]
+    (folder / "anna.TextGrid").write_text(textgrid({"ord": entries}))
+    rows = read_all(open_source(str(folder), TRAIN))
+    assert [(row.text, row.refused) for row in rows] == [("et", None), ("to", None)]
+
+
 def test_two_files_of_one_recording_are_refused(tmp_path: Path) -> None:
     folder = record(tmp_path)
     for language in ("da", "en"):

@@ -66,45 +66,40 @@ _LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
 
 def read_textgrid(path: Path) -> TimedFile:
     """Read a TextGrid in any of Praat's text formats; SourceError if it begins after 0."""
-    from praatio import textgrid  # noqa: PLC0415
+    # The parser alone: the package's classes refuse a file for an overlap of 1e-15 s.
+    from praatio.utilities.textgrid_io import parseTextgridStr  # noqa: PLC0415
 
-    grid = textgrid.openTextgrid(
-        str(path), includeEmptyIntervals=True, reportingMode="silence", duplicateNamesMode="error"
-    )
-    if grid.minTimestamp:
-        raise SourceError(
-            f"{path}: begins at {grid.minTimestamp:g} s, so its times may not be those of the "
-            "audio; in Praat: Modify > Shift to zero"
-        )
-    _check_counts(path, grid)
-    tiers = []
-    for tier in grid.tiers:
-        is_points = isinstance(tier, textgrid.PointTier)
-        spans = [Span(*_times(entry), _untangled(entry[-1])) for entry in tier.entries]
-        if is_points:
-            ends = [*(span.start for span in spans[1:]), grid.maxTimestamp]
-            spans = [span._replace(end=end) for span, end in zip(spans, ends, strict=True)]
-        texts = tuple(span for span in spans if span.text)
-        empty = len(spans) - len(texts)
-        tiers.append(Tier(name=tier.name, spans=texts, empty=empty, is_points=is_points))
-    return TimedFile(tiers=tuple(tiers), seconds=grid.maxTimestamp)
-
-
-def _check_counts(path: Path, grid: Any) -> None:
-    """Raise ValueError for a file that was cut: the reader takes what is there."""
     data = path.read_bytes()
     content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
+    grid = parseTextgridStr(content, includeEmptyIntervals=True)
+    if float(grid["xmin"]):
+        raise SourceError(
+            f"{path}: begins at {grid['xmin']:g} s, so its times may not be those of the audio; in "
+            "Praat: Modify > Shift to zero"
+        )
+    end = float(grid["xmax"])
+    tiers = []
+    for tier in grid["tiers"]:
+        entries = list(tier["entries"])
+        starts = [float(entry[0]) for entry in entries]
+        is_points = tier["class"] == "TextTier"
+        ends = [*starts[1:], end] if is_points else [float(entry[1]) for entry in entries]
+        labels = [_untangled(entry[-1]) for entry in entries]
+        spans = tuple(Span(*span) for span in zip(starts, ends, labels, strict=True) if span[2])
+        empty = len(entries) - len(spans)
+        tiers.append(Tier(name=tier["name"], spans=spans, empty=empty, is_points=is_points))
+    _check_counts(content, [len(tier.spans) + tier.empty for tier in tiers])
+    return TimedFile(tiers=tuple(tiers), seconds=end)
+
+
+def _check_counts(content: str, found: list[int]) -> None:
+    """Raise ValueError for a file that was cut: the parser takes what is there."""
     tiers = _TIERS.search(content)
-    if tiers and int(tiers[1]) != len(grid.tiers):
-        raise ValueError(f"expected {tiers[1]} tiers, found {len(grid.tiers)}")
+    if tiers and int(tiers[1]) != len(found):
+        raise ValueError(f"expected {tiers[1]} tiers, found {len(found)}")
     sizes = [int(long or short) for long, short in _INTERVALS.findall(content)]
-    entries = [len(tier.entries) for tier in grid.tiers]
-    if tiers and sizes != entries:
-        raise ValueError(f"expected {sum(sizes)} intervals, found {sum(entries)}")
-
-
-def _times(entry: Any) -> tuple[float, float]:
-    return float(entry[0]), float(entry[-2])
+    if tiers and sizes != found:
+        raise ValueError(f"expected {sum(sizes)} intervals, found {sum(found)}")
 
 
 def _untangled(label: str) -> str:
