@@ -20,7 +20,12 @@ from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import chance_loss
-from danish_asr.recipe.train.readers import check_symbols, report_removed, waveform_dtype
+from danish_asr.recipe.train.readers import (
+    check_symbols,
+    report_languages,
+    report_removed,
+    waveform_dtype,
+)
 from danish_asr.recipe.train.record import check_free_space, keep_wandb_id
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
@@ -116,6 +121,20 @@ def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPat
     (line,) = lines
     assert "'coral' removes letters, digits or emoji, 0.12% of the characters" in line
     assert line.endswith("'漢' (2) '😀' (1)")
+
+
+def test_a_danish_profile_with_another_language_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: list[str] = []
+    record = lambda text, *values: lines.append(text.format(*values))  # noqa: E731
+    monkeypatch.setattr(log, "warning", record)
+    for profile in ("plain", "raw", "my_profile:lower"):
+        report_languages({"nob_Latn"}, profile)
+    report_languages({"dan_Latn"}, "coral")
+    assert lines == []
+    report_languages({"dan_Latn", "nob_Latn"}, "coral")
+    assert "nob_Latn; dataset.text_profile=plain" in lines[0]
 
 
 def train_without_generated_ids(args: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self, cast, final
 
@@ -61,13 +61,7 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
     unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
     report_removed(unknown, section.text_profile)
-    others = sorted({partition.language for partition in index.partitions} - {DANISH})
-    if others and section.text_profile in DANISH_PROFILES:
-        log.warning(
-            "The text profile '{}' is for Danish, and training has {}: dataset.text_profile=plain "
-            "and regime.score_profile=plain are for any language",
-            *(section.text_profile, ", ".join(others)),
-        )
+    report_languages({partition.language for partition in index.partitions}, section.text_profile)
     name = config.model.name
     card = context.asset_store.maybe_retrieve_card(name) if name else None
     own = config.tokenizer.name is not None and config.tokenizer.name == tokenizer_of(card)
@@ -116,6 +110,17 @@ def splits_reader(
         rows={name: len(index) for name, index in indices.items()},
         dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
     )
+
+
+def report_languages(languages: Collection[str], profile: str) -> None:
+    """Warn of a profile for Danish with rows of another language."""
+    others = sorted({*languages} - {DANISH})
+    if others and profile in DANISH_PROFILES:
+        log.warning(
+            "The text profile '{}' is for Danish, and training has {}; dataset.text_profile=plain "
+            "and regime.score_profile=plain are for any language",
+            *(profile, ", ".join(others)),
+        )
 
 
 def report_removed(symbols: UnknownSymbols, profile: str) -> None:
