@@ -18,7 +18,7 @@ ABBREVIATIONS: Final[Mapping[str, str]] = dict(
     ifm. i forbindelse med | iflg. ifølge | jf. jævnfør | vedr. vedrørende | hhv. henholdsvis
     evt. eventuelt | inkl. inklusive | ekskl. eksklusive | ca. cirka | nr. nummer
     pct. procent | kl. klokken | tlf. telefon | maks. maksimalt | tidl. tidligere
-    skt. sankt | stk. styk | etc. et cetera | p.t. for tiden | pr. per
+    skt. sankt | stk. styk | etc. et cetera | p.t. for tiden | pr. per | kap. kapitel
     """)
 )
 """Those that are read in one way only; the dot is part of them, except of ``fx``."""
@@ -27,7 +27,7 @@ _UNITS: Final = """
     % procent: en procent | ‰: en promille | styk: et styk | km: en kilometer | m: en meter
     cm: en centimeter | mm: en millimeter | km²: en kvadratkilometer | m²: en kvadratmeter
     cm²: en kvadratcentimeter | m³: en kubikmeter | ha: en hektar
-    km/t: en kilometer i timen | m/s: en meter i sekundet | kg: et kilo | g: et gram
+    km/t: en kilometer i timen | km/l: en kilometer per liter | m/s: en meter i sekundet | kg: et kilo | g: et gram
     mg: et milligram | µg μg: et mikrogram | l: en liter | dl: en deciliter
     cl: en centiliter | ml: en milliliter | °C: en grad celsius, grader celsius
     °: en grad, grader | °F: en grad fahrenheit, grader fahrenheit
