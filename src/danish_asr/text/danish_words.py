@@ -27,7 +27,8 @@ _UNITS: Final = """
     % procent: en procent | ‰: en promille | styk: et styk | km: en kilometer | m: en meter
     cm: en centimeter | mm: en millimeter | km²: en kvadratkilometer | m²: en kvadratmeter
     cm²: en kvadratcentimeter | m³: en kubikmeter | ha: en hektar
-    km/t: en kilometer i timen | km/l: en kilometer per liter | m/s: en meter i sekundet | kg: et kilo | g: et gram
+    km/t: en kilometer i timen | km/l: en kilometer per liter
+    m/s: en meter i sekundet | kg: et kilo | g: et gram
     mg: et milligram | µg μg: et mikrogram | l: en liter | dl: en deciliter
     cl: en centiliter | ml: en milliliter | °C: en grad celsius, grader celsius
     °: en grad, grader | °F: en grad fahrenheit, grader fahrenheit
