@@ -407,6 +407,8 @@ def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
         (".srt", srt((0, 1, "ja"), (2, 3, "to")).replace("02,000", "02").encode(), "1 of 2 cues"),
         (".srt", b"x\n" + srt((0, 1, "ja")).encode(), "cannot be read"),
         (".vtt", VTT.replace("00:03.000", "0003.000").encode(), "cannot be read"),
+        (".vtt", VTT.replace("00:03.000 --", "00:03.000 -").encode(), "1 of 2 cues"),
+        (".srt", srt((0, 1, "ja"), (2, 3, "to")).replace("02,000 -", "02,000 ").encode(), "1 of 2"),
         (".vtt", VTT.replace("WEBVTT", "VTT").encode(), "cannot be read"),
     ],
 )

@@ -160,7 +160,7 @@ def _cues(content: str, form: str) -> list[Span]:
     import webvtt  # noqa: PLC0415
 
     cues = webvtt.from_buffer(io.StringIO(content.strip()), format=form, strict=True).captions
-    expected = len(re.findall(r"^.*\d -->.*\d", content, re.MULTILINE))
+    expected = len(re.findall(r"^\s*\d[\d:.,]*\s*-*>", content, re.MULTILINE))
     if len(cues) != expected:
         raise ValueError(f"{len(cues)} of {expected} cues can be read")
     rolling = sum(a.lines[-1:] == b.lines[:1] != [] for a, b in pairwise(cues))
