@@ -1,8 +1,5 @@
 """What a dataset says about its speakers: too few for an interval, or one under two spellings."""
 
-import re
-import unicodedata
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,6 +10,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS, SPLITS, UTTERANCE_SCHEMA
 from danish_asr.corpus.shards import ShardEntry
+from danish_asr.text.labels import similar_labels
 
 LABELS: Final = ("speaker_id", "dialect", "gender", "country_birth")
 
@@ -36,7 +34,8 @@ def people_notes(people: Mapping[str, pa.Table], *, folds: bool = False) -> Iter
     everyone = pa.concat_tables(table.select(PEOPLE.names) for table in people.values())
     yield from _few_speakers(everyone if folds else people["test"], everyone)
     for column in LABELS:
-        written = _spellings(everyone[column], long_a=column != "speaker_id")
+        labels = pc.unique(everyone[column]).to_pylist()
+        written = similar_labels(labels, names=column == "speaker_id")
         for names in written[:_NAMED]:
             yield f"{column}: may be one under several spellings: {', '.join(map(repr, names))}"
         if len(written) > _NAMED:
@@ -60,13 +59,3 @@ def _few_speakers(test: pa.Table, everyone: pa.Table) -> Iterator[str]:
         folds = f"`convert --folds 5` makes datasets that test each of the {people:,} speakers once"
         way = folds if people >= MIN_SPEAKERS else f"All splits together have {people}"
         yield f"test has {found}; an interval needs {needed}. {way}"
-
-
-def _spellings(values: pa.ChunkedArray, *, long_a: bool) -> list[list[str]]:
-    """Labels that differ in capitals, separators, width or, with ``long_a``, in aa for å."""
-    alike: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for entry in pc.value_counts(values.drop_null()).to_pylist():
-        plain = unicodedata.normalize("NFKC", entry["values"]).casefold()
-        plain = plain.replace("aa", "å") if long_a else plain
-        alike[re.sub(r"[\s_-]+", " ", plain)][entry["values"]] = entry["counts"]
-    return [[name for name, _ in names.most_common()] for names in alike.values() if len(names) > 1]

@@ -8,7 +8,7 @@ its spec; its name is ``age``.
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_FLOOR, Decimal
 from itertools import pairwise
 from math import isfinite
@@ -123,16 +123,6 @@ def group_column(spec: str, requested: RequestedBands, values: Sequence[str | No
     unknown = len(labels) - 1
     codes = [unknown if value is None else code_of_value[value] for value in values]
     return Column(labels, np.array(codes, np.int64))
-
-
-def similar_labels(labels: Iterable[str | None]) -> list[list[str]]:
-    """Return labels that differ only in capitals, spaces, hyphens or underscores."""
-    spellings: dict[str, list[str]] = {}
-    for label in labels:
-        if label is not None:
-            key = " ".join(re.sub("[-_]", " ", label.casefold()).split())
-            spellings.setdefault(key, []).append(label)
-    return [same for same in spellings.values() if len(same) > 1]
 
 
 def _group_of_each_value(

@@ -19,10 +19,10 @@ from danish_asr.scoring.groupings import (
     group_column,
     name_of,
     requested_bands,
-    similar_labels,
 )
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
+from danish_asr.text.labels import similar_labels
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -159,7 +159,7 @@ class ScoredRows:
             similar_labels=[
                 f"{name_of(spec)} {' and '.join(map(repr, labels))}"
                 for spec, column in self.columns.items()
-                for labels in similar_labels(column.labels)
+                for labels in similar_labels(column.labels, names=spec == "speaker_id")
             ],
         )
 
