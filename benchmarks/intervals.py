@@ -58,24 +58,24 @@ def main() -> None:
     )
     parser.add_argument("--splits", type=int, default=400, help="simulated splits per line")
     splits = parser.parse_args().splits
-    headings = ("words per speaker", "speakers", "interval holds the rate")
-    headings += ("so does a word-wise one", "warned of", "p < 0.05, equal runs")
+    headings = ["words per speaker", "speakers", "interval holds the rate"]
+    headings += ["so does a word-wise one", "warned of", "p < 0.05, equal runs"]
     cases = [(kind, speakers) for kind in KINDS for speakers in SPEAKERS]
     lines = [
         [kind, str(speakers), *shares(measure(KINDS[kind], speakers, splits))]
         for kind, speakers in track(cases, transient=True)
     ]
     show(f"Intervals and runs: {splits} splits per line, shares in %", headings, lines)
-    headings = ("groups", "gap found", "by pairs alone", "equal groups", "equal, by pairs alone")
+    headings = ["groups", "gap found", "by pairs alone", "equal groups", "equal, by pairs alone"]
     lines = [
         [name, *shares(gaps_found(*groups, splits))]
         for name, groups in track(GROUPS.items(), transient=True)
     ]
     show(f"Gaps: {splits} splits per line, shares in %", headings, lines)
-    headings = ("speakers", "p < 0.05", "p < 0.05, of speakers only")
+    headings = ["speakers", "p < 0.05", "p < 0.05, of speakers only"]
     lines = [[str(n), *shares(seeds_differ(n, splits))] for n in track((12, 35), transient=True)]
     show(f"Equal runs of {SEEDS} seeds: {splits} splits per line", headings, lines)
-    headings = ("rates of 8 groups, 35 speakers", "spread of all", "shrunk", "shrunk, last group")
+    headings = ["rates of 8 groups, 35 speakers", "spread of all", "shrunk", "shrunk, last group"]
     lines = [
         [name, *shares(small_groups(rates, splits))]
         for name, rates in (("10 to 24 %", DIALECTS), ("12 %, the last 24 %", [0.12] * 7 + [0.24]))
@@ -160,7 +160,8 @@ def draw_groups(
 
 def speaker_factors(speakers: int, generator: np.random.Generator) -> FloatArray:
     """Return what multiplies the rate of each speaker, 1 on average."""
-    return np.exp(generator.normal(-(BETWEEN_SPEAKERS**2) / 2, BETWEEN_SPEAKERS, speakers))
+    logs = generator.normal(-(BETWEEN_SPEAKERS**2) / 2, BETWEEN_SPEAKERS, speakers)
+    return np.asarray(np.exp(logs), np.float64)
 
 
 def by_pairs_alone(groups: Sequence[GroupSums]) -> bool:
@@ -190,8 +191,8 @@ def seeds_differ(speakers: int, splits: int) -> list[float]:
             for name in "AB"
         ]
         means = [AlignedRun(run.name, [np.sum(run.seeds, axis=0)], None) for run in runs]
-        for number, pair in enumerate((runs, means)):
-            p = paired_rates(group, *pair, Settings())["wer"].p
+        for number, (a, b) in enumerate((runs, means)):
+            p = paired_rates(group, a, b, Settings())["wer"].p
             counts[number] += p is not None and p < ALPHA
     return [*(counts / splits)]
 

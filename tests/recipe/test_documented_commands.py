@@ -81,9 +81,18 @@ def _write_predictions(predictions: Path) -> None:
     for name in ("predictions", "a/predictions", "b/predictions", "a1", "a2", "b1", "b2"):
         Path(name).parent.mkdir(exist_ok=True)
         shutil.copy(predictions, f"{name}.jsonl")
-    with Path("whisper.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = [(row.id, row.hypothesis) for row in read_predictions(predictions)]
-        csv.writer(file).writerows([("id", "hypothesis"), *rows])
+    rows = list(read_predictions(predictions))
+    tables: dict[str, list[tuple[str, ...]]] = {
+        "whisper.csv": [("id", "hypothesis"), *((row.id, row.hypothesis) for row in rows)],
+        "clips.csv": [("clip", "sentence", "whisper")]
+        + [(row.id, row.reference, row.hypothesis) for row in rows],
+    }
+    for name, lines in tables.items():
+        with Path(name).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(lines)
+    for name, column in (("whisper.trn", "hypothesis"), ("references.trn", "reference")):
+        texts = [f"{getattr(row, column)} (s-{row.id})\n" for row in rows]
+        Path(name).write_text("".join(texts), encoding="utf-8")
 
 
 def _write_recordings() -> None:
