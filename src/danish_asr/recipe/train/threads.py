@@ -1,7 +1,7 @@
 """How many threads PyTorch computes with: the CPUs that are free, unless somebody has chosen.
 
-Two threads on a CPU that another program uses wait for each other in every operation: the demo's
-steps then took three times as long as with one thread.
+Two threads on a CPU that another program uses wait for each other in every operation: steps then
+took five times as long as with one thread.
 """
 
 import json
