@@ -84,8 +84,10 @@ def _write_predictions(predictions: Path) -> None:
     rows = list(read_predictions(predictions))
     tables: dict[str, list[tuple[str, ...]]] = {
         "whisper.csv": [("id", "hypothesis"), *((row.id, row.hypothesis) for row in rows)],
-        "clips.csv": [("clip", "sentence", "whisper")]
-        + [(row.id, row.reference, row.hypothesis) for row in rows],
+        "clips.csv": [
+            ("clip", "sentence", "whisper"),
+            *((row.id, row.reference, row.hypothesis) for row in rows),
+        ],
     }
     for name, lines in tables.items():
         with Path(name).open("w", newline="", encoding="utf-8") as file:
