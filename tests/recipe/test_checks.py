@@ -108,6 +108,11 @@ def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
     with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
         check_symbols(unknown, config, own_tokenizer=True)
     check_symbols(replace(unknown, unknown=4), config, own_tokenizer=False)
+    for profile, advised in (("raw", True), ("coral", False)):
+        section.text_profile = profile
+        with pytest.raises(ConfigError, match="another tokenizer") as refused:
+            check_symbols(unknown, config, own_tokenizer=True)
+        assert ("dataset.text_profile=coral" in str(refused.value)) is advised
 
 
 def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,13 +149,12 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: 
         f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
         f"'{config.tokenizer.name}': {worst}"
     )
+    fix = "another tokenizer has them"
+    if config.dataset.text_profile != "coral":
+        fix = "dataset.text_profile=coral may leave them out, or another tokenizer has them"
     if unknown.share > limit:
-        fault = (
-            f"dataset.max_unknown_share is {limit:.2%}, but {found}. Choose a profile that leaves "
-            "these out (dataset.text_profile=coral) or another tokenizer"
-        )
-        raise ConfigError([fault])
-    log.warning("{}; dataset.text_profile=coral may normalise it", found)
+        raise ConfigError([f"dataset.max_unknown_share is {limit:.2%}, but {found}; {fix}"])
+    log.warning("{}; {}", found, fix)
 
 
 def open_reader(
