@@ -217,7 +217,7 @@ def launch(arguments: Sequence[str]) -> int:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, api._terminate_process_handler)  # noqa: SLF001
     try:
-        run.run(options)
+        run.run(options)  # type: ignore[no-untyped-call]
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else EXIT_FAILED
