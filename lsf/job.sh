@@ -15,7 +15,7 @@ main() { # as a function it is read whole, so that the file may change while a j
       # The warning ends it; finished shards are not converted again.
       run timeout -s USR2 "${seconds:-0}" danish-asr convert "$ASR_SOURCE" --name "$ASR_DATASET" \
         --out "$ASR_DATA" ${2:+--part "$index/$2"} "${arguments[@]}"
-      case $status in 124 | 140) status=75 ;; esac # 140: by USR2
+      if [ "$status" = 124 ]; then status=75; fi
       ;;
     train) recipe danish_asr.recipe "$ASR_RUN" ;;
     evaluate)
@@ -44,7 +44,6 @@ begin() {
   id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-${LSB_JOBID:-}}}${2:+_$index}
   if [ -z "$id" ] || ! cd "${ASR_HOME:-}"; then echo "use lsf/submit.sh" >&2 && exit 2; fi
   mkdir -p "$HF_HOME" "$FAIRSEQ2_CACHE_DIR" "$TMPDIR" "$ASR_LOGS" || exit 2
-  # LSF keeps the output of the last start only.
   exec >>"$ASR_LOGS/$1-$id.log" 2>&1
   # shellcheck disable=SC2086 # several modules are several words
   if [ -n "$ASR_MODULES" ]; then module load $ASR_MODULES; fi
@@ -108,6 +107,8 @@ run() {
   exec {output}< <(trap : USR2 INT TERM; "$@" >&2; echo $?)
   child=$!
   until read -r -u "$output" status || [ $? -lt 128 ]; do :; done
+  # Without a handler, as in its last moments, the warning kills it. What was saved is kept.
+  if [ "$status" = 140 ]; then status=75; fi
   # It was ended, and is not started again.
   [ -z "$ended" ] || { say "ended by a signal"; exit "$ended"; }
 }

@@ -183,7 +183,8 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
 ) -> None:
     stopped = run.with_name("stopped")
     budget = "--config trainer.max_wall_minutes=1e-6"
-    settings = {"ASR_RUN": stopped, "ASR_TRIES": 2}
+    # The shell of a job of Slurm has a rank and no number of tasks.
+    settings = {"ASR_RUN": stopped, "ASR_TRIES": 2, "SLURM_PROCID": 0, "SLURM_LOCALID": 0}
     cluster.run("train", ASR_ARGS=budget, **settings)
     assert cluster.statuses() == [EXIT_STOPPED, EXIT_TOO_MANY_TRIES], cluster.log()
     assert checkpoint_steps(stopped)[-1] == 2
@@ -256,6 +257,15 @@ def test_a_training_whose_host_is_lost_starts_again(cluster: Cluster, tmp_path: 
     settings = {"ASR_VENV": environment, "ASR_RUN": tmp_path / "run"}
     cluster.run("train", **settings)
     assert cluster.statuses() == [-signal.SIGKILL, 0], cluster.log()
+
+
+def test_a_process_that_the_warning_kills_in_its_last_moments_is_continued(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    environment = programs(tmp_path, f"[ -e '{begun}' ] || {{ touch '{begun}'; exit 140; }}")
+    cluster.run("train", ASR_VENV=environment, ASR_RUN=tmp_path / "run")
+    assert cluster.statuses() == [EXIT_STOPPED, 0]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class Site:
             **dict.fromkeys(("ASR_CPUS", "ASR_CONVERT_CPUS"), "1"),
             **dict.fromkeys(("ASR_MEMORY", "ASR_CONVERT_MEMORY"), ""),
             **{f"ASR_{job}TIME": "0:30" for job in ("", "CONVERT_", "EVALUATE_")},
-            "ASR_TRIES": "20",
+            "ASR_TRIES": "99",
             "ASR_ARGS": self.arguments,
         }
 
@@ -80,7 +80,7 @@ def test_a_pipeline_with_an_array_ends_with_a_report(run: Path) -> None:
 def limited(cluster: Site, run: Path) -> dict[str, tuple[Path, int]]:
     """Two trainings in jobs of two minutes at the same time, by what stops them."""
     jobs = {}
-    for what, limit in {"run": " trainer.max_wall_minutes=0.5", "Slurm": ""}.items():
+    for what, limit in {"run": " trainer.max_wall_minutes=0.3", "Slurm": ""}.items():
         folder = run.with_name(f"limited by {what}")
         settings = {"ASR_TIME": "0:02", "ASR_RUN": folder, "ASR_SAVE_MINUTES": "0"}
         (job,) = cluster.submit("train", **settings, ASR_ARGS=cluster.arguments + limit)
