@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
-from danish_asr.recipe.evaluate.selection import PREDICTIONS
+from danish_asr.recipe.run.run_directory import PREDICTIONS
 from danish_asr.recipe.run.continuing import locked
 from tests.recipe.running import after_each_batch, evaluate, metrics
 

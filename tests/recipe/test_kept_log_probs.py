@@ -13,7 +13,7 @@ from danish_asr.base.errors import EXIT_STOPPED
 from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.recipe.entry import evaluate as eval_main
 from danish_asr.recipe.evaluate.kept import LOG_PROBS
-from danish_asr.recipe.evaluate.selection import PREDICTIONS
+from danish_asr.recipe.run.run_directory import PREDICTIONS
 from tests.forks import in_processes
 from tests.recipe.running import after_each_batch, arguments, evaluate
 

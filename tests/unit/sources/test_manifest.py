@@ -34,8 +34,13 @@ def test_shards_that_are_read_in_their_order_cost_one_pass(
 ) -> None:
     rows = [json.loads(GOOD) | {"split": splits[n % len(splits)]} for n in range(40)]
     source = open_source(str(write_lines(tmp_path / "train.jsonl", rows)), RADIO)
-    parsed, parse = [], tables._json_row
-    monkeypatch.setattr(tables, "_json_row", lambda *line: parsed.append(line) or parse(*line))
+    parse, parsed = tables._json_row, []
+
+    def count(*line: Any) -> Any:
+        parsed.append(line)
+        return parse(*line)
+
+    monkeypatch.setattr(tables, "_json_row", count)
     found = [
         row.row
         for file in source.files

@@ -33,7 +33,6 @@ from danish_asr.recipe.evaluate.kept import (
     find_kept,
 )
 from danish_asr.recipe.evaluate.selection import (
-    PREDICTIONS,
     Selection,
     log_stop,
     publish_predictions,
@@ -41,7 +40,7 @@ from danish_asr.recipe.evaluate.selection import (
 )
 from danish_asr.recipe.models.assets import configured_dataset, validation_indices
 from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import AVERAGES, checkpoint_steps
+from danish_asr.recipe.run.run_directory import AVERAGES, PREDICTIONS, checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
