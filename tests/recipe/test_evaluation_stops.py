@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
-from danish_asr.recipe.run.run_directory import PREDICTIONS
 from danish_asr.recipe.run.continuing import locked
+from danish_asr.recipe.run.run_directory import PREDICTIONS
 from tests.recipe.running import after_each_batch, evaluate, metrics
 
 FILE = Path("eval", "best", "dev,test", PREDICTIONS)
