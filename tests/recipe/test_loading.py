@@ -60,6 +60,7 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("common.seed", 2**32, "must be below 4000000000, but is 4294967296"),
         # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0, "must be above 0, but is 0.0"),
+        ("lr_scheduler.config.final_lr_scale", 1e300, "must be at most 1000, but is 1e+300"),
         ("dataset.valid_max_num_elements", "x3", "or a multiple such as 3x, but is 'x3'"),
         ("dataset.valid_max_num_elements", "0x", "or a multiple such as 3x, but is '0x'"),
         ("model.keep_layers", [2, 0], "from 0 on and ascending, but is [2, 0]"),

@@ -182,6 +182,9 @@ class AsrConfig:
             "`model.dtype` must be float32": self.model.dtype is not torch.float16,
             # At 0 fairseq2 takes its log, when the last stage of the schedule begins.
             "`lr_scheduler.config.final_lr_scale` must be above 0": bool(np.all(final)),
+            "`lr_scheduler.config.final_lr_scale` must be at most 1000": (
+                float(np.max(final)) <= 1000
+            ),
             "`regime.export_hugging_face` must be false": not self.regime.export_hugging_face,
             "`common.no_sweep_dir` must be true: OUTDIR is the directory of one run": (
                 self.common.no_sweep_dir
