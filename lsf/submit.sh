@@ -83,7 +83,7 @@ submit() {
 
 [ -x "$ASR_VENV/bin/danish-asr" ] || refuse "no danish-asr in $ASR_VENV (ASR_VENV): make setup"
 [ -f "$ASR_CONFIG" ] || refuse "no file $ASR_CONFIG (ASR_CONFIG)"
-mkdir -p "$ASR_LOGS" || exit 2
+mkdir -p "$ASR_LOGS" "$TMPDIR" || exit 2
 case $what in
   demo | pipeline)
     if [ ! -f "$ASR_DATA/manifest.json" ]; then

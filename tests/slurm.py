@@ -20,8 +20,8 @@ CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
-SlurmctldPort=17001
-SlurmdPort=17002
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
 AuthType=auth/munge
 CredType=cred/munge
 AuthInfo=socket={root}/munge.sock,cred_expire=5
@@ -56,7 +56,7 @@ class Slurm:
             device = Path("/dev/null").stat().st_rdev
             os.mknod(root / f"nvidia{number}", stat.S_IFCHR | 0o666, device)
         host, cpus = socket.gethostname().partition(".")[0], os.cpu_count()
-        text = CONFIGURATION.format(root=root, host=host, cpus=cpus)
+        text = CONFIGURATION.format(root=root, host=host, cpus=cpus, ports=_free_ports())
         (root / "slurm.conf").write_text(text)
         (root / "gres.conf").write_text(f"Name=gpu File={root}/nvidia[0-1]\n")
         self.environment = {"SLURM_CONF": str(root / "slurm.conf"), "ASR_SCHEDULER": "slurm"}
@@ -104,6 +104,14 @@ def missing() -> str | None:
     if programs:
         return f"no {', '.join(programs)}: apt install slurm-wlm munge"
     return None if os.geteuid() == 0 else "root is needed, as in a container"
+
+
+def _free_ports() -> list[int]:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        return [one.getsockname()[1], two.getsockname()[1]]
 
 
 def _wait(happened: object, *, minutes: float = 1) -> None:

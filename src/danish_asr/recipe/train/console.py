@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from errno import ENOENT
 from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler, getLogger
 from pathlib import Path
 from typing import Any, Final, TextIO, final
@@ -193,6 +194,8 @@ class RunReport(MetricRecorder):
 
     def _show_validations(self, category: str) -> None:
         rows, reports = self._rows(category), self._rows("train")
+        if not rows:
+            raise FileNotFoundError(ENOENT, "removed", str(self._metrics / f"{category}.jsonl"))
         best, _ = advice.best_validation(rows, self._score)
         names = [name for name in _COLUMNS if SCORE_TITLES[name] in rows[-1]]
         header = "".join(f"{_COLUMNS[name]:>10}" for name in names)

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -40,8 +41,6 @@ from danish_asr.recipe.train.console import log
 _CANNOT_WRITE: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
 )
-_TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file write failed")
-_TORCH_CANNOT_READ: Final = re.compile("central directory|zip archive|unexpected EOF")
 
 _NOT_WRITABLE: Final = (
     "The disk or quota is full, or not writable. What was saved is kept: free some space, and the "
@@ -59,6 +58,13 @@ _REMOVED: Final = (
     "OUTDIR or the dataset, or a part of it, was removed while the run used it. The same command "
     "continues from the checkpoints that are left, and without one begins again"
 )
+_TORCH_HINTS: Final = {
+    re.compile("PytorchStreamWriter|unexpected pos|file write failed"): _NOT_WRITABLE,
+    re.compile("Parent directory .* does not exist"): _REMOVED,
+    re.compile("central directory|zip archive|unexpected EOF"): _BROKEN_CHECKPOINT,
+}
+"""What to do about an error of torch's own, by its text."""
+
 _OUT_OF_MEMORY: Final = (
     "the GPU's memory is too small for a batch. "
     "What helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
@@ -153,9 +159,13 @@ class StoppableTask(Task):
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn failures that a user can fix into RunFailedError: what happened, and the fix."""
-    raises = logging.raiseExceptions
-    # On a full disk the log cannot be written either; each line would give a traceback.
+    raises, in_thread = logging.raiseExceptions, threading.excepthook
+    # On a full disk the log cannot be written either; each line would give a traceback, as would
+    # TensorBoard's thread, which hands its error to the next who records.
     logging.raiseExceptions = False
+    threading.excepthook = lambda failed: (
+        None if issubclass(failed.exc_type, OSError) else in_thread(failed)
+    )
     try:
         yield
     except RunFailedError:
@@ -175,17 +185,16 @@ def explained() -> Iterator[None]:
             raise RunFailedError(_messages(chain)) from error
         raise
     finally:
-        logging.raiseExceptions = raises
+        logging.raiseExceptions, threading.excepthook = raises, in_thread
 
 
 def _hint(chain: Sequence[BaseException]) -> str | None:
     for error in chain:
         if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
             return _NOT_WRITABLE
-        if _TORCH_CANNOT_WRITE.search(str(error)):
-            return _NOT_WRITABLE
-    if any(_TORCH_CANNOT_READ.search(str(error)) for error in chain):
-        return _BROKEN_CHECKPOINT
+    for pattern, hint in _TORCH_HINTS.items():
+        if any(pattern.search(str(error)) for error in chain):
+            return hint
     if type(chain[0]).__module__.startswith("wandb."):  # an optional dependency
         return _WANDB
     for kind, hint in _HINTS.items():
