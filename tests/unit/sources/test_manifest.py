@@ -139,8 +139,64 @@ def test_a_column_split_makes_a_file_of_each_split(tmp_path: Path) -> None:
     assert list(source.local_files(source.files[2])) == [path, tmp_path / "1.wav"]
     one = open_source(str(path), SourceOptions(corpus="radio", split="test"))
     assert [(file.name, file.split, file.rows) for file in one.files] == [("all.csv", "test", 5)]
-    path.write_text("file;text;split\na;ja;dev\n\na;ja;a\n")
-    with pytest.raises(SourceError, match=r"all.csv: a: cannot infer the split"):
+    path.write_text("file;text;split\na;ja;dev\n\na;ja;eval\n")
+    with pytest.raises(SourceError, match=r"all.csv:4: 1 rows have the split 'eval'.*--split"):
+        open_source(str(path), RADIO)
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write rows as the name's ending says; a missing key is an empty cell."""
+    names = list({name: None for row in rows for name in row})
+    lines = [",".join(str(row.get(name, "")) for name in names) for row in rows]
+    text = "\n".join([",".join(names), *lines])
+    if path.suffix == ".jsonl":
+        text = "\n".join(map(json.dumps, rows))
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_rows_with_an_empty_split_are_in_the_split_of_their_file_once(
+    tmp_path: Path, name: str
+) -> None:
+    splits = ("test", "test", "dev", "train", "", "", "", "train") * 40
+    rows = [
+        {"path": "a.wav", "text": f"nr {number}"} | ({"split": split} if split else {})
+        for number, split in enumerate(splits)
+    ]
+    write_table(tmp_path / f"train.{name}", rows)
+    write_table(tmp_path / f"dev.{name}", [{"path": "a.wav", "text": "nr x"}])
+    source = open_source(f"manifest:{tmp_path}", RADIO)
+    found: dict[str, list[str | None]] = {}
+    for file in source.files:
+        texts = [
+            row.text
+            for start in range(0, file.rows, 7)
+            for row in source.read(file, start, min(start + 7, file.rows))
+        ]
+        assert [row.text for row in source.read(file, 3, 5)] == texts[3:5]
+        assert len(source.ids(file)) == len(texts) == file.rows
+        found.setdefault(file.split, []).extend(texts)
+    assert {split: sorted(texts) for split, texts in found.items()} == {
+        own: sorted(
+            [*(f"nr {n}" for n, split in enumerate(splits) if (split or "train") == own)]
+            + ["nr x"] * (own == "dev")
+        )
+        for own in ("train", "dev", "test")
+    }
+    empty = next(file for file in source.files if file.name == f"train.{name}")
+    assert source.place(empty, 1).endswith(f"line {7 if name == 'csv' else 6}")
+    assert any("120 rows have no split" in note for note in source.notes)
+    one = open_source(str(tmp_path / f"train.{name}"), SourceOptions(corpus="r", split="dev"))
+    assert [row.text for row in read_all(one)] == [row["text"] for row in rows]
+
+
+def test_rows_without_a_split_are_refused_where_others_have_one_and_the_file_says_none(
+    tmp_path: Path,
+) -> None:
+    rows = [{"path": "a.wav", "text": "ja", "split": split} for split in ("dev", "", "", "")]
+    path = write_table(tmp_path / "all.csv", rows)
+    with pytest.raises(SourceError, match=r"all\.csv: 3 rows have no split \(lines 3, 4, 5\)"):
         open_source(str(path), RADIO)
 
 

@@ -8,8 +8,8 @@ goes to the ledger. TSV has no quoting.
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
@@ -34,12 +34,13 @@ class ManifestSource(base.Source):
     """A `Source` over manifests below ``root``; ``NAME#SPLIT`` are the rows of one split."""
 
     root: Path
+    splits: Mapping[str, str | None]  # what a file's rows have in ``split``; None for all rows
     columns: base.Columns
     has_ids: bool
 
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
-        folder = self._path(file)[0].parent
+        folder = self._path(file).parent
         for row, values in self._rows(file, start, stop):
             with_path = values and values | {self.columns["audio"]: self._audio(folder, values)}
             yield utterance(with_path, self.columns, file, row)
@@ -53,7 +54,7 @@ class ManifestSource(base.Source):
 
     def local_files(self, file: base.SourceFile) -> Iterator[Path]:
         """See `Source.local_files`."""
-        path = self._path(file)[0]
+        path = self._path(file)
         yield path
         for _, values in self._rows(file, 0, file.rows):
             audio = self._audio(path.parent, values) if values else None
@@ -62,24 +63,21 @@ class ManifestSource(base.Source):
 
     def place(self, file: base.SourceFile, row: int) -> str:
         """See `Source.place`. Names the line."""
-        path, wanted = self._path(file)
-        lines = (table_row.line for split, table_row in _with_splits(path) if wanted in {"", split})
-        return f"{path.relative_to(self.root)}, line {next(islice(lines, row, None))}"
+        path, wanted = self._path(file), self.splits[file.name]
+        rows = (table_row for split, table_row in _with_splits(path) if wanted in {None, split})
+        return f"{path.relative_to(self.root)}, line {next(islice(rows, row, None)).line}"
 
-    def _path(self, file: base.SourceFile) -> tuple[Path, str]:
-        """The manifest of a file, and the value of its column ``split``, '' for all."""
-        path, mark, split = file.name.rpartition("#")
-        if mark and not (self.root / file.name).is_file():
-            return self.root / path, split
-        return self.root / file.name, ""
+    def _path(self, file: base.SourceFile) -> Path:
+        split = self.splits[file.name]
+        return self.root / (file.name.removesuffix(f"#{split}") if split else file.name)
 
     def _rows(
         self, file: base.SourceFile, start: int, stop: int
     ) -> Iterator[tuple[int, Row | None]]:
-        path, wanted = self._path(file)
+        path, wanted = self._path(file), self.splits[file.name]
 
         def rows(first: int) -> Iterator[TableRow]:
-            if not wanted:
+            if wanted is None:
                 return read_rows(path, SourceError, first)
             of_split = (table_row for split, table_row in _with_splits(path) if split == wanted)
             return islice(of_split, first, None)
@@ -107,14 +105,18 @@ def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
     listing = base.FileListing(location, options, f"manifest ({', '.join(SUFFIXES)})")
     root = (path if path.is_dir() else path.parent).resolve()
     manifests, others = _manifests(path) if path.is_dir() else ([root / path.name], [])
-    for manifest in manifests:
-        _add_manifest(root, manifest, columns, listing)
+    splits: dict[str, str | None] = {}
     notes = [f"no manifest, ignored: {', '.join(other.name for other in others)}"] if others else []
+    for manifest in manifests:
+        own_splits, own_notes = _add_manifest(root, manifest, columns, listing)
+        splits |= own_splits
+        notes += own_notes
     return ManifestSource(
         name=location,
         files=listing.checked(),
         notes=(*notes, *listing.notes()),
         root=root,
+        splits=splits,
         columns=columns,
         has_ids=not listing.names.keys().isdisjoint(columns["id"].split(",")),
     )
@@ -156,36 +158,71 @@ def _is_foreign(path: Path) -> bool:
     return not isinstance(row, dict) or (not more and names.isdisjoint(map(str.lower, row)))
 
 
-def _add_manifest(root: Path, path: Path, columns: base.Columns, listing: base.FileListing) -> None:
-    """Add the file of each split of a manifest."""
+def _add_manifest(
+    root: Path, path: Path, columns: base.Columns, listing: base.FileListing
+) -> tuple[dict[str, str | None], list[str]]:
+    """Add the file of each split of a manifest; return their `ManifestSource.splits` and notes."""
     options, name = listing.options, path.relative_to(root).as_posix()
     names: dict[str, None] = {}
-    rows_of: Counter[str] = Counter()
+    lines_of: dict[str, array[int]] = {}
+    splits: dict[str, str | None] = {}
+    notes: list[str] = []
     first_fault = ""
     for split, table_row in _with_splits(path):
         names |= dict.fromkeys(table_row.values or ())
-        rows_of["" if options.split else split] += 1
+        own_lines = lines_of.setdefault("" if options.split else split, array("q"))
+        own_lines.append(table_row.line)
         first_fault = first_fault or f"line {table_row.line}: {table_row.fault}"
-    if rows_of and not names:
-        raise SourceError(
-            f"{path.name}: none of its {rows_of.total():,} rows can be read; {first_fault}"
-        )
+    if lines_of and not names:
+        rows = sum(map(len, lines_of.values()))
+        raise SourceError(f"{path.name}: none of its {rows:,} rows can be read; {first_fault}")
     own_columns = base.usual_columns(columns, names, _COLUMNS)
     also_read = [name for name in names if name.lower() == "split"]
-    for split, rows in sorted((rows_of or {"": 0}).items()):
-        try:
-            place = PurePosixPath(split) if split else base.split_path(root, name)
-            own_split = options.split_of(place)
-        except SourceError as error:
-            raise SourceError(f"{path}: {error}") from None
+    for split, lines in sorted((lines_of or {"": array("q")}).items()):
+        mixed = not split and len(lines_of) > 1
+        own_split = _split_of(split, lines, root, name, options, mixed=mixed)
+        if mixed:
+            notes.append(f"{_no_split(name, lines)}; they are in {own_split}")
         file = base.SourceFile(
             name=f"{name}#{split}" if split else name,
             corpus=options.checked_corpus(),
             split=own_split,
-            row_groups=base.row_groups(rows),
+            row_groups=base.row_groups(len(lines)),
             fingerprint=base.fingerprint(path),
         )
+        splits[file.name] = split if len(lines_of) > 1 or split else None
         listing.add(file, names, own_columns, *also_read)
+    return splits, notes
+
+
+def _split_of(
+    split: str,
+    lines: Sequence[int],
+    root: Path,
+    name: str,
+    options: base.SourceOptions,
+    *,
+    mixed: bool,
+) -> str:
+    """The split of the rows on ``lines``, from their value of ``split``, or from the file."""
+    try:
+        return options.split_of(PurePosixPath(split) if split else base.split_path(root, name))
+    except SourceError as error:
+        expected = f"expected one of {', '.join((*SPLITS, *SPLIT_ALIASES))} in the column split"
+        fix = f"{expected}, or --split train for all rows"
+        if split:
+            found = f"{name}:{lines[0]}: {len(lines):,} rows have the split {split!r}"
+            raise SourceError(f"{found}; {fix}") from None
+        if mixed:
+            raise SourceError(f"{_no_split(name, lines)}, and others have one; {fix}") from None
+        raise SourceError(f"{root / name}: {error}") from None
+
+
+def _no_split(name: str, lines: Sequence[int]) -> str:
+    """What to say of rows without a split in a file in which others have one."""
+    shown = ", ".join(map(str, lines[:3]))
+    more = ", ..." if len(lines) > 3 else ""
+    return f"{name}: {len(lines):,} rows have no split (lines {shown}{more})"
 
 
 def _with_splits(path: Path) -> Iterator[tuple[str, TableRow]]:
