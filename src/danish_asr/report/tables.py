@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from math import isnan
 from typing import Final
 
 import pandas as pd
@@ -186,6 +187,8 @@ def _gap_notes(scores: Scores) -> Iterator[str]:
 
 
 def _interval(estimate: Estimate, unit: int) -> str:
+    if isnan(estimate.value):
+        return "–"
     if estimate.interval is None:
         return f"{unit * estimate.value:.2f}"
     low, high = estimate.interval

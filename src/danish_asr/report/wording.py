@@ -123,7 +123,9 @@ def gap_verdict(scores: Scores) -> str:
     groupings = {name: part for name, part in scores.groupings.items() if name not in MEASURES}
     gaps = {grouping_title(name): part.gap for name, part in groupings.items() if part.gap}
     if not gaps:
-        return "No two groups have enough speakers to be compared." if groupings else ""
+        return (
+            "No two groups have enough speakers, with errors, to be compared." if groupings else ""
+        )
     resolved, unresolved = [], []
     for title, gap in gaps.items():
         if gap.resolved:

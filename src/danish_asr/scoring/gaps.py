@@ -9,23 +9,28 @@ are permuted over the groups (Westfall and Young, Resampling-Based Multiple Test
 
 Where speakers are in several groups (noise, duration), the jackknife leaves a speaker out of all
 groups at once, so that what is difficult about a speaker cancels out. The critical value is that of
-Student's t, adjusted for the number of pairs (Bonferroni).
+Student's t, adjusted for the number of pairs (Bonferroni). A group without errors has no spread;
+the variance of its logarithm is that of half an error by Poisson's distribution, 2.
+
+Few errors say nothing about groups: nothing is compared below 8 speakers with errors.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from math import ceil, exp
+from math import ceil, exp, nan
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from danish_asr.base.schema import MIN_SPEAKERS
 from danish_asr.scoring.intervals import (
+    ALIKE,
     ALPHA,
     Estimate,
     Interval,
     Needs,
+    Spread,
     needs,
     spreads,
     t_above,
@@ -43,6 +48,7 @@ from danish_asr.scoring.settings import Settings
 
 MOST_GROUPS: Final = 100  # whose pairs are compared
 _PERMUTATIONS: Final = 1_999
+_NO_ERROR: Final = 2.0  # the variance of the logarithm of half an error
 _NUMBERS: Final = 2_000_000  # of permuted speakers at a time, which bounds the memory
 
 
@@ -66,7 +72,7 @@ class Gap:
     groups: int  # that were compared
     wer: Estimate  # of the worst
     difference: Estimate  # its interval excludes 0 exactly if p is below 0.05
-    ratio: Estimate
+    ratio: Estimate  # none if the best has no errors
     p: float  # that no two groups differ so clearly by chance
     paired: bool  # the same speakers are in several groups
     pairs: Sequence[Pair]  # all that differ
@@ -91,7 +97,7 @@ class _Compared(NamedTuple):
     """Groups with what their pairs need; arrays are (groups,) or (groups, groups)."""
 
     labels: Sequence[str]
-    logs: FloatArray  # of the rates
+    logs: FloatArray  # of the rates; no error counts as half of one, at most as the next rate
     rates: FloatArray
     errors: FloatArray  # the standard error of each logarithm
     log_errors: FloatArray  # of the differences of the logarithms
@@ -106,12 +112,12 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
     paired = share_speakers(groups)
     own = {group.label: spreads(group, settings)[0] for group in groups}
     if paired:
-        groups = [group for group in groups if not own[group.label].not_resolvable]
+        groups = [group for group in groups if _is_resolvable(own[group.label])]
     else:
         groups = [group for group in groups if takes_part(group)]
     if not 2 <= len(groups) <= MOST_GROUPS:
         return None
-    if not paired and sum(len(group.speakers) for group in groups) < MIN_SPEAKERS:
+    if _speakers_with_errors(groups, settings) < MIN_SPEAKERS:
         return None
     compared = (_by_jackknife if paired else _by_permutation)(groups, settings)
     if compared is None:
@@ -122,6 +128,7 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
     ratio = Interval(exp(value - reach), exp(value + reach))
     difference = compared.rates[worst] - compared.rates[best]
     of_worst, p = own[groups[worst].label], float(compared.p[worst, best])
+    no_ratio = "the best group has no errors"
     limits = None if of_worst.not_resolvable else of_worst.limits(ALPHA / len(groups))
     return Gap(
         worst=compared.labels[worst],
@@ -129,11 +136,13 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
         groups=len(groups),
         wer=Estimate(of_worst.value, limits, of_worst.not_resolvable),
         difference=Estimate(float(difference), _difference_limits(compared, worst, best, ratio)),
-        ratio=Estimate(exp(value), ratio),
+        ratio=Estimate(exp(value), ratio)
+        if compared.rates[best]
+        else Estimate(nan, None, no_ratio),
         p=p,
         paired=paired,
         pairs=[*_pairs_that_differ(compared)],
-        extreme=bool(value >= np.ptp(compared.logs)),
+        extreme=bool(difference >= np.ptp(compared.rates)),
         needs=needs(
             float(difference),
             float(compared.critical[worst, best]),
@@ -143,9 +152,22 @@ def estimate_gap(groups: Sequence[GroupSums], settings: Settings) -> Gap | None:
     )
 
 
+def _is_resolvable(spread: Spread) -> bool:
+    no_errors = spread.value == 0 and spread.not_resolvable == ALIKE
+    return no_errors or not spread.not_resolvable
+
+
+def _speakers_with_errors(groups: Sequence[GroupSums], settings: Settings) -> int:
+    names: set[str | None] = set()
+    for group in groups:
+        errors, _ = errors_and_lengths(group.sums, settings)
+        names |= {name for name, own in zip(group.speakers, errors, strict=True) if own}
+    return len(names)
+
+
 def _most_telling(compared: _Compared) -> tuple[int, int]:
     """Return the worst and the best group, or the two that differ while those do not."""
-    worst, best = int(compared.logs.argmax()), int(compared.logs.argmin())
+    worst, best = int(compared.rates.argmax()), int(compared.rates.argmin())
     if compared.p[worst, best] >= ALPHA > compared.p.min():
         statistics = np.abs(compared.logs[:, None] - compared.logs) / compared.log_errors
         statistics[compared.p >= ALPHA] = 0
@@ -174,7 +196,7 @@ def _difference_limits(compared: _Compared, worst: int, best: int, ratio: Interv
     reach = critical * float(compared.rate_errors[worst, best])
     low = difference - reach
     if ratio.low > 1:
-        least_best = float(compared.rates[best]) * exp(-critical * float(compared.errors[best]))
+        least_best = exp(compared.logs[best] - critical * compared.errors[best])
         low = max(low, least_best * (ratio.low - 1))
     else:
         low = min(low, 0.0)
@@ -186,7 +208,8 @@ def _by_permutation(groups: Sequence[GroupSums], settings: Settings) -> _Compare
     own = logs_and_errors(values[:, None, :], starts)
     if own is None:
         return None
-    (logs,), (deviations,) = own
+    rates, (logs,), (deviations,) = _rates(groups, settings), *own
+    logs = _no_higher(logs, rates)
     ones, others = np.triu_indices(len(groups), 1)
 
     def statistics(logs: FloatArray, deviations: FloatArray) -> FloatArray:
@@ -210,14 +233,14 @@ def _by_permutation(groups: Sequence[GroupSums], settings: Settings) -> _Compare
     # p is below 0.05 for a statistic above this one.
     draws = len(permuted_largest)
     critical = permuted_largest[draws + 1 - ceil(ALPHA * (draws + 1))]
-    rates = np.exp(logs)
+    rate_errors = np.exp(logs) * deviations
     return _Compared(
         labels=[group.label for group in groups],
         logs=logs,
         rates=rates,
         errors=deviations,
         log_errors=np.hypot(deviations[:, None], deviations),
-        rate_errors=np.hypot((rates * deviations)[:, None], rates * deviations),
+        rate_errors=np.hypot(rate_errors[:, None], rate_errors),
         critical=np.full_like(p, critical),
         p=p,
         speakers=np.diff([*starts, values.shape[1]]),
@@ -227,19 +250,20 @@ def _by_permutation(groups: Sequence[GroupSums], settings: Settings) -> _Compare
 def _by_jackknife(groups: Sequence[GroupSums], settings: Settings) -> _Compared | None:
     names = sorted(set(chain(*(group.speakers for group in groups))), key=lambda name: name or "")
     place = {name: number for number, name in enumerate(names)}
-    rates = np.empty(len(groups))
+    rates, logs = _rates(groups, settings), np.empty(len(groups))
     without_one = np.empty((len(groups), len(names)))
     for number, group in enumerate(groups):
         errors, lengths = errors_and_lengths(group.sums, settings)
-        rates[number] = max(errors.sum(), 0.5) / lengths.sum()
-        without_one[number] = rates[number]
+        without_one[number] = max(errors.sum(), 0.5) / lengths.sum()
+        logs[number] = np.log(without_one[number, 0])
         left = np.maximum(lengths.sum() - lengths, 1)
         at = [place[name] for name in group.speakers]
         without_one[number, at] = np.maximum(errors.sum() - errors, 0.5) / left
-    log_errors = _difference_errors(np.log(without_one))
+    unknown = np.where(rates > 0, 0, _NO_ERROR)
+    log_errors = _difference_errors(np.log(without_one), unknown)
     if not (log_errors[np.triu_indices(len(groups), 1)] > 1e-12).all():
         return None
-    logs = np.log(rates)
+    logs = _no_higher(logs, rates)
     freedoms = np.array([spreads(group, settings)[0].freedom for group in groups])
     pairs = len(groups) * (len(groups) - 1) / 2
     critical, p = np.ones_like(log_errors), np.ones_like(log_errors)
@@ -252,19 +276,33 @@ def _by_jackknife(groups: Sequence[GroupSums], settings: Settings) -> _Compared 
         labels=[group.label for group in groups],
         logs=logs,
         rates=rates,
-        errors=np.sqrt((len(names) - 1) * np.log(without_one).var(axis=1)),
+        errors=np.sqrt((len(names) - 1) * np.log(without_one).var(axis=1) + unknown),
         log_errors=log_errors,
-        rate_errors=_difference_errors(without_one),
+        rate_errors=_difference_errors(without_one, unknown * np.exp(2 * logs)),
         critical=critical,
         p=p,
         speakers=np.array([len(group.speakers) for group in groups]),
     )
 
 
-def _difference_errors(without_one: FloatArray) -> FloatArray:
-    """Return the jackknife's standard error of each difference of two groups."""
+def _rates(groups: Sequence[GroupSums], settings: Settings) -> FloatArray:
+    totals = [errors_and_lengths(group.sums, settings) for group in groups]
+    return np.array([errors.sum() / lengths.sum() for errors, lengths in totals])
+
+
+def _no_higher(logs: FloatArray, rates: FloatArray) -> FloatArray:
+    """Return the logarithms with half an error, in a small group, no higher than a real rate."""
+    return np.where(rates > 0, logs, np.minimum(logs, logs[rates > 0].min()))
+
+
+def _difference_errors(without_one: FloatArray, more: FloatArray) -> FloatArray:
+    """Return the jackknife's standard error of each difference of two groups.
+
+    ``more`` is added to the variance of each group.
+    """
     speakers = without_one.shape[1]
     covariance = (speakers - 1) * np.cov(without_one, bias=True)
+    covariance += np.diag(more)
     variances = np.diag(covariance)
     errors = np.sqrt(np.maximum(variances[:, None] + variances - 2 * covariance, 0))
     np.fill_diagonal(errors, np.inf)  # a group does not differ from itself

@@ -30,6 +30,8 @@ ALPHA: Final = 0.05  # one minus the level of the intervals
 # Below this and those of ``base.schema`` there is no interval (``benchmarks/intervals.py``).
 MIN_WORDS: Final = 100
 
+ALIKE: Final = "every speaker has the same value"
+
 
 class Interval(NamedTuple):
     """Where the rate would be for other speakers of the same kind, at 95 %."""
@@ -159,7 +161,7 @@ def _why_not_resolvable(  # noqa: PLR0911 - a reason each
     if isnan(deviation):
         return f"one speaker has all {unit}"
     if deviation < 1e-12:
-        return "every speaker has the same value"
+        return ALIKE
     return None
 
 

@@ -23,7 +23,10 @@ _SHARED: Final = 0.05  # of the speakers, by a wrong label perhaps, are in a sec
 
 
 def pooled_intervals(groups: Sequence[GroupSums], settings: Settings) -> dict[str, Interval]:
-    """Return 95 % intervals of WER by the groups' labels; empty if they cannot share a spread."""
+    """Return 95 % intervals of WER by the labels of the groups that are too small for their own.
+
+    A group whose speakers are all alike has none, and there are none without a shared spread.
+    """
     groups = [group for group in groups if takes_part(group)]
     speakers = sum(len(group.speakers) for group in groups)
     freedom = speakers - len(groups)
@@ -36,7 +39,10 @@ def pooled_intervals(groups: Sequence[GroupSums], settings: Settings) -> dict[st
     reach = t_quantile(1 - ALPHA / 2, freedom)
     intervals: dict[str, Interval] = {}
     for group, log, error in zip(groups, estimates[0][0], estimates[1][0], strict=True):
-        intervals[group.label] = Interval(exp(log - reach * error), exp(log + reach * error))
+        own_errors, lengths = errors_and_lengths(group.sums, settings)
+        alike = np.allclose(own_errors * lengths.sum(), lengths * own_errors.sum())
+        if len(group.speakers) < MIN_SPEAKERS and not alike:
+            intervals[group.label] = Interval(exp(log - reach * error), exp(log + reach * error))
     return intervals
 
 

@@ -53,8 +53,10 @@ def gap_of(groups: list[GroupSums]) -> Gap:
     gap = estimate_gap(groups, SETTINGS)
     assert gap
     assert gap.difference.interval
-    assert gap.ratio.interval
-    assert gap.resolved == (gap.difference.interval.low > 0) == (gap.ratio.interval.low > 1)
+    assert gap.resolved == (gap.difference.interval.low > 0)
+    assert gap.difference.interval.low <= gap.difference.value <= gap.difference.interval.high
+    if gap.ratio.interval:
+        assert gap.resolved == (gap.ratio.interval.low > 1)
     assert gap.resolved == bool(gap.pairs)
     return gap
 
@@ -98,13 +100,42 @@ def test_one_group_and_a_hundred_are_not_compared(count: int) -> None:
     assert estimate_gap(dialects([8] * count, [0.2] * count, 0), SETTINGS) is None
 
 
-def test_groups_without_an_error_have_a_finite_gap_and_equal_speakers_none() -> None:
-    words = np.full(8, 100)
-    none = make_group("none", words, np.zeros(8, np.int64), [f"a{n}" for n in range(8)])
-    some = make_group("some", words, np.arange(8), [f"b{n}" for n in range(8)])
-    gap = gap_of([none, some])
-    assert (gap.worst, gap.best) == ("some", "none")
-    assert np.isfinite([*(gap.ratio.interval or ()), gap.ratio.value]).all()
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("words", [15, 1000])
+def test_a_group_without_errors_is_the_best_with_its_own_rate_and_no_ratio(
+    words: int, *, paired: bool
+) -> None:
+    others = ["a" if paired else "b", "a" if paired else "c"]
+    groups: list[GroupSums] = []
+    for name, length, errors in (("a", words, 0), (others[0], 1000, 1), (others[1], 1000, 200)):
+        speakers = [f"{name}{n}" for n in range(8)]
+        wrong = np.minimum(np.arange(1, 9) * errors, 1000)
+        groups.append(make_group(f"{errors}", np.full(8, length), wrong, speakers))
+    gap = gap_of(groups)
+    assert (gap.worst, gap.best, gap.groups, gap.extreme) == ("200", "0", 3, True)
+    assert gap.difference.value == gap.wer.value
+    assert gap.ratio.to_dict()["value"] is None
+    if words < 100:  # in which half an error is a higher rate than that of the others
+        assert not [pair for pair in gap.pairs if pair.worse == "1"]
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("wrong", [0, 1, 7])
+def test_few_speakers_with_errors_say_nothing_about_groups(wrong: int, *, paired: bool) -> None:
+    groups: list[GroupSums] = []
+    for name in ("a", "b", "c"):
+        errors = np.zeros(15, np.int64)
+        errors[:wrong] = 1 if name == "a" else 0
+        speakers = [f"{'a' if paired else name}{n}" for n in range(15)]
+        groups.append(make_group(name, np.arange(90, 105), errors, speakers))
+    assert estimate_gap(groups, SETTINGS) is None
+
+
+def test_a_small_group_whose_speakers_are_alike_has_no_pooled_interval() -> None:
+    none, alike, *others = dialects([4, 4, 4, 4, 9], [0.2] * 5, 0)
+    none.sums[:, 1:3] = [100, 0]
+    alike.sums[:, 1:3] = [80, 20]
+    assert {*pooled_intervals([none, alike, *others], SETTINGS)} == {"2", "3"}
 
 
 def test_a_pooled_interval_of_a_small_group_holds_its_rate() -> None:
