@@ -26,7 +26,7 @@ from danish_asr.recipe.train.readers import (
     report_removed,
     waveform_dtype,
 )
-from danish_asr.recipe.train.record import check_free_space, keep_wandb_id
+from danish_asr.recipe.train.record import check_free_space, checkpoint_space, keep_wandb_id
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
 from tests.recipe.running import arguments, copy_until
@@ -78,6 +78,8 @@ def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> N
     with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
         check_free_space(tmp_path, huge, config)
     check_free_space(tmp_path, nn.Linear(2, 2), config)
+    config.regime.keep_last_n_checkpoints, config.regime.num_steps = 10**9, 2_000
+    assert checkpoint_space(tmp_path, huge, config).number == 3  # two, and one being written
 
 
 @pytest.mark.parametrize(

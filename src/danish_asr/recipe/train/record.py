@@ -69,8 +69,9 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
         if parameter.requires_grad:
             state += state_bytes(parameter) + 4 * has_ema * parameter.numel()
     kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
-    if not kept and regime.checkpoint_every_n_steps:
-        kept = (regime.num_steps or 0) // regime.checkpoint_every_n_steps
+    if regime.num_steps and regime.checkpoint_every_n_steps:
+        made = regime.num_steps // regime.checkpoint_every_n_steps
+        kept = min(kept, made) if kept else made
     written = len(checkpoint_steps(output_dir)) if output_dir else 0
     count = max(kept + 1 - written, 1)
     complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
