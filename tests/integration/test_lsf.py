@@ -181,6 +181,7 @@ def test_an_array_of_jobs_builds_what_one_conversion_builds(
 def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
     cluster: Cluster, run: Path
 ) -> None:
+    """TRAPS, training: no cluster handler of fairseq2 is used; torchrun gives the ranks."""
     stopped = run.with_name("stopped")
     budget = "--config trainer.max_wall_minutes=1e-6"
     # The shell of a job of Slurm has a rank and no number of tasks.

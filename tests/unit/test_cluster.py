@@ -57,6 +57,7 @@ def test_the_rank_is_that_of_torchrun(
 def test_srun_starts_one_process_on_a_host(
     monkeypatch: pytest.MonkeyPatch, tasks: int, hosts: int, *, launched: bool, refused: bool
 ) -> None:
+    """TRAPS, training: several processes of srun on a host would share a GPU."""
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", str(tasks))
     monkeypatch.setenv("SLURM_STEP_NUM_NODES", str(hosts))
     if launched:

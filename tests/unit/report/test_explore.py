@@ -195,7 +195,7 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
     assert 8 <= found["players"] <= 11  # of 11 rows
     assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
     assert found["suspects"] == [["seconds of silence", "6"]]
-    assert found["title"] == "Speech dataset: dataset0"
+    assert found["title"].startswith("Speech dataset: dataset")  # a folder of pytest
     assert "ž (1)" in found["unknown"][0][2]
     assert found["dialects"][0].startswith(HOSTILE)
     assert in_browser(page, WIDTH, width=380) <= 380
