@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from math import inf, prod
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -76,8 +77,8 @@ def is_joined(audio: bytes | Path) -> bool:
         if samples is not None:
             end = samples.begin + samples.size
             return head in data[end : end + 12]
-        tags = _LENGTH_TAG.finditer(data)
-        return next(tags, None) is not None and next(tags, None) is not None
+        # No name holds the iterator: it would keep a mapped file open.
+        return len([*islice(_LENGTH_TAG.finditer(data), 2)]) > 1
 
 
 @contextmanager

@@ -287,6 +287,20 @@ def test_decimal_commas_capitals_and_empty_ids_of_spreadsheets_are_read(tmp_path
     assert (first.id, second.id, first.refused) == ("table.csv#dev:0", "b", None)
 
 
+@pytest.mark.parametrize(
+    "lines", [(",path,text", "7,a.wav,ja"), ("path;text;;speaker", "a.wav;ja;7;s1")]
+)
+def test_a_column_without_a_name_is_ignored_with_a_note(
+    tmp_path: Path, lines: tuple[str, str]
+) -> None:
+    """pandas writes its index so; a channel has no usual name of a column either."""
+    (tmp_path / "train.csv").write_text("\n".join(lines))
+    source = open_source(str(tmp_path), RADIO)
+    (found,) = read_all(source)
+    assert (found.text, found.channel, found.refused) == ("ja", None, None)
+    assert ["ignored a column without a name" in note for note in source.notes] == [True]
+
+
 def test_a_list_in_json_has_a_row_for_each_object(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     path.write_text(json.dumps([json.loads(GOOD), 7, {"audio": "b.wav", "text": "nej"}], indent=1))

@@ -295,8 +295,9 @@ class FileListing:
 
     def notes(self) -> tuple[str, ...]:
         """A line for people about columns that are not read, if there are any."""
-        ignored = [name for name in self.names if name and name not in self.read]
+        unread = (name for name in self.names if not name or name not in self.read)
+        ignored = [name or "a column without a name" for name in unread]
         if not ignored:
             return ()
-        read = ", ".join(name for name in self.names if name in self.read)
+        read = ", ".join(name for name in self.names if name and name in self.read)
         return (f"read {read}; ignored {', '.join(ignored)} (--column OURS=THEIRS takes one)",)

@@ -235,7 +235,7 @@ def _with_splits(path: Path) -> Iterator[tuple[str, TableRow]]:
             if by_folder and not name:
                 split = _split_folder(str(row.values.get("file_name") or ""))
             else:
-                split = str(row.values.get(name) or "").strip()
+                split = str((name and row.values[name]) or "").strip()
         yield split, row
 
 

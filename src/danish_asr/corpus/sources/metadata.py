@@ -87,7 +87,8 @@ def utterance(
     try:
         _joined_id(values, columns["id"])
         for name, convert in _CONVERT.items():
-            read[name] = convert(values.get(columns[name]))
+            theirs = columns[name]
+            read[name] = convert(values.get(theirs)) if theirs else None
         seconds, name = read["seconds"], "seconds"
         if seconds is None and read["end"] is not None:
             seconds = _seconds(read["end"] - (read["start"] or 0.0))
