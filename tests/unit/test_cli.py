@@ -44,8 +44,8 @@ def test_score_prints_a_table_and_writes_json_and_page_beside_the_predictions(fo
     output = _run("score", "a.jsonl", "--by", "dialect,gender")
     assert "4 rows scored" in output
     assert "Fynsk · unknown" in output
-    assert (folder / "a.report.html").is_file()
-    settings = json.loads((folder / "a.scores.json").read_text(encoding="utf-8"))["settings"]
+    assert (folder / "a.jsonl.report.html").is_file()
+    settings = json.loads((folder / "a.jsonl.scores.json").read_text(encoding="utf-8"))["settings"]
     assert settings == Settings().to_dict()
 
 

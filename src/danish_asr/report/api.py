@@ -90,7 +90,7 @@ def score_file(
         scores = scores.only(shown)
         requested = scores.only(options.by)
         if ".json" in outputs:
-            texts[outputs[".json"]] = _json(scores.to_dict())
+            texts[outputs[".json"]] = _json({"files": [*map(str, paths)]} | scores.to_dict())
         if ".csv" in outputs:
             texts[outputs[".csv"]] = to_csv(scores.to_pandas())
         if ".md" in outputs:

@@ -142,7 +142,9 @@ def comparison_markdown(comparison: Comparison) -> str:
 def comparison_latex(comparison: Comparison) -> str:
     """Return tables for LaTeX, which need the package booktabs."""
     columns = _used(comparison)
-    rows = [row for group in _tables(comparison, columns).values() for row in group]
+    rows: list[list[str]] = []
+    for name, lines in _tables(comparison, columns).items():
+        rows += [[wording.in_grouping(name, label), *cells] for label, *cells in lines]
     return latex_tables(comparison, [HEADINGS[column] for column in columns], rows)
 
 
@@ -285,7 +287,12 @@ def _verdicts(comparison: Comparison) -> list[str]:
 
 
 def _needed(paired: PairedRate) -> str:
-    return f"; {wording.needs_in_words(paired.needs)}" if paired.needs else ""
+    if not paired.needs:
+        return ""
+    text = f"; {wording.needs_in_words(paired.needs)}"
+    if wording.needed(paired) == wording.MORE_SEEDS:
+        text += "; to show this one, train more seeds"
+    return text
 
 
 def _these_speakers(comparison: Comparison) -> str:

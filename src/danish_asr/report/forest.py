@@ -52,12 +52,13 @@ def forest_plot(comparison: Comparison) -> Figure:
 def _lines_of_groups(comparison: Comparison) -> list[_Line]:
     baseline = comparison.overall.runs[0].run
     lines: list[_Line] = []
-    groups = [comparison.overall]
-    for own in comparison.groupings.values():
-        groups += own
-    for group in groups:
+    groups = [("", comparison.overall)]
+    for name, own in comparison.groupings.items():
+        groups += [(name, group) for group in own]
+    for name, group in groups:
         for run in group.runs[1:]:
-            label = f"{wording.short(group.label, 30)} ({wording.count(group.speakers)} speakers)"
+            label = wording.in_grouping(name, wording.short(group.label, 30))
+            label = f"{label} ({wording.count(group.speakers)} speakers)"
             if len(group.runs) > 2:
                 label = f"{label}: {wording.short(run.run, 20)} − {wording.short(baseline, 20)}"
             lines.append(_Line(label, run.paired["wer"].difference))

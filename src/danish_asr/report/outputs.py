@@ -93,8 +93,8 @@ def default_outputs(files: Sequence[Path], *, html: bool = True) -> list[Path]:
     if len(files) > 1:
         return []
     (predictions,) = files
-    stem = predictions.name.removesuffix(".gz")
-    prefix = "" if stem == PREDICTIONS else f"{stem.rpartition('.')[0] or stem}."
+    usual = predictions.name.removesuffix(".gz") == PREDICTIONS
+    prefix = "" if usual else f"{predictions.name}."
     names = ["scores.json", "report.html"] if html else ["scores.json"]
     return [predictions.with_name(f"{prefix}{name}") for name in names]
 

@@ -45,14 +45,14 @@ def pair_rows(comparison: Comparison) -> list[list[str]]:
     """Return the cells of `PAIRS`."""
     rows: list[list[str]] = []
     for pair in comparison.pairs:
-        difference, needs = pair.wer.difference, pair.wer.needs
+        difference = pair.wer.difference
         rows.append(
             [
                 f"{pair.b} - {pair.a}",
                 wording.percent(difference.value, "+"),
                 wording.bounds(difference.interval, "+"),
                 p_value(pair.wer.p_adjusted),
-                wording.speakers(needs.speakers_needed) if needs and not pair.resolved else "–",
+                "–" if pair.resolved else wording.needed(pair.wer) or "–",
             ]
         )
     return rows

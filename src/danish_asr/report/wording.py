@@ -7,6 +7,7 @@ from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.scoring.gaps import Gap
 from danish_asr.scoring.groupings import MEASURES, column_specs, name_of
 from danish_asr.scoring.intervals import MIN_WORDS, Interval, Needs
+from danish_asr.scoring.paired import PairedRate
 from danish_asr.scoring.scores import Grouping, GroupScore, Scores, p_value
 from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import profile_version
@@ -69,6 +70,11 @@ def grouping_title(name: str) -> str:
     return "by " + " and ".join(name_of(spec).replace("_", " ") for spec in column_specs(name))
 
 
+def in_grouping(name: str, label: str) -> str:
+    """A group outside the table of its grouping, e.g. "dialect: unknown"."""
+    return f"{grouping_title(name).removeprefix('by ')}: {label}" if name else label
+
+
 def summary(scores: Scores) -> str:
     """What the scores are based on."""
     rows = scores.rows
@@ -116,6 +122,16 @@ def speakers(needed: int | None) -> str:
     if needed is None:
         return ""
     return f"about {count(needed)}" if needed <= MOST_NEEDED else f"over {count(MOST_NEEDED)}"
+
+
+MORE_SEEDS: Final = "more seeds"
+
+
+def needed(paired: PairedRate) -> str:
+    """What to record to show a difference: speakers, or more seeds if no number is enough."""
+    if not paired.needs or not paired.difference.value:
+        return ""
+    return speakers(paired.needs.speakers_needed) or MORE_SEEDS
 
 
 def gap_verdict(scores: Scores) -> str:

@@ -85,6 +85,7 @@ class Spread(NamedTuple):
     deviation: float  # the standard error, by the jackknife
     freedom: float  # of the t distribution
     not_resolvable: str | None
+    over_seeds: float = 0.0  # the part of the variance that more speakers do not make smaller
 
     def limits(self, alpha: float = ALPHA) -> Interval:
         """Return the interval of a rate at level ``1 - alpha``."""
@@ -101,7 +102,8 @@ class Spread(NamedTuple):
 
     def needs(self, speakers: int, alpha: float = ALPHA) -> "Needs":
         """Return what it would take to show this difference of two runs."""
-        return needs(self.value, t_quantile(1 - alpha / 2, self.freedom), self.deviation, speakers)
+        critical = t_quantile(1 - alpha / 2, self.freedom)
+        return needs(self.value, critical, self.deviation, speakers, self.over_seeds)
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no difference."""
@@ -203,19 +205,24 @@ class Needs(NamedTuple):
     """What it would take to show a difference in four of five such splits (a power of 80 %)."""
 
     smallest_detectable: float  # the difference that so many speakers show
-    speakers_needed: int | None  # to show the difference that was found; None if it is 0
+    speakers_needed: int | None
+    """To show the difference that was found; None if it is 0, or the seeds alone vary too much."""
 
 
 _POWER: Final = 0.8416
 """The 80 % quantile of the normal distribution."""
 
 
-def needs(difference: float, critical: float, deviation: float, speakers: int) -> Needs:
-    """Return what a difference needs, whose standard error shrinks with more speakers."""
-    smallest = (critical + _POWER) * deviation
-    if not difference:
-        return Needs(smallest, None)
-    return Needs(smallest, ceil(speakers * (smallest / difference) ** 2))
+def needs(
+    difference: float, critical: float, deviation: float, speakers: int, over_seeds: float = 0.0
+) -> Needs:
+    """Return what a difference needs; more speakers shrink its variance but ``over_seeds``."""
+    reach = critical + _POWER
+    allowed = difference**2 - reach**2 * over_seeds
+    if allowed <= 0:
+        return Needs(reach * deviation, None)
+    shrinks = reach**2 * (deviation**2 - over_seeds)
+    return Needs(reach * deviation, ceil(speakers * shrinks / allowed))
 
 
 def _utterance_intervals(group: GroupSums, settings: Settings) -> list[Interval | None]:

@@ -206,7 +206,8 @@ def _with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
     total = sum(variances)
     parts = zip(variances, freedoms, strict=True)
     freedom = total**2 / sum(variance**2 / own for variance, own in parts)
-    return spread._replace(deviation=sqrt(total), freedom=freedom)
+    over_seeds = sum(variances[1:])
+    return spread._replace(deviation=sqrt(total), freedom=freedom, over_seeds=over_seeds)
 
 
 def _by_utterance(sums: GroupSums) -> GroupSums:

@@ -123,6 +123,25 @@ def test_two_runs_with_several_seeds_are_compared_over_the_seeds_too(
     assert paired.over_seeds is over_seeds
     assert paired.p is not None
     assert (paired.p > 0.05) is over_seeds
+    assert paired.needs
+    assert (paired.needs.speakers_needed is None) is over_seeds
+    if over_seeds:
+        console, table = Console(record=True, width=300, file=io.StringIO()), tmp_path / "t.tex"
+        options = ReportOptions(all_pairs=True, outputs=[table])
+        compare_files(runs, options, console=console)
+        assert "train more seeds" in console.export_text()
+        assert "more seeds" in table.read_text("utf-8")
+
+
+def test_latex_and_forest_plot_name_the_grouping_of_a_group(tmp_path: Path) -> None:
+    files = [_write(tmp_path / f"{name}.jsonl", four_rows()) for name in "ab"]
+    outputs = [tmp_path / "out.tex", tmp_path / "out.svg"]
+    _compare_files(*files, by=["dialect", "gender,age_group"], outputs=outputs)
+    for path in outputs:
+        text = path.read_text("utf-8")
+        assert "dialect: unknown" in text
+        assert "gender and age group: unknown · unknown" in text
+        assert "dialect: all" not in text
 
 
 def test_a_difference_that_is_not_shown_says_how_many_speakers_it_needs(tmp_path: Path) -> None:
