@@ -167,6 +167,19 @@ def test_recordings_and_text_files_without_the_other_are_named(tmp_path: Path) -
         read_all(source)
 
 
+def test_a_link_to_a_folder_above_it_adds_no_recordings(tmp_path: Path) -> None:
+    outside = tmp_path / "disk" / "s2"
+    for folder in (tmp_path / "in" / "train" / "s1", outside):
+        write(folder / "a.wav", b"")
+        write(folder / "a.txt", b"ja")
+    (tmp_path / "in" / "train" / "s1" / "loop").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "train" / "s2").symlink_to(outside)
+    (outside / "again").symlink_to(outside)
+    assert resolve_source(str(tmp_path / "in")).kind == "pairs"
+    source = open_source(str(tmp_path / "in"), RADIO)
+    assert [row.id for row in read_all(source)] == ["in/train/s1/a", "in/train/s2/a"]
+
+
 def test_common_voices_metadata_are_read(tmp_path: Path) -> None:
     first, second = rows_of(tmp_path, "common-voice")
     assert (first.id, first.text) == ("test1", 'Er "nemt"')

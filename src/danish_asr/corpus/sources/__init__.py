@@ -6,7 +6,6 @@ without changing this package.
 """
 
 import fnmatch
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from pkgutil import resolve_name
 from typing import Final, NamedTuple
 
 from danish_asr.base.errors import SourceError, user_code
+from danish_asr.base.files import walk
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import (
     AUDIO_SUFFIXES,
@@ -253,8 +253,8 @@ def _recognise(folder: Path) -> Resolved:
         raise SourceError(f"{folder}: no such file or folder{hub_hint(str(folder))}")
     if folder.is_file():
         raise SourceError(f"{folder}: {_UNKNOWN}")
-    walk = os.walk(folder, followlinks=True)  # one walk serves all signs
-    names = [name for _, _, names in walk for name in sorted(names) if not name.startswith(".")]
+    everywhere = walk(folder)  # one walk serves all signs
+    names = [name for _, names in everywhere for name in sorted(names) if not name.startswith(".")]
     kinds: list[Resolved] = []
     for name, kind in SOURCES.items():
         found = [_first_of(patterns, folder, names) for patterns in kind.signs]

@@ -3,12 +3,12 @@
 Each folder with both files is a list. Commands in ``wav.scp`` are not run.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.files import walk
 from danish_asr.base.tables import read_lines
 from danish_asr.corpus.sources.base import Source, SourceOptions
 from danish_asr.corpus.sources.listed import Values, open_lists
@@ -24,9 +24,9 @@ def open_kaldi(location: str, options: SourceOptions) -> Source:
 
 
 def _lists(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder, followlinks=True):
+    for parent, names in walk(folder):
         if {"text", "wav.scp"} <= {*names}:
-            yield Path(parent, "text")
+            yield parent / "text"
 
 
 def _rows(path: Path, start: int) -> list[dict[str, Any]]:

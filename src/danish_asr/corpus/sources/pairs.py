@@ -4,14 +4,13 @@ Each folder with recordings is one list. The name of a recording's folder is the
 so ``--column speaker_id=folder`` makes speakers of the folders; ``--split-by-speaker`` does so too.
 """
 
-import os
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.files import decode_line
+from danish_asr.base.files import decode_line, walk
 from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, SourceOptions
 from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists
 
@@ -37,11 +36,10 @@ def open_pairs(location: str, options: SourceOptions) -> ListedSource:
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]  # not walked
+    for parent, names in walk(folder):
         stems = {Path(name).stem for name in names if name.endswith(_TEXTS)}
         if any(_is_audio(name) and Path(name).stem in stems for name in names):
-            yield Path(parent)
+            yield parent
 
 
 def has_pairs(folder: Path) -> bool:

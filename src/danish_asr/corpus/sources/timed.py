@@ -6,7 +6,6 @@ of SRT, or what names one of several tiers.
 """
 
 import fnmatch
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from danish_asr.base.audio import UNKNOWN_LENGTH, AudioError, open_audio
 from danish_asr.base.errors import SourceError
+from danish_asr.base.files import walk
 from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, Source, SourceOptions, fingerprint
 from danish_asr.corpus.sources.listed import Values, open_lists
 from danish_asr.corpus.sources.timed_files import (
@@ -91,8 +91,7 @@ def _lists(suffix: str, folder: Path) -> Iterator[Path]:
     if folder.is_file():
         yield folder
         return
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]  # not walked
+    for parent, names in walk(folder):
         for name in names:
             path = Path(parent, name)
             wanted = name.lower().endswith(suffix) and not name.startswith(".")
@@ -218,7 +217,7 @@ def _recordings(folder: Path) -> dict[str, list[Path]]:
     """The audio files below a folder by stem in lower case, WAV first."""
     found: dict[str, list[Path]] = {}
     order = {suffix: number for number, suffix in enumerate(AUDIO_SUFFIXES)}
-    for parent, _, names in os.walk(folder, followlinks=True):
+    for parent, names in walk(folder):
         for name in names:
             if name.lower().endswith(AUDIO_SUFFIXES) and not name.startswith("."):
                 found.setdefault(Path(name).stem.lower(), []).append(Path(parent, name))
