@@ -13,6 +13,7 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source, resolve_source
 from danish_asr.corpus.sources.base import Source, Utterance
+from danish_asr.corpus.tasks import find_duplicates
 from tests.builders import tone
 
 RADIO = SourceOptions(corpus="radio")
@@ -239,3 +240,26 @@ def test_kaldis_segments_speakers_and_genders_are_read(tmp_path: Path) -> None:
     ]
     assert [row.speaker.gender for row in found] == ["female", None, None]
     assert found[0].audio == tmp_path / "data" / "data" / "test" / "wav" / "call.wav"
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "refused"),
+    [
+        ("text", "test1 nej", [None, None, "a command in wav.scp", None]),
+        ("segments", "test1 call 1 1.5", ["duplicate id", None, "a command in wav.scp"]),
+        ("utt2spk", "\ntest1 s2", ["duplicate id", None, "a command in wav.scp"]),
+        ("wav.scp", "call b.wav", ["duplicate id"] * 2 + ["a command in wav.scp"]),
+        ("segments", "test1 call 0 0.2", [None, None, "a command in wav.scp"]),
+    ],
+)
+def test_an_id_with_two_values_in_kaldis_tables_goes_to_the_ledger(
+    tmp_path: Path, table: str, line: str, refused: list[str | None]
+) -> None:
+    write_kaldi(tmp_path)
+    path = tmp_path / "data" / "test" / table
+    path.write_text(path.read_text() + line + "\n")
+    source = open_source(f"kaldi:{tmp_path}", RADIO)
+    (file,) = (file for file in source.files if file.split == "test")
+    rows = list(source.read(file, 0, file.rows))
+    assert [row.refused for row in rows] == refused
+    assert (rows[0].text, len(find_duplicates(source)[file.name])) == ("på Ærø", table == "text")

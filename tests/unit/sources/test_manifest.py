@@ -108,7 +108,7 @@ def test_usual_names_of_columns_and_delimiters_are_found(
     [
         ({"start": 1.5, "end": 4}, 1.5, 2.5),
         ({"end": "2"}, 0.0, 2.0),
-        ({"start_time": "1", "end_time": "3.5", "duration": 9}, 1.0, 9.0),
+        ({"start_time": "1", "end_time": "3.5", "duration": 2.45}, 1.0, 2.45),
         ({"offset": 2, "start": 7}, 2.0, None),
         ({"offset": "", "duration": None}, 0.0, None),
     ],
@@ -201,24 +201,30 @@ def test_rows_without_a_split_are_refused_where_others_have_one_and_the_file_say
 
 
 BAD_LINES = [
-    (b'{"audio_filepath": "a.w', "row"),
-    ('{"audio_filepath": "a.wav", "text": "æøå"}'.encode("latin-1"), "row"),
-    (b'{"audio_filepath": "a.wav", "text": ["ja"]}', "text"),
-    (b'{"audio_filepath": "a.wav", "text": "ja", "id": ["a"]}', "id"),
-    (b'{"audio_filepath": "a", "text": "a", "start": "x"}', "start"),
-    (b'{"audio_filepath": "a", "text": "a", "start": 1, "end": 0.5}', "seconds"),
+    (b'{"audio_filepath": "a.w', "malformed row"),
+    ('{"audio_filepath": "a.wav", "text": "æøå"}'.encode("latin-1"), "malformed row"),
+    (b'{"audio_filepath": "a.wav", "text": ["ja"]}', "malformed text"),
+    (b'{"audio_filepath": "a.wav", "text": "ja", "id": ["a"]}', "malformed id"),
+    (b'{"audio_filepath": "a", "text": "a", "start": "x"}', "malformed start"),
+    (b'{"audio_filepath": "a", "text": "a", "start": 1, "end": 0.5}', "malformed seconds"),
+    (
+        b'{"audio_filepath": "a", "text": "a", "start": 1, "end": 2, "duration": 2}',
+        "end and duration differ",
+    ),
     *(
-        (f'{{"audio_filepath": "a", "text": "a", "duration": {value}}}'.encode(), "seconds")
+        (
+            f'{{"audio_filepath": "a", "text": "a", "duration": {value}}}'.encode(),
+            "malformed seconds",
+        )
         for value in ("Infinity", "NaN", "-1", '"1,5,5"', "[1]")
     ),
 ]
 
 
-@pytest.mark.parametrize(("line", "malformed"), BAD_LINES)
+@pytest.mark.parametrize(("line", "reason"), BAD_LINES)
 def test_a_line_that_cannot_be_read_goes_to_the_ledger(
-    tmp_path: Path, line: bytes, malformed: str
+    tmp_path: Path, line: bytes, reason: str
 ) -> None:
-    reason = f"malformed {malformed}"
     path = tmp_path / "train.jsonl"
     path.write_bytes(b"\n".join([GOOD.encode(), b"", line, GOOD.encode()]))
     source = open_source(str(path), RADIO)

@@ -32,30 +32,37 @@ def _lists(folder: Path) -> Iterator[Path]:
 def _rows(path: Path, start: int) -> list[dict[str, Any]]:
     audio, segments, speakers, genders = (_table(path.with_name(name)) for name in _TABLES)
     rows = []
-    for id_, text in list(_table(path).items())[start:]:
-        recording, *times = segments.get(id_, id_).split() or [id_]
-        speaker = speakers.get(id_)
+    for id_, text in _pairs(path)[start:]:
+        segment, speaker = segments.get(id_, id_), speakers.get(id_)
+        recording, *times = (segment or "").split() or [id_]
+        twice = None in (segment, speakers.get(id_, ""), audio.get(recording, ""))
+        refused = "no segment" if segments and id_ not in segments else None
         rows.append(
             {
                 "id": id_,
                 "text": text,
-                "recording": audio.get(recording, ""),
+                "recording": audio.get(recording) or "",
                 "start": times[0] if len(times) == 2 else None,
                 "end": times[1] if len(times) == 2 else None,
                 "speaker_id": speaker,
                 "gender": genders.get(speaker or ""),
-                "refused": "no segment" if segments and id_ not in segments else None,
+                "refused": "duplicate id" if twice else refused,
             }
         )
     return rows
 
 
-def _table(path: Path) -> dict[str, str]:
-    """The keys and values of one of Kaldi's files; none if it is missing."""
-    if not path.is_file():
-        return {}
-    lines = [line.split(maxsplit=1) for line in read_lines(path, SourceError)]
-    return {key: "".join(value).strip() for key, *value in lines if key}
+def _table(path: Path) -> dict[str, str | None]:
+    """The keys and values of one of Kaldi's files; None for a key with several values."""
+    table: dict[str, str | None] = {}
+    for key, value in _pairs(path) if path.is_file() else ():
+        table[key] = value if table.get(key, value) == value else None
+    return table
+
+
+def _pairs(path: Path) -> list[tuple[str, str]]:
+    lines = (line.split(maxsplit=1) for line in read_lines(path, SourceError))
+    return [(key, "".join(value).strip()) for key, *value in filter(None, lines)]
 
 
 def _values(root: Path, name: str, row: dict[str, Any]) -> Values:

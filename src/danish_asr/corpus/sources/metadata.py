@@ -65,6 +65,9 @@ SUB_DIALECTS: Final = {
 DIALECTS: Final = (*SUB_DIALECTS, NON_NATIVE)
 """The ten groups that results are reported for."""
 
+_APART: Final = 0.1
+"""Seconds by which rounding may set an end and a duration apart."""
+
 # Values that are mapped already stay the same.
 _DIALECT_OF: Final = {name.lower(): name for name in DIALECTS} | {
     sub_dialect: dialect for dialect, names in SUB_DIALECTS.items() for sub_dialect in names
@@ -84,16 +87,22 @@ def utterance(
     if values is None:
         return Utterance(row=row, id=id_, text=None, audio=None, refused="malformed row")
     read: dict[str, Any] = {}
+    differ = False
     try:
         _joined_id(values, columns["id"])
         for name, convert in _CONVERT.items():
             theirs = columns[name]
             read[name] = convert(values.get(theirs)) if theirs else None
         seconds, name = read["seconds"], "seconds"
-        if seconds is None and read["end"] is not None:
-            seconds = _seconds(read["end"] - (read["start"] or 0.0))
+        if read["end"] is not None:
+            until_end = _seconds(read["end"] - (read["start"] or 0.0)) or 0.0
+            seconds = until_end if seconds is None else seconds
+            differ = abs(until_end - seconds) > _APART
     except (TypeError, ValueError):
         return Utterance(row=row, id=id_, text=None, audio=None, refused=f"malformed {name}")
+    refused = "end and duration differ" if differ else None
+    if (read["validated"] or "").lower() == "rejected":
+        refused = "rejected"
     metadata = {name: read[name] for name in SPEAKER_COLUMNS}
     return Utterance(
         row=row,
@@ -105,7 +114,7 @@ def utterance(
         seconds=seconds,
         whole=read["start"] is None and read["end"] is None,
         channel=read["channel"],
-        refused="rejected" if (read["validated"] or "").lower() == "rejected" else None,
+        refused=refused,
     )
 
 
