@@ -116,9 +116,15 @@ def test_columns_and_references_have_names_of_their_own(tmp_path: Path) -> None:
     references = tmp_path / "refs.csv"
     scores = score(tmp_path / "p.csv", by=None, columns=columns, references=references)
     assert scores.overall.words == expected
-    assert scores.rows.in_split == 4
+    assert scores.rows.in_split is None
     with pytest.raises(ConfigError, match="--references is in place of --dataset"):
         score(tmp_path / "p.csv", references=references, dataset=tmp_path)
+
+
+def test_a_column_is_read_as_one() -> None:
+    columns = {"reference": "reference", "hypothesis": "reference"}
+    with pytest.raises(PredictionsError, match="column reference is named for two"):
+        score([to_row(row) for row in four_rows()], columns=columns)
 
 
 @pytest.mark.parametrize("by", [5, [None], [["dialect"]]])

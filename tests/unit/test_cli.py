@@ -154,6 +154,30 @@ def test_an_error_is_a_message_and_a_status(
     assert not (folder / "scores.json").exists()
 
 
+def test_a_file_that_may_not_be_read_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def read() -> None:
+        raise PermissionError(13, "Permission denied", "x/p.jsonl")
+
+    with pytest.raises(SystemExit) as stop:
+        main(read)
+    assert stop.value.code == 1
+    assert capsys.readouterr().err == "danish-asr: x/p.jsonl: Permission denied\n"
+
+
+@pytest.mark.parametrize(
+    ("sink", "status", "message"),
+    [("> /dev/full", 1, "danish-asr: the output: No space left on device\n"), ("| head -1", 0, "")],
+)
+def test_what_cannot_be_printed_is_written(
+    folder: Path, sink: str, status: int, message: str
+) -> None:
+    command = f"{shlex.quote(sys.executable)} -m danish_asr score a.jsonl --out s.json {sink}"
+    script = f"set -o pipefail; {command}"
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (status, message)
+    assert (folder / "s.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("own", "value", "used"),
     [

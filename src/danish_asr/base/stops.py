@@ -20,6 +20,11 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIG
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
 
 
+def discard_output() -> None:
+    """Write the standard output nowhere from now on: no one reads it, or its device is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def exit_at_stops() -> None:
     """Let a stop signal end this process at once, with status 75, and Ctrl-C with 130.
 

@@ -6,6 +6,7 @@ Packages are imported inside the commands, so that ``danish-asr doctor`` starts 
 in which others, such as torch or pyarrow, cannot be imported.
 """
 
+import errno
 import signal
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ if sys.argv[1:2] in (["train"], ["evaluate"], ["sweep"]):
 import typer
 
 from danish_asr.base.errors import EXIT_FAILED, DanishAsrError
+from danish_asr.base.stops import discard_output
 from danish_asr.cli import (  # noqa: F401 # they register their commands
     datasets,
     language_model,
@@ -42,11 +44,21 @@ INTERRUPTED: Final = 128 + signal.SIGINT  # the exit status after Ctrl-C, as in 
 
 
 def main(command: Callable[[], object] = app) -> None:
-    """Run a command; a `DanishAsrError` ends it with a message and status 1, Ctrl-C with 130."""
+    """Run a command; a `DanishAsrError` ends it with a message and status 1, Ctrl-C with 130.
+
+    So does a file that may not be read or written, and a full device.
+    """
     try:
         command()
     except DanishAsrError as error:
         typer.echo(f"danish-asr: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.ENOSPC}:
+            raise
+        if error.filename is None:  # a write to the standard output
+            discard_output()
+        typer.echo(f"danish-asr: {error.filename or 'the output'}: {error.strerror}", err=True)
         sys.exit(EXIT_FAILED)
     except (KeyboardInterrupt, SystemExit) as stop:
         # typer turns Ctrl-C into a SystemExit without a message.

@@ -5,6 +5,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from itertools import chain
 from os import PathLike
@@ -25,9 +26,10 @@ from danish_asr.report.comparison_tables import (
 )
 from danish_asr.report.inputs import input_paths, open_file, open_files, warn_of_other_models
 from danish_asr.report.outputs import ReportOptions, outputs_by_end, write_rows
-from danish_asr.report.tables import print_scores, say, to_csv, to_markdown
+from danish_asr.report.tables import Terminal, print_scores, say, to_csv, to_markdown
 from danish_asr.scoring import hub
 from danish_asr.scoring.comparison import Comparison, compare_runs
+from danish_asr.scoring.digests import digests_by_corpus
 from danish_asr.scoring.error_analysis import ErrorCollector
 from danish_asr.scoring.groupings import MEASURES
 from danish_asr.scoring.predictions import (
@@ -64,7 +66,7 @@ def score_file(
         ConfigError: An option is invalid; nothing was written.
         PredictionsError: The file cannot be read, or has other rows than its evaluation.
     """
-    options, console = options or ReportOptions(), console or Console()
+    options, console = options or ReportOptions(), console or Terminal()
     paths = [Path(name) for name in ([path] if isinstance(path, str | PathLike) else path)]
     outputs = outputs_by_end(options.outputs, SCORE_OUTPUTS, input_paths(paths, options))
     path, opened = paths[0], open_files(paths, options, console)
@@ -75,7 +77,8 @@ def score_file(
         hub.check_publishable(options.settings, model, leaderboard=LEADERBOARD in published)
     shown = list(dict.fromkeys([*options.by, *MEASURES]))
     collector = _collector(outputs, options.settings)
-    with console.status(f"scoring {escape(str(path))}"):
+    status = console.status(f"scoring {escape(str(path))}")
+    with status if console.is_terminal else nullcontext():  # it prints at its end
         scores = score_predictions(
             opened.rows,
             by=list(dict.fromkeys([*shown, hub.BY_CORPUS])) if published else shown,
@@ -86,7 +89,8 @@ def score_file(
         )
         analysis = collector.analysis() if collector else None
         # All texts are made before the first is written: a wrong --dataset leaves no half report.
-        texts = _hub_texts(outputs, scores, model)
+        hashes = digests_by_corpus(opened.rows) if published else {}
+        texts = _hub_texts(outputs, scores, model, hashes)
         scores = scores.only(shown)
         requested = scores.only(options.by)
         if ".json" in outputs:
@@ -114,12 +118,14 @@ def _collector(outputs: Mapping[str, Path], settings: Settings) -> ErrorCollecto
     return ErrorCollector(settings, at_most=_CATEGORY_ROWS) if ".html" in outputs else None
 
 
-def _hub_texts(outputs: Mapping[str, Path], scores: Scores, model: str) -> dict[Path, str]:
+def _hub_texts(
+    outputs: Mapping[str, Path], scores: Scores, model: str, hashes: hub.DigestsByCorpus
+) -> dict[Path, str]:
     texts: dict[Path, str] = {}
     if MODEL_INDEX in outputs:
-        texts[outputs[MODEL_INDEX]] = hub.model_index(scores, model)
+        texts[outputs[MODEL_INDEX]] = hub.model_index(scores, model, hashes)
     if LEADERBOARD in outputs:
-        result = hub.complete_leaderboard(outputs[LEADERBOARD], scores, model)
+        result = hub.complete_leaderboard(outputs[LEADERBOARD], scores, model, hashes)
         texts[outputs[LEADERBOARD]] = _json(result)
     return texts
 
@@ -134,7 +140,7 @@ def compare_files(
 
     Files take what they lack from ``split`` of the dataset, as in `score_file`.
     """
-    options, console = options or ReportOptions(), console or Console()
+    options, console = options or ReportOptions(), console or Terminal()
     files = list(chain(*runs.values()))
     outputs = outputs_by_end(options.outputs, COMPARE_OUTPUTS, input_paths(files, options))
     opened = {str(file): open_file(file, options, console) for file in files}

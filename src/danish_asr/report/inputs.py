@@ -10,7 +10,12 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import AnyPath
 from danish_asr.base.tables import Row, read_valid_rows
-from danish_asr.recipe.run.run_directory import EVALUATION, evaluated_model, evaluation_of
+from danish_asr.recipe.run.run_directory import (
+    EVALUATION,
+    average_name,
+    evaluated_model,
+    evaluation_of,
+)
 from danish_asr.report.outputs import ReportOptions
 from danish_asr.report.tables import say, warn
 from danish_asr.scoring.digests import digests_of
@@ -49,7 +54,11 @@ def open_file(path: Path, options: ReportOptions, console: Console) -> OpenedFil
     if not about and references is not None and _has_only_hypotheses(path):
         dataset = str(options.dataset or options.references)
         about = {"dataset": dataset, "model": path.name.partition(".")[0]}
-    in_split = sum((about.get("rows_in_split") or {}).values()) or len(references or ())
+    in_split = sum((about.get("rows_in_split") or {}).values())
+    if options.dataset is not None:
+        in_split = in_split or len(references or ())
+    elif references and (missing := len(references) - sum(1 for _ in rows)):
+        warn(f"{missing:,} of {len(references):,} references have no row in {path}", console)
     return OpenedFile(rows, about, in_split or None)
 
 
@@ -103,16 +112,24 @@ def _has_only_hypotheses(path: Path) -> bool:
     return not any(row.get("reference") for _, row in rows)
 
 
+def _run_of(about: Mapping[str, Any]) -> Path | None:
+    """Return the run of an evaluation, also that of an average; None for a model by its name."""
+    if not about.get("run"):
+        return None
+    run = Path(about["run"]).parent
+    return run.parents[1] if average_name(run) else run
+
+
 def warn_of_other_models(opened: Mapping[str, OpenedFile], console: Console) -> None:
-    """Warn of files in the first one's evaluation folder that are of another model."""
+    """Warn of files in the first one's evaluation folder that are of another model of its run."""
     (first, base), *others = opened.items()
     model = evaluated_model(base.about)
     folders = {Path(first).parent, Path(first).parent.parent}
     for file, other in others:
         other_model = evaluated_model(other.about)
         if (
-            base.about
-            and other.about
+            _run_of(base.about) is not None
+            and _run_of(base.about) == _run_of(other.about)
             and other_model != model
             and folders & {Path(file).parent, Path(file).parent.parent}
         ):

@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import isnan
-from typing import Final
+from typing import Final, NoReturn
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typing_extensions import override
 
+from danish_asr.base.stops import discard_output
 from danish_asr.report import wording
 from danish_asr.report.outputs import guarded
 from danish_asr.scoring.intervals import Estimate
@@ -24,6 +26,15 @@ _GAPS_NOTE: Final = (
     "gap: of the named groups with 3 speakers or more; its intervals and p are adjusted for the "
     "number of pairs"
 )
+
+
+class Terminal(Console):
+    """Standard output; a reader that ends early, such as `head`, is no error."""
+
+    @override
+    def on_broken_pipe(self) -> NoReturn:
+        discard_output()
+        raise SystemExit(0)
 
 
 def print_scores(scores: Scores, console: Console) -> None:

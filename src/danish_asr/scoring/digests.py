@@ -39,6 +39,16 @@ class RowDigests:
         return Digests(*(f"{total % _MODULUS:064x}" for total in sums))
 
 
+def digests_by_corpus(
+    predictions: Iterable[Prediction],
+) -> dict[tuple[str | None, str | None], Digests]:
+    """Return the hashes of the rows of each corpus and split."""
+    parts: dict[tuple[str | None, str | None], RowDigests] = {}
+    for row in predictions:
+        parts.setdefault((row.corpus, row.split), RowDigests()).add(row)
+    return {part: rows.digests() for part, rows in parts.items()}
+
+
 def digests_of(predictions: Iterable[Prediction]) -> Digests:
     """Return the hashes of rows."""
     rows = RowDigests()

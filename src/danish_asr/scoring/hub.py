@@ -7,11 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.scoring.digests import Digests
 from danish_asr.scoring.scores import GroupScore, Scores
 from danish_asr.scoring.settings import Settings
+
+DigestsByCorpus: TypeAlias = Mapping[tuple[str | None, str | None], Digests]
 
 BY_CORPUS: Final = "corpus,split"
 """The grouping that both need."""
@@ -23,12 +26,12 @@ _RULES: Final = Settings(profile="rye", row_filter="rye", denominator="standard"
 _TASK: Final = "automatic-speech-recognition"
 
 
-def model_index(scores: Scores, model: str) -> str:
+def model_index(scores: Scores, model: str, digests: DigestsByCorpus) -> str:
     """Return the metadata of a model card in YAML, with a result per corpus and split."""
     from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - slow
 
     rows = scores.rows
-    about = scores.settings.to_dict() | rows.digests._asdict()
+    about = scores.settings.to_dict()
     if rows.in_split is None:
         about |= {"rows_in_split": "unknown"}
     elif rows.where:
@@ -39,7 +42,8 @@ def model_index(scores: Scores, model: str) -> str:
         corpus = group.group["corpus"] or "unknown"
         name = f"{corpus}, where {rows.where}" if rows.where else corpus
         for metric, estimate in group.rates.items():
-            args = {"unit": "%", "rows": group.rows, **about}
+            hashes = digests[group.group["corpus"], group.group["split"]]._asdict()
+            args = {"unit": "%", "rows": group.rows, **about, **hashes}
             if estimate.interval:
                 args["interval_95"] = [_percent(bound) for bound in estimate.interval]
             results.append(
@@ -80,16 +84,33 @@ def check_publishable(settings: Settings, model: str, *, leaderboard: bool) -> N
         raise ConfigError(faults, where="the command line")
 
 
-def complete_leaderboard(path: Path, scores: Scores, model: str) -> dict[str, Any]:
+def complete_leaderboard(
+    path: Path, scores: Scores, model: str, digests: DigestsByCorpus
+) -> dict[str, Any]:
     """Return the results of the file with the rates of these corpora, in per cent.
 
     What is not known is None; so are the means until all five corpora are there.
     """
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return _leaderboard(scores, model, earlier)
+    return _leaderboard(scores, model, _earlier_results(path), digests)
 
 
-def _leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
+def _earlier_results(path: Path) -> dict[str, Any]:
+    """Return the content of the file, or nothing if there is none."""
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        for about in earlier.get("scored", {}).values():
+            about["profile_version"]
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise PredictionsError(
+            f"{path}: not the results of a leaderboard ({type(error).__name__}: {error}); "
+            "restore or remove the file"
+        ) from None
+    return dict(earlier)
+
+
+def _leaderboard(
+    scores: Scores, model: str, earlier: Mapping[str, Any], digests: DigestsByCorpus
+) -> dict[str, Any]:
     rows = scores.rows
     if rows.where:
         raise PredictionsError(
@@ -119,7 +140,7 @@ def _leaderboard(scores: Scores, model: str, earlier: Mapping[str, Any]) -> dict
         if corpus in LEADERBOARD_CORPORA and group.group["split"] == "test":
             rates[f"{corpus}_wer"] = _percent(group.wer.value)
             rates[f"{corpus}_cer"] = _percent(group.cer.value)
-            scored[corpus] = about | rows.digests._asdict()
+            scored[corpus] = about | digests[corpus, "test"]._asdict()
     if not rates:
         known = ", ".join(LEADERBOARD_CORPORA)
         raise PredictionsError(

@@ -5,6 +5,7 @@ not normalised, so that a file can be scored under any profile.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf, isnan
@@ -222,6 +223,10 @@ def from_row(row: Row, location: str) -> Prediction:
 
 def rename_columns(row: Row, location: str, columns: Mapping[str, str]) -> None:
     """Give the columns their names here: the requested ones, and those that other tools write."""
+    twice = [name for name, count in Counter(columns.values()).items() if count > 1]
+    if twice:
+        fault = f"the column {', '.join(twice)} is named for two; name each column once"
+        raise PredictionsError(f"{location}: {fault}")
     absent = [name for name in columns.values() if name not in row]
     if absent:
         found = ", ".join(map(repr, row))

@@ -90,6 +90,35 @@ def test_leaderboard_files_are_completed_corpus_by_corpus(tmp_path: Path) -> Non
         _export(path, ["ftspeech"])
 
 
+def test_the_hashes_of_a_corpus_are_those_of_its_rows(tmp_path: Path) -> None:
+    hashes = []
+    for number, corpora in enumerate((["ftspeech"], ["ftspeech", "fleurs_da"])):
+        (folder := tmp_path / f"{number}").mkdir()
+        _export(folder / "leaderboard.json", corpora)
+        _export(folder / "index.yaml", corpora)
+        document = json.loads((folder / "leaderboard.json").read_text("utf-8"))
+        index = from_yaml((folder / "index.yaml").read_text("utf-8"))["model-index"]
+        of_index = [
+            metric["args"]["references_sha256"]
+            for result in index[0]["results"]
+            for metric in result["metrics"]
+            if result["dataset"]["type"] == "ftspeech"
+        ]
+        hashes += [document["scored"]["ftspeech"]["references_sha256"], *of_index]
+    assert len(hashes) > 2
+    assert len({*hashes}) == 1
+
+
+@pytest.mark.parametrize(
+    "content", ["{bro", "[]", "3", '{"scored": 1}', '{"scored": {"x": {}}}', '{"scored": null}']
+)
+def test_a_broken_leaderboard_is_one_error_and_stays(tmp_path: Path, content: str) -> None:
+    (path := tmp_path / "leaderboard.json").write_text(content)
+    with pytest.raises(PredictionsError, match=r"leaderboard.json: not the results"):
+        _export(path, ["ftspeech"])
+    assert path.read_text() == content
+
+
 @pytest.mark.parametrize(
     ("corpora", "changes", "error", "message"),
     [

@@ -137,6 +137,45 @@ def test_another_system_beside_an_evaluation_is_not_published_under_its_name(
     )
 
 
+def test_references_of_a_file_are_not_known_to_be_the_split(
+    tmp_path: Path, predictions: Path
+) -> None:
+    references = tmp_path / "references.csv"
+    lines = [f'{row.id},"{row.reference}"' for row in four_rows()]
+    references.write_text("\n".join(["id,reference", *lines, "e,hun"]))
+    console, options = _console(), ReportOptions(references=references)
+    assert score_file(predictions, options, console=console).rows.in_split is None
+    shown = console.export_text()
+    assert "1 of 5 references have no row in" in shown
+    assert "in the split" not in shown
+
+
+@pytest.mark.parametrize(
+    ("runs", "steps", "warned"),
+    [
+        (("r", "r"), (10, 20), True),
+        (("r", "r/averages/x"), (10, 20), True),
+        (("r", "r"), (10, 10), False),
+        (("r", "other"), (10, 20), False),
+        (("", ""), (None, None), False),
+    ],
+)
+def test_two_evaluations_of_one_run_are_of_one_model(
+    tmp_path: Path, runs: tuple[str, str], steps: tuple[int | None, ...], warned: bool
+) -> None:
+    files: dict[str, list[Path]] = {}
+    for name, run, step in zip("AB", runs, steps, strict=True):
+        file = tmp_path / name / "predictions.jsonl"
+        file.parent.mkdir()
+        write_predictions(file, four_rows())
+        about = {"run": f"{run}/checkpoints" if run else "", "step": step, "model": name}
+        write_evaluation(file, **about)
+        files[name] = [file]
+    console = _console()
+    compare_files(files, console=console)
+    assert ("evaluate the older one again" in console.export_text()) is warned
+
+
 def test_files_are_written_before_anything_is_printed(tmp_path: Path, predictions: Path) -> None:
     class Closed(io.StringIO):
         def write(self, text: str, /) -> int:
