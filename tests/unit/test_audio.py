@@ -188,6 +188,16 @@ def zero_middle(audio: bytes) -> bytes:
     return audio[:third] + bytes(third) + audio[2 * third :]
 
 
+def zero_sector(audio: bytes) -> bytes:
+    middle = len(audio) // 2
+    return audio[:middle] + bytes(512) + audio[middle + 512 :]
+
+
+def zero_end(audio: bytes) -> bytes:
+    pages = audio.split(b"OggS")
+    return b"OggS".join(pages[:-2]) + bytes(sum(map(len, pages[-2:])))
+
+
 def first_half(audio: bytes) -> bytes:
     return audio[: len(audio) // 2]
 
@@ -196,7 +206,7 @@ def first_half(audio: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("container", "damaged"),
     [
-        ("OGG", zero_middle),
+        *(("OGG", damaged) for damaged in (zero_middle, zero_sector, zero_end)),
         *((name, first_half) for name in ("MP3", "OGG", *CHUNKED)),
     ],
 )

@@ -8,6 +8,7 @@ import io
 import mmap
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -20,8 +21,11 @@ Data = bytes | mmap.mmap
 _STREAMED: Final = 0x7FFF0000
 """A program that writes WAV to a pipe does not know the size: it writes 0 or more than this."""
 
-_PAGE: Final = 27 + 255 + 255 * 255
-"""Bytes of the longest page of OGG."""
+_MIRRORED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Each byte with its bits in the other order."""
+
+_LAST_PAGE: Final = 4
+"""The flag of OGG's page that ends a stream."""
 
 _FIRST_PAGE: Final = re.compile(rb"OggS\0[\x02\x03\x06\x07]")
 """A page that begins a stream."""
@@ -49,11 +53,11 @@ def missing(audio: bytes | Path) -> float:
     """Return how much audio a file lacks, as a multiple of what it has.
 
     0 if nothing is missing or it cannot be seen, as where an OGG ends between two pages; infinite
-    for an OGG that ends within a page. Knows WAV, RF64, W64, AIFF, AU, SPHERE and AVI.
+    for an OGG with a damaged or incomplete page. Knows WAV, RF64, W64, AIFF, AU, SPHERE and AVI.
     """
     with _opened(audio) as data:
         if data[:4] == b"OggS":
-            return inf if _ends_within_page(data) else 0.0
+            return inf if _has_damaged_page(data) else 0.0
         samples = _samples(data)
         left = 0 if samples is None else len(data) - samples.begin
         return samples.size / left - 1 if samples and 0 < left < samples.size else 0.0
@@ -174,8 +178,22 @@ def _after_first_pages(data: Data) -> int:
     return place
 
 
-def _ends_within_page(data: Data) -> bool:
-    tail = data[max(0, len(data) - _PAGE) :]
-    page = tail[tail.rfind(b"OggS") :]
-    # The byte 26 counts segments; their sizes follow, then they.
-    return len(page) < 27 or len(page) < 27 + page[26] + sum(page[27 : 27 + page[26]])
+def _has_damaged_page(data: Data) -> bool:
+    """Whether an OGG has a page, or bytes instead of one, that decoders leave out."""
+    place = end = 0
+    while place == end:
+        segments = data[place + 26 : place + 27]
+        sizes = place + 27 + sum(segments)  # where the list of sizes ends
+        end = sizes + sum(data[place + 27 : sizes])
+        page = data[place:end]
+        if not segments or len(page) < end - place or page[22:26] != _checksum(page):
+            return True
+        place = data.find(b"OggS", end)
+    # Behind the page that ends the stream there may be a tag.
+    return place >= 0 or (end < len(data) and not page[5] & _LAST_PAGE)
+
+
+def _checksum(page: bytes) -> bytes:
+    """CRC-32 of a page of OGG, from the first bit of each byte; zlib begins with the last one."""
+    reflected = zlib.crc32((page[:22] + bytes(4) + page[26:]).translate(_MIRRORED), 0xFFFFFFFF)
+    return (reflected ^ 0xFFFFFFFF).to_bytes(4, "big").translate(_MIRRORED)

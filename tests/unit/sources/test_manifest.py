@@ -230,7 +230,7 @@ def test_a_line_that_cannot_be_read_goes_to_the_ledger(
     source = open_source(str(path), RADIO)
     assert [row.refused for row in read_all(source)] == [None, reason, None]
     (tmp_path / "a.wav").write_bytes(tone(0.2))
-    with pytest.raises(DatasetError, match=rf"The first: train\.jsonl, line 3 \({reason}\)"):
+    with pytest.raises(DatasetError, match=rf"The first: train\.jsonl, line 3.* \({reason}\)"):
         convert(source, tmp_path / "ds", name="x")
     options = ConvertOptions(max_drop=0.5)
     convert(source, tmp_path / "ds", name="x", options=options)
