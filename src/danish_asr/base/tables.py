@@ -22,10 +22,16 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},
     ".tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
 }
-"""How Python's csv module reads a suffix. A CSV has one of `_DELIMITERS`."""
+"""How Python's csv module reads a suffix. A CSV has one of `_DELIMITERS`; with ``|``, quotes count
+if its header has some."""
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
 """The one that the header has most of; the first if it has none."""
+
+_QUOTES: Final = (
+    "expected a field that begins with a quote to be in quotes, and those inside doubled: "
+    '"ja, ""tak""" (or write TSV, in which quotes are text)'
+)
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
@@ -204,8 +210,10 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
     header = next(lines, "")
     form = CSV_FORMS[suffix_of(path)]
     if "delimiter" not in form:
-        delimiter = max(_DELIMITERS, key=header.count)
-        form = form | {"delimiter": delimiter}
+        form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
+    if form["delimiter"] == "|" and '"' not in header:  # as LJ Speech has it
+        form = form | {"quoting": csv.QUOTE_NONE}
+    merged = re.compile(rf"\n\S*\.\w{{3,5}}{re.escape(form['delimiter'])}")
     table = csv.reader(chain([header], lines), **form)
     line = 1
     try:
@@ -215,16 +223,15 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
             raise error(f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of each")
         line = table.line_num + 1
         for fields in table:
+            if any(map(merged.search, fields)):
+                raise error(f"{path}:{line}: a quoted field has a line like a row; {_QUOTES}")
             if len(fields) == len(names):
                 yield TableRow(line, dict(zip(names, fields, strict=True)))
             elif fields:
                 yield TableRow(line, None, f"expected {len(names)} fields, as in the header")
             line = table.line_num + 1
     except csv.Error as reason:
-        raise error(
-            f"{path}:{line}: cannot be read ({reason}); expected quotes inside quoted fields "
-            'doubled: "ja, ""tak"""'
-        ) from reason
+        raise error(f"{path}:{line}: cannot be read ({reason}); {_QUOTES}") from reason
 
 
 def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[str]:

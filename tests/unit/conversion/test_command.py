@@ -47,7 +47,7 @@ def test_workers_without_work_are_announced(tmp_path: Path, workers: int, said: 
 def test_a_conversion_prints_ignored_columns_and_ages_that_are_no_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(tone(0.5))
     table = tmp_path / "train.csv"
-    table.write_text("path,text,Age,note\na.wav,ja,niogtyve,x\na.wav,nej,29,y\n")
+    table.write_text("path,text,Age,note\na.wav,ja,niogtyve,x\na.wav,ja,29,y\n")
     output = invoke("convert", table, "--out", tmp_path / "ds", "--name", "x")
     assert f"{table}: read path, text, Age; ignored note (--column" in output
     assert "age left empty, not a number of years: niogtyve (1 rows)" in output

@@ -109,7 +109,7 @@ def test_usual_names_of_columns_and_delimiters_are_found(
         ({"start": 1.5, "end": 4}, 1.5, 2.5),
         ({"end": "2"}, 0.0, 2.0),
         ({"start_time": "1", "end_time": "3.5", "duration": 2.45}, 1.0, 2.45),
-        ({"offset": 2, "start": 7}, 2.0, None),
+        ({"offset": 2, "start": 7, "duration": 1}, 2.0, 1.0),
         ({"offset": "", "duration": None}, 0.0, None),
     ],
 )
@@ -161,7 +161,7 @@ def test_rows_with_an_empty_split_are_in_the_split_of_their_file_once(
 ) -> None:
     splits = ("test", "test", "dev", "train", "", "", "", "train") * 40
     rows = [
-        {"path": "a.wav", "text": f"nr {number}"} | ({"split": split} if split else {})
+        {"path": f"{number}.wav", "text": f"nr {number}"} | ({"split": split} if split else {})
         for number, split in enumerate(splits)
     ]
     write_table(tmp_path / f"train.{name}", rows)
@@ -389,3 +389,90 @@ def test_a_channel_is_chosen_for_all_rows_or_by_a_column(
     assert means == pytest.approx([0.25, -0.5] * 2 if as_column else [-0.5] * 5, abs=1e-3)
     ledger = pq.read_table(tmp_path / "out" / "ledger.parquet").to_pylist()
     assert [row["reason"] for row in ledger] == (["no channel 3"] if as_column else [])
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ("BEGIN,END", "END.*BEGIN"),
+        ("onset,offset", "offset.*onset"),
+        ("start,slut", "start.*slut"),
+        ("start_ms,duration", "duration.*start_ms"),
+        ("beg,end", "end.*beg"),
+        ("start,dur", "start.*dur"),
+        ("startTime,duration", "duration.*startTime"),
+        ("fra,til", "lines 2 and 3"),
+        ("tier,sender", "lines 2 and 3"),
+    ],
+)
+def test_a_time_of_which_only_one_end_is_known_is_refused(
+    tmp_path: Path, names: str, found: str
+) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text(f"path,text,{names}\na.wav,ja,0.7,1.2\na.wav,nej,1.3,2.4\n")
+    with pytest.raises(SourceError, match=f"{found}.*--column start=.*--column end="):
+        open_source(str(path), RADIO)
+    start, end = names.split(",")
+    named = SourceOptions(corpus="radio", columns=(f"start={start}", f"end={end}", "seconds="))
+    rows = read_all(open_source(str(path), named))
+    assert [(row.start, row.seconds) for row in rows] == [
+        (0.7, pytest.approx(0.5)),
+        (1.3, pytest.approx(1.1)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        ("duration,gender_length", ()),
+        ("duration,weekend", ()),
+        ("duration,start_ms", ("start=",)),
+        ("duration,channel", ("channel=channel",)),
+    ],
+)
+def test_other_columns_and_a_single_time_are_no_reason_to_refuse(
+    tmp_path: Path, names: str, columns: tuple[str, ...]
+) -> None:
+    path = tmp_path / "train.csv"
+    audio = "a" if columns[-1:] == ("channel=channel",) else "b"
+    path.write_text(f"path,text,{names}\na.wav,ja,0.7,1\n{audio}.wav,nej,0.8,2\na.wav,ja,0.7,1\n")
+    rows = read_all(open_source(str(path), SourceOptions(corpus="radio", columns=columns)))
+    assert [row.seconds for row in rows] == [0.7, 0.8, 0.7]
+
+
+@pytest.mark.parametrize("other", ["sentence", "Transcription"])
+def test_of_two_columns_of_text_one_is_chosen(tmp_path: Path, other: str) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text(f"path,text,{other}\na.wav,ja,nej\n")
+    with pytest.raises(SourceError, match=f"text, {other}.*--column text="):
+        open_source(str(path), RADIO)
+    named = SourceOptions(corpus="radio", columns=(f"text={other}",))
+    assert [row.text for row in read_all(open_source(str(path), named))] == ["nej"]
+
+
+def test_a_path_in_an_object_is_read(tmp_path: Path) -> None:
+    row = {"audio": {"bytes": None, "path": "a.wav"}, "text": "ja"}
+    path = write_lines(tmp_path / "train.jsonl", [row])
+    assert [row.audio for row in read_all(open_source(str(path), RADIO))] == [tmp_path / "a.wav"]
+
+
+QUOTED = ("ja", '"kan du', "nej", 'her"', 'en "god" dag', '"ja" og "nej"')
+
+
+def test_quotes_are_text_where_fields_are_separated_by_a_bar(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    lines = [f"wav/{number}.wav|{text}" for number, text in enumerate(QUOTED)]
+    path.write_text("\n".join(["path|text", *lines]))
+    found = read_all(open_source(str(path), RADIO))
+    assert [row.text for row in found] == [*QUOTED]
+    path.write_text('"path"|"text"\n"a.wav"|"ja | ""tak"""\n')
+    assert [row.text for row in read_all(open_source(str(path), RADIO))] == ['ja | "tak"']
+
+
+@pytest.mark.parametrize("between", [",", ";", "\t"])
+def test_rows_that_quotes_join_are_refused(tmp_path: Path, between: str) -> None:
+    path = tmp_path / "train.csv"
+    lines = [f"wav/{number}.wav{between}{text}" for number, text in enumerate(QUOTED[:4])]
+    path.write_text("\n".join([f"path{between}text", *lines]))
+    with pytest.raises(SourceError, match=r"train\.csv:3: .*quotes"):
+        open_source(str(path), RADIO)

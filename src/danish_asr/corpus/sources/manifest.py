@@ -22,6 +22,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import CSV_FORMS, Row, TableRow, read_rows
 from danish_asr.corpus.sources import base
+from danish_asr.corpus.sources.ambiguous import WholeRecordings, check_columns, time_columns
 from danish_asr.corpus.sources.metadata import row_id, utterance
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
@@ -88,6 +89,8 @@ class ManifestSource(base.Source):
 
     def _audio(self, folder: Path, values: Row) -> Path | None:
         path = values.get(self.columns["audio"])
+        if isinstance(path, dict):  # as `datasets` writes it
+            path = path.get("path")
         if not path or not isinstance(path, str):
             return None
         found = folder / path
@@ -167,16 +170,21 @@ def _add_manifest(
     lines_of: dict[str, array[int]] = {}
     splits: dict[str, str | None] = {}
     notes: list[str] = []
+    recordings = WholeRecordings()
     first_fault = ""
     for split, table_row in _with_splits(path):
         names |= dict.fromkeys(table_row.values or ())
         own_lines = lines_of.setdefault("" if options.split else split, array("q"))
         own_lines.append(table_row.line)
+        if table_row.values:
+            recordings.add(_with_usual_names(table_row.values), columns, table_row.line)
         first_fault = first_fault or f"line {table_row.line}: {table_row.fault}"
     if lines_of and not names:
         rows = sum(map(len, lines_of.values()))
         raise SourceError(f"{path.name}: none of its {rows:,} rows can be read; {first_fault}")
     own_columns = base.usual_columns(columns, names, _COLUMNS)
+    check_columns(name, names, own_columns, options)
+    recordings.check(name, time_columns(names, own_columns))
     also_read = [name for name in names if name.lower() == "split"]
     for split, lines in sorted((lines_of or {"": array("q")}).items()):
         mixed = not split and len(lines_of) > 1
