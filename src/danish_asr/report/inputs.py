@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from os.path import realpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,8 +38,13 @@ def input_paths(files: Sequence[Path], options: ReportOptions) -> list[AnyPath]:
     return [*files, *(file.parent / EVALUATION for file in files), *references]
 
 
-def open_file(path: Path, options: ReportOptions, console: Console) -> OpenedFile:
-    """Return the rows of a file, and of its split, with what it lacks from the references."""
+def open_file(
+    path: Path, options: ReportOptions, console: Console, *, alone: bool = True
+) -> OpenedFile:
+    """Return the rows of a file, and of its split, with what it lacks from the references.
+
+    A file that is not ``alone`` has some of the rows.
+    """
     if path.is_fifo():
         raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
     references = _references(path, options)
@@ -57,14 +63,19 @@ def open_file(path: Path, options: ReportOptions, console: Console) -> OpenedFil
     in_split = sum((about.get("rows_in_split") or {}).values())
     if options.dataset is not None:
         in_split = in_split or len(references or ())
-    elif references and (missing := len(references) - sum(1 for _ in rows)):
+    elif alone and references and (missing := len(references) - sum(1 for _ in rows)):
         warn(f"{missing:,} of {len(references):,} references have no row in {path}", console)
     return OpenedFile(rows, about, in_split or None)
 
 
 def open_files(paths: Sequence[Path], options: ReportOptions, console: Console) -> OpenedFile:
     """Return the rows of all files as one file, with what is true of each and all their counts."""
-    files = {str(path): open_file(path, options, console) for path in paths}
+    uses = Counter(map(realpath, paths))
+    twice = [f"{file} is given twice" for file, count in uses.items() if count > 1]
+    if twice:
+        raise ConfigError(twice, where="the list of files")
+    alone = len(paths) == 1
+    files = {str(path): open_file(path, options, console, alone=alone) for path in paths}
     first, *others = files.values()
     if not others:
         return first

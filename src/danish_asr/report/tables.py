@@ -12,10 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 from typing_extensions import override
 
+from danish_asr.base.schema import MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
 from danish_asr.report import wording
 from danish_asr.report.outputs import guarded
 from danish_asr.scoring.intervals import Estimate
+from danish_asr.scoring.pooled import FEWEST
 from danish_asr.scoring.scores import GroupScore, Scores
 
 _GAP: Final = 2
@@ -23,8 +25,8 @@ _GAP: Final = 2
 
 _GAPS: Final = ("gap", "worst group, WER %", "above the best, points", "ratio")
 _GAPS_NOTE: Final = (
-    "gap: of the named groups with 3 speakers or more; its intervals and p are adjusted for the "
-    "number of pairs"
+    "gap: of the named groups with {speakers}; its intervals and p are adjusted for the number of "
+    "pairs"
 )
 
 
@@ -51,7 +53,7 @@ def print_scores(scores: Scores, console: Console) -> None:
     rows = _gap_cells(scores)
     if rows:
         say("", console)
-        print_table(light_table(_GAPS), {"": rows}, ["", *_gap_notes(scores), _GAPS_NOTE], console)
+        print_table(light_table(_GAPS), {"": rows}, ["", *_gap_notes(scores)], console)
 
 
 def light_table(headings: Iterable[str]) -> Table:
@@ -129,7 +131,6 @@ def to_markdown(scores: Scores) -> str:
         table = markdown_table(_GAPS, rows)
         parts += ["### Gaps between groups", table]
         parts += [f"{plain(wording.sentence(line))}." for line in _gap_notes(scores)]
-        parts.append(f"{wording.sentence(_GAPS_NOTE)}.")
     units = "words (WER) or characters (CER)"
     if scores.settings.denominator == "coral":
         units += " of the reference and inserted ones"
@@ -195,6 +196,10 @@ def _gap_notes(scores: Scores) -> Iterator[str]:
     for name, part in scores.groupings.items():
         if part.gap:
             yield f"{wording.grouping_title(name)}: {wording.pairs_in_words(part.gap)}"
+    speakers = f"{FEWEST} speakers or more"
+    if any(part.gap and part.gap.paired for part in scores.groupings.values()):
+        speakers += f", {MIN_SPEAKERS} where speakers are in several groups"
+    yield _GAPS_NOTE.format(speakers=speakers)
 
 
 def _interval(estimate: Estimate, unit: int) -> str:

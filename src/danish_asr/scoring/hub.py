@@ -159,7 +159,8 @@ def _whole_corpora(scores: Scores) -> Iterator[GroupScore]:
     rows = scores.rows
     if rows.partial and not rows.where:
         raise PredictionsError(
-            f"the predictions are partial ({rows.in_file} of {rows.in_split} rows)"
+            f"the predictions are partial ({rows.in_file} of {rows.in_split} rows); only those of "
+            "a whole split are published: add the missing rows, or leave out this output"
         )
     for group in scores.groupings[BY_CORPUS].groups:
         if group.words.reference_length:  # there is no rate without a reference word

@@ -78,6 +78,28 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     assert page.is_file()
     with pytest.raises(PredictionsError, match=f"{files[0]}: id .* is in {whole} too"):
         score_file([whole, files[0]], console=_console())
+    again = files[0].parent / ".." / files[0].parent.name / files[0].name
+    with pytest.raises(ConfigError, match=f"{files[0]} is given twice"):
+        score_file([files[0], again], console=_console())
+    references, console = tmp_path / "r.jsonl", _console()
+    write_predictions(references, rows)
+    score_file(files, ReportOptions(references=references), console=console)
+    assert "have no row in" not in console.export_text()
+
+
+def test_where_speakers_are_in_several_groups_the_groups_compared_have_eight(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        replace(row, extra={"noise": "cafe" if number < 200 else "none"})
+        for number, row in enumerate(random_rows(400, speakers=10))
+    ]
+    write_predictions(path := tmp_path / "p.jsonl", rows)
+    for by, said in ((["noise"], True), (["dialect"], False)):
+        console = _console()
+        score_file(path, ReportOptions(by=by), console=console)
+        shown = console.export_text()
+        assert ("8 where speakers are in several groups" in shown) is said
 
 
 def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> None:
