@@ -1,7 +1,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -287,10 +287,16 @@ def test_as_many_rows_may_be_dropped_as_the_message_says(
     options = ConvertOptions(max_drop=max_drop)
     run(tmp_path / f"{most}", tmp_path / "ds", options=options)
     more, other = tmp_path / f"{most + 1}", tmp_path / "other"
-    message = rf": {most + 1}; .* allows {most} .* {rows}: empty text: {most + 1}\."
+    message = (
+        rf": {most + 1}( of the first 100)?; .* allows {most} .* {rows}: empty text: {most + 1}\."
+    )
     with pytest.raises(DatasetError, match=message):
         run(more, other, options=options)
     assert not (other / "manifest.json").exists()
+    with pytest.raises(
+        DatasetError, match=r"dropped: \d+ of the first \d+; .* go on with a larger"
+    ):
+        run(more, tmp_path / "early", options=replace(options, max_drop=0.0, shard_rows=20))
     run(more, other, options=ConvertOptions(max_drop=1))
     assert read_inventory(other).dropped_rows == most + 1
 

@@ -208,6 +208,9 @@ def _json_list(
 def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
     lines = _decoded_lines(path, file, error)
     header = next(lines, "")
+    if "\r" in header.rstrip("\r\n"):
+        fix = "expected newlines: tr '\\r' '\\n' < FILE > NEW"
+        raise error(f"{path}: its lines end in carriage returns, as on old Macs; {fix}")
     form = CSV_FORMS[suffix_of(path)]
     if "delimiter" not in form:
         form = form | {"delimiter": max(_DELIMITERS, key=header.count)}

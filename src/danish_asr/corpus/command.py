@@ -182,7 +182,7 @@ def convert_command(
             opened, out, name=name, options=options, workers=workers, engine=ray
         )
     _print_summary(inventory, console)
-    if len(inventory.shards) < requested:
+    if 0 < len(inventory.shards) < requested:
         work = f"{len(inventory.shards)} shards are work for as many processes"
         console.print(f"{work}, not for --workers {requested}; a smaller --shard-rows makes more")
     for root in folds or [out]:

@@ -194,10 +194,14 @@ class Conversion:
         dropped = (row for record in records for row in record.dropped)
         unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
         examples = "; ".join(self._describe(row) for row in islice(unwanted, 3))
+        done, share = "", f"--max-drop {ceil(100 * reasons.total() / self._rows) / 100:g}"
+        if len(records) < len(self.tasks):  # as many as are needed for this error
+            read = sum(record.rows + len(record.dropped) for record in records)
+            done, share = f" of the first {read:,}", "a larger --max-drop"
         raise DatasetError(
-            f"rows dropped: {reasons.total():,}; --max-drop allows {self._most_drops} of this "
-            f"source's {self._rows:,}: {counts}. The first: {examples}. Fix the source{mend}, or "
-            f"go on with --max-drop {ceil(100 * reasons.total() / self._rows) / 100:g}"
+            f"rows dropped: {reasons.total():,}{done}; --max-drop allows {self._most_drops} of "
+            f"this source's {self._rows:,}: {counts}. The first: {examples}. Fix the source{mend}, "
+            f"or go on with {share}"
         )
 
     def _check_wholes(self, records: Sequence[Record]) -> None:

@@ -36,12 +36,18 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     assert "unknown dialect name, kept as is: færøsk (1 rows)" in output
 
 
-@pytest.mark.parametrize(("workers", "said"), [(1, False), (2, True)])
-def test_workers_without_work_are_announced(tmp_path: Path, workers: int, said: bool) -> None:
-    write_parquet(tmp_path / "in" / "train.parquet", [coral_row(number) for number in range(3)])
-    options = ["--out", tmp_path / "ds", "--name", "x", "--workers", workers]
+@pytest.mark.parametrize(
+    ("text", "workers", "said"), [("ja", 1, False), ("ja", 2, True), ("", 2, False)]
+)
+def test_workers_without_work_are_announced(
+    tmp_path: Path, text: str, workers: int, said: bool
+) -> None:
+    rows = [coral_row(number, text=text) for number in range(3)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    options = ["--out", tmp_path / "ds", "--name", "x", "--workers", workers, "--max-drop", 1]
     output = invoke("convert", tmp_path / "in", *options)
     assert ("1 shards are work for as many processes, not for --workers 2" in output) == said
+    assert ("shards are work" in output) == said
 
 
 def test_a_conversion_prints_ignored_columns_and_ages_that_are_no_numbers(tmp_path: Path) -> None:

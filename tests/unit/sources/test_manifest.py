@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,22 @@ def test_an_end_gives_the_length(
     path = write_lines(tmp_path / "train.jsonl", [{"audio": "a", "text": "ja"} | times])
     (found,) = read_all(open_source(str(path), RADIO))
     assert (found.start, found.seconds) == (start, seconds)
+
+
+def test_spaces_in_and_around_names_of_columns_and_around_paths_do_not_matter(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.csv").write_text("Audio Path ; Text ; Speaker ID\n a b.wav ; ja ; s1\n")
+    (found,) = read_all(open_source(str(tmp_path), RADIO))
+    assert (found.audio, found.speaker.speaker_id) == (tmp_path / "a b.wav", "s1")
+
+
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_a_packed_table_is_told_to_need_unpacking(tmp_path: Path, *, whole_folder: bool) -> None:
+    path = tmp_path / "train.csv.gz"
+    path.write_bytes(gzip.compress(HEADER))
+    with pytest.raises(SourceError, match="gunzip"):
+        open_source(str(tmp_path if whole_folder else path), RADIO)
 
 
 def test_a_column_split_makes_a_file_of_each_split(tmp_path: Path) -> None:
@@ -264,6 +281,7 @@ HEADER = b"audio_filepath,text\n"
         ("train.csv", HEADER + b'a,et\nb,"nej\n', r"train\.csv:[23]: .*quotes"),
         ("train.csv", HEADER + b"a,\xe6t\n", r"train\.csv:2: .*iconv -f LATIN1 "),
         ("train.csv", b"text,audio_filepath,text", "csv:1: .* text"),
+        ("train.csv", (HEADER + b"a,ja\n").replace(b"\n", b"\r"), r"train\.csv: .*carriage"),
         ("all.jsonl", GOOD.encode(), r"all\.jsonl: .*--split"),
     ],
 )

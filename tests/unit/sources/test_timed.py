@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,16 @@ def test_json_of_other_transcribers_is_read(
         (2.0, 1.0, "nej"),
     ]
     assert [row.speaker.speaker_id for row in found] == speakers
+
+
+def test_a_segment_of_whisper_without_text_has_an_empty_one(tmp_path: Path) -> None:
+    folder = record(tmp_path)
+    segments = [
+        segment | {"text": text}
+        for segment, text in zip(WHISPER["segments"], (None, "ja"), strict=True)
+    ]
+    (folder / "anna.json").write_text(json.dumps({"segments": segments}))
+    assert [row.text for row in read_all(open_source(str(folder), TRAIN))] == ["", "ja"]
 
 
 def textgrid(tiers: dict[str, list[tuple[float, float, str]]], *, end: float = 6.0) -> str:
@@ -404,6 +415,11 @@ def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
         (".TextGrid", textgrid({"ord": TIERS["ord"]}).encode()[:-10], "expected 4 intervals"),
         (".TextGrid", FORMATS["textgrid"](transcript()).encode()[:600], "cannot be read"),
         (".eaf", ELAN[:700].encode(), "cannot be read"),
+        (
+            ".eaf",
+            re.sub(r"xsi:no\S+\"", "", ELAN.format(origin="")).encode(),
+            "no attribute .*Schema.* save it",
+        ),
         (".srt", srt((0, 1, "ja"), (2, 3, "to")).replace("02,000", "02").encode(), "1 of 2 cues"),
         (".srt", b"x\n" + srt((0, 1, "ja")).encode(), "cannot be read"),
         (".vtt", VTT.replace("00:03.000", "0003.000").encode(), "cannot be read"),

@@ -252,7 +252,8 @@ def _recognise(folder: Path) -> Resolved:
     if not folder.exists():
         raise SourceError(f"{folder}: no such file or folder{hub_hint(str(folder))}")
     if folder.is_file():
-        raise SourceError(f"{folder}: {_UNKNOWN}")
+        is_packed = folder.suffix.lower() == ".gz"
+        raise SourceError(f"{folder}: {'gunzip it first' if is_packed else _UNKNOWN}")
     everywhere = walk(folder)  # one walk serves all signs
     names = [name for _, names in everywhere for name in sorted(names) if not name.startswith(".")]
     kinds: list[Resolved] = []
@@ -262,7 +263,8 @@ def _recognise(folder: Path) -> Resolved:
             why = sign if isinstance(sign, str) and sign else " and ".join(filter(None, found))
             kinds.append(Resolved(name, str(folder), f"it has {why}"))
     if not kinds:
-        raise SourceError(f"{folder}: {_UNKNOWN}")
+        packed = next((name for name in names if name.lower().endswith(".gz")), "")
+        raise SourceError(f"{folder}: {f'gunzip {packed} first' if packed else _UNKNOWN}")
     if len(kinds) > 1 and {*_TIMED, "pairs"} >= {kind.kind for kind in kinds}:
         choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
         raise SourceError(

@@ -236,9 +236,10 @@ def usual_columns(
 ) -> dict[str, str]:
     """The columns, with usual names for those of which only the default is known and is missing.
 
-    Capitals do not matter. A column without a default, such as a time in `COLUMNS`, stays unknown.
+    Capitals and spaces for "_" do not matter. A column without a default, such as a time in
+    `COLUMNS`, stays unknown.
     """
-    renamed, by_lower_case = dict(columns), {name.lower(): name for name in names}
+    renamed, by_lower_case = dict(columns), {name.lower().replace(" ", "_"): name for name in names}
     for ours, theirs in columns.items():
         if theirs and theirs == default[ours] and theirs not in names:
             for other in (theirs, ours, *USUAL_NAMES.get(ours, ())):

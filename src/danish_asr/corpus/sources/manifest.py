@@ -93,10 +93,8 @@ class ManifestSource(base.Source):
             path = path.get("path")
         if not path or not isinstance(path, str):
             return None
-        found = folder / path
-        if "\\" in path and not found.is_file():  # written on Windows
-            return folder / path.replace("\\", "/")
-        return found
+        usual = path.strip().replace("\\", "/")  # written on Windows, or with spaces around it
+        return folder / (path if path == usual or (folder / path).is_file() else usual)
 
 
 def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:

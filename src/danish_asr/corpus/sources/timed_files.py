@@ -112,7 +112,10 @@ def read_elan(path: Path) -> TimedFile:
     """Read an ELAN file; times are those in its first media file."""
     from pympi.Elan import Eaf  # noqa: PLC0415
 
-    eaf = Eaf(str(path), suppress_version_warning=True)
+    try:
+        eaf = Eaf(str(path), suppress_version_warning=True)
+    except KeyError as error:
+        raise ValueError(f"no attribute {error}; open it in ELAN and save it") from error
     media = eaf.media_descriptors
     offset = int(media[0].get("TIME_ORIGIN", 0)) if media else 0
     tiers = []
@@ -244,9 +247,10 @@ def _span(segment: Mapping[str, Any]) -> Span:
         times = (segment["offsets"][name] / 1000 for name in ("from", "to"))
     start, end = (None if time is None else float(time) for time in times)
     channel, speaker = segment.get("channel"), segment.get("speaker")
+    text = _line(segment["text"] or "")
     if isinstance(channel, int):  # our own count from 0
-        return Span(start, end, _line(segment["text"]), f"Speaker {channel + 1}", channel + 1)
-    return Span(start, end, _line(segment["text"]), str(speaker) if speaker else None)
+        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
+    return Span(start, end, text, str(speaker) if speaker else None)
 
 
 def _text(path: Path) -> str:
