@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.dataset as pads
 import pytest
 
@@ -14,7 +15,7 @@ from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source, resolve_source
 from danish_asr.corpus.sources.base import Source, Utterance
 from danish_asr.corpus.tasks import find_duplicates
-from tests.builders import tone
+from tests.builders import encode, tone
 
 RADIO = SourceOptions(corpus="radio")
 
@@ -240,6 +241,32 @@ def test_kaldis_segments_speakers_and_genders_are_read(tmp_path: Path) -> None:
     ]
     assert [row.speaker.gender for row in found] == ["female", None, None]
     assert found[0].audio == tmp_path / "data" / "data" / "test" / "wav" / "call.wav"
+
+
+@pytest.mark.parametrize(
+    ("channels", "names", "found"),
+    [
+        (2, ("a", "b"), [(1, None), (2, None)]),
+        (1, ("a", "b"), [(None, None)] * 2),
+        (2, ("file", "file"), [(None, "no known channel")] * 2),
+        (2, ("other", "other"), [(None, None)] * 2),
+    ],
+)
+def test_the_channel_of_a_kaldi_recording_is_read(
+    tmp_path: Path,
+    channels: int,
+    names: tuple[str, str],
+    found: list[tuple[int | None, str | None]],
+) -> None:
+    speech = np.full((16_000, channels), 0.1)
+    write(tmp_path / "train" / "call.wav", encode(speech, 16_000))
+    write(tmp_path / "train" / "wav.scp", "".join(f"{name} call.wav\n" for name in {*names}))
+    write(tmp_path / "train" / "reco2file_and_channel", "a file A\nb file B\n")
+    write(tmp_path / "train" / "segments", f"u1 {names[0]} 0 0.5\nu2 {names[1]} 0.5 1\n")
+    write(tmp_path / "train" / "text", "u1 ja\nu2 nej\n")
+    source = open_source(f"kaldi:{tmp_path}", SourceOptions(corpus="radio"))
+    (file,) = source.files
+    assert [(row.channel, row.refused) for row in source.read(file, 0, 2)] == found
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,28 @@
-"""Kaldi's data folders: ``text`` and ``wav.scp``, and perhaps ``segments``, ``utt2spk``, genders.
+"""Kaldi's data folders: ``text`` and ``wav.scp``, and perhaps segments, speakers and channels.
 
 Each folder with both files is a list. Commands in ``wav.scp`` are not run.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from danish_asr.base.audio import AudioError, open_audio
 from danish_asr.base.errors import SourceError
 from danish_asr.base.files import walk
 from danish_asr.base.tables import read_lines
 from danish_asr.corpus.sources.base import Source, SourceOptions
 from danish_asr.corpus.sources.listed import Values, open_lists
 
-_TABLES = ("wav.scp", "segments", "utt2spk", "spk2gender")
+_TABLES = ("wav.scp", "segments", "utt2spk", "spk2gender", "reco2file_and_channel")
+_CHANNELS = {"A": 1, "B": 2, "1": 1, "2": 2}
 
 
 def open_kaldi(location: str, options: SourceOptions) -> Source:
     """Open a data folder, or a folder of several."""
+    options = replace(options, columns=("channel=channel", *options.columns))
     return open_lists(
         location, options, _lists, _rows, _values, what="text beside wav.scp, as Kaldi has them"
     )
@@ -30,7 +35,8 @@ def _lists(folder: Path) -> Iterator[Path]:
 
 
 def _rows(path: Path, start: int) -> list[dict[str, Any]]:
-    audio, segments, speakers, genders = (_table(path.with_name(name)) for name in _TABLES)
+    audio, segments, speakers, genders, sides = (_table(path.with_name(name)) for name in _TABLES)
+    sided = {name for side in sides.values() for name in (side or "").split()[:1]}
     rows = []
     for id_, text in _pairs(path)[start:]:
         segment, speaker = segments.get(id_, id_), speakers.get(id_)
@@ -42,6 +48,8 @@ def _rows(path: Path, start: int) -> list[dict[str, Any]]:
                 "id": id_,
                 "text": text,
                 "recording": audio.get(recording) or "",
+                "sided": recording in sides or recording in sided,
+                "channel": _CHANNELS.get("".join((sides.get(recording) or "").split()[1:])),
                 "start": times[0] if len(times) == 2 else None,
                 "end": times[1] if len(times) == 2 else None,
                 "speaker_id": speaker,
@@ -81,4 +89,16 @@ def _values(root: Path, name: str, row: dict[str, Any]) -> Values:
         return values | {"refused": "malformed segments"}
     beside = folder / recording
     audio = beside if beside.is_file() or not Path(recording).is_file() else Path(recording)
-    return values | {"audio": audio.resolve(), "seconds": seconds}
+    values |= {"audio": audio.resolve(), "seconds": seconds}
+    if not row["sided"] or _channels(values["audio"]) < 2:  # the sides are in files of their own
+        return values | {"channel": None}
+    return values if row["channel"] else values | {"refused": row["refused"] or "no known channel"}
+
+
+@lru_cache(maxsize=64)
+def _channels(audio: Path) -> int:
+    try:
+        with open_audio(audio) as file:
+            return int(file.channels)
+    except (AudioError, SourceError, RuntimeError):  # said where it is decoded
+        return 1
