@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,10 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
+_SLOWEST: Final = 0.05
+"""Words per second of a whole file; speech has 2 to 4."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsUsed:
     """Which rows of a split are scored."""
@@ -42,6 +47,7 @@ class RowsUsed:
     references_sha256: str
     empty_hypotheses: int  # of the scored rows, where the reference has a word
     similar_labels: Sequence[str]  # labels of a column that may mean the same
+    words_per_second: float | None  # of the scored rows with a duration
     where: str | None = None  # the condition of an evaluation of some rows of the split
 
     @property
@@ -74,6 +80,11 @@ class RowsUsed:
             lines.append(
                 f"{prefix}{self.empty_hypotheses:,} of {self.scored:,} hypotheses are empty: all "
                 "their words count as deleted"
+            )
+        if self.words_per_second is not None and self.words_per_second < _SLOWEST:
+            lines.append(
+                f"{prefix}{self.words_per_second:.4f} words per second: expected durations in "
+                "seconds, these may be milliseconds"
             )
         alike = f"{prefix}labels that may mean the same are groups of their own"
         return lines + [f"{alike}: {labels}" for labels in self.similar_labels]
@@ -142,6 +153,7 @@ class ScoredRows:
     splits: Sequence[str]
     digests: Digests
     empty_hypotheses: int
+    words_per_second: float | None
 
     def used(self, in_split: int | None, where: str | None = None) -> RowsUsed:
         """Return which rows of a split these are; ``where`` selected those of the file."""
@@ -156,6 +168,7 @@ class ScoredRows:
             where=where,
             **self.digests._asdict(),
             empty_hypotheses=self.empty_hypotheses,
+            words_per_second=self.words_per_second,
             similar_labels=[
                 f"{name_of(spec)} {' and '.join(map(repr, labels))}"
                 for spec, column in self.columns.items()
@@ -218,6 +231,7 @@ def score_rows(
     left_out: Counter[str] = Counter()
     digests = RowDigests()
     empty_hypotheses = 0
+    seconds: list[float] = []
     ids: list[str] = []
     seen_ids: set[str] = set()
     references: list[int] = []
@@ -249,6 +263,7 @@ def score_rows(
         if for_mapsswe:
             errors_at.append(error_places(split_words(reference), split_words(hypothesis)))
         words = sum(counts[REFERENCE_WORDS])
+        seconds.append(row.duration or 0)
         for spec, values in values_of.items():
             values.append(_value(row, name_of(spec), words))
     _check_columns(specs, extra_columns)
@@ -269,7 +284,14 @@ def score_rows(
         splits=sorted(splits),
         digests=digests.digests(),
         empty_hypotheses=empty_hypotheses,
+        words_per_second=_words_per_second(counts_of_rows, seconds),
     )
+
+
+def _words_per_second(counts: IntArray, seconds: Sequence[float]) -> float | None:
+    known = np.array(seconds) > 0
+    words = int(counts[known][:, REFERENCE_WORDS].sum())
+    return round(words / sum(seconds), 4) if known.any() else None
 
 
 def _check_columns(specs: Iterable[str], extra_columns: Iterable[str]) -> None:

@@ -233,6 +233,15 @@ def test_outputs_of_several_systems_in_a_folder_have_names_of_their_own(
     assert default_outputs([tmp_path / name], html=False) == [tmp_path / expected[0]]
 
 
+@pytest.mark.parametrize(("factor", "warned"), [(1, False), (1000, True)])
+def test_durations_in_milliseconds_are_warned_of(tmp_path: Path, factor: int, warned: bool) -> None:
+    rows = [replace(row, duration=factor * (row.duration or 1)) for row in four_rows()]
+    write_predictions(path := tmp_path / "p.jsonl", rows)
+    console = _console()
+    score_file(path, console=console)
+    assert ("milliseconds" in console.export_text()) is warned
+
+
 def test_empty_hypotheses_and_labels_that_look_alike_are_reported(tmp_path: Path) -> None:
     labels = {"a": "Århus", "b": "århus", "c": "Fyn"}
     lines = [f"{key},det er koldt,{'' if key == 'c' else 'det'},{labels[key]}" for key in labels]
