@@ -146,8 +146,8 @@ def test_json_of_other_transcribers_is_read(
 def test_a_segment_of_whisper_without_text_has_an_empty_one(tmp_path: Path) -> None:
     folder = record(tmp_path)
     segments = [
-        segment | {"text": text}
-        for segment, text in zip(WHISPER["segments"], (None, "ja"), strict=True)
+        {"start": 0.0, "end": 1.0, "text": None},
+        {"start": 2.0, "end": 3.0, "text": "ja"},
     ]
     (folder / "anna.json").write_text(json.dumps({"segments": segments}))
     assert [row.text for row in read_all(open_source(str(folder), TRAIN))] == ["", "ja"]
