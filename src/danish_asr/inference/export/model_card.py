@@ -20,7 +20,8 @@ from danish_asr.recipe.run.run_directory import (
     meant_checkpoint,
     read_evaluation,
 )
-from danish_asr.scoring.hub import BY_CORPUS, model_index
+from danish_asr.scoring.digests import digests_by_corpus
+from danish_asr.scoring.hub import BY_CORPUS, DigestsByCorpus, model_index
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY
@@ -78,7 +79,7 @@ def model_card(
     origin = _origin(path)
     name = repo or (origin.run or path.resolve()).name
     base = _base(origin, source)
-    scores = _scores(origin)
+    scores, hashes = _scores(origin) or (None, {})
     about: dict[str, Any] = {
         "language": _languages(origin.config),
         "library_name": _LIBRARIES[to],
@@ -95,7 +96,7 @@ def model_card(
         corpora += [str(group.group["corpus"]) for group in scores.groupings[BY_CORPUS].groups]
         parts.append(_evaluation(scores))
         if not scores.rows.partial:
-            about |= from_yaml(model_index(scores, name)) | {"language": about["language"]}
+            about |= from_yaml(model_index(scores, name, hashes)) | {"language": about["language"]}
     if "danish_asr_demo" in corpora:
         data = _SYNTHETIC
     elif any("coral" in corpus for corpus in corpora):
@@ -175,8 +176,11 @@ def _training(origin: _Origin, base: str) -> str:
     return "\n".join(["## Training", "", *lines])
 
 
-def _scores(origin: _Origin) -> Scores | None:
-    """Score the greedy predictions of this checkpoint: of the split test, if it was evaluated."""
+def _scores(origin: _Origin) -> tuple[Scores, DigestsByCorpus] | None:
+    """Score the greedy predictions of this checkpoint: of the split test, if it was evaluated.
+
+    Returns the hashes of each corpus and split as well.
+    """
     if origin.run is None:
         return None
     evaluations = _evaluations(origin.run, origin)
@@ -184,10 +188,10 @@ def _scores(origin: _Origin) -> Scores | None:
         return None
     split = "test" if "test" in evaluations else next(iter(evaluations))
     predictions, rows_in_split = evaluations[split]
-    by = [*DEFAULT_BY, BY_CORPUS]
-    scores = score_predictions(read_predictions(predictions), by=by, rows_in_split=rows_in_split)
+    by, found = [*DEFAULT_BY, BY_CORPUS], read_predictions(predictions)
+    scores = score_predictions(found, by=by, rows_in_split=rows_in_split)
     evaluation_of(predictions, scores.rows.digests)  # refuses predictions that were changed
-    return scores
+    return scores, digests_by_corpus(found)
 
 
 def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
