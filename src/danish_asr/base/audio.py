@@ -174,6 +174,10 @@ def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArr
     return mono
 
 
+_UNCHECKED: Final = frozenset({"VOC", "SVX", "CAF"})
+"""Formats of which libsndfile reads the half of a file without a word."""
+
+
 class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
     def seekable(self) -> bool:
         """False without a known length: soundfile would seek after each read, which fails."""
@@ -209,7 +213,11 @@ def open_audio(audio: bytes | Path) -> Decoder:
     if is_mp3(head) or _is_damaged_mp3(audio, head):
         data = audio if isinstance(audio, bytes) else audio.read_bytes()
         return Mp3(data)
-    return _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    file = _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    if file.format in _UNCHECKED:
+        file.close()
+        raise AudioError("VOC, SVX or CAF; convert it to WAV")
+    return file
 
 
 def _is_damaged_mp3(audio: bytes | Path, head: bytes) -> bool:

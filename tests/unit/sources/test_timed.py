@@ -242,12 +242,15 @@ ELAN = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 @pytest.mark.parametrize(("origin", "shift"), [("", 0.0), ('TIME_ORIGIN="250"', 0.25)])
-def test_elans_participants_are_speakers_and_its_media_file_is_the_recording(
+def test_elans_participants_are_speakers_of_the_type_of_tiers_that_is_chosen(
     tmp_path: Path, origin: str, shift: float
 ) -> None:
     folder = record(tmp_path, "anna.wav")
     (folder / "session1.eaf").write_text(ELAN.format(origin=origin))
-    rows = read_all(open_source(str(folder), TRAIN))
+    with pytest.raises(SourceError, match="'A' of type t with 1.*'oversat' of type r with 1"):
+        open_source(str(folder), TRAIN)
+    options = SourceOptions(corpus="own", split="train", tiers=("t",))
+    rows = read_all(open_source(str(folder), options))
     assert [(row.start, row.text, row.speaker.speaker_id, row.refused) for row in rows] == [
         (0.5 + shift, "goddag & hej", "Anna", None),
         (2.0 + shift, "farvel", "Bo", None),
@@ -256,8 +259,15 @@ def test_elans_participants_are_speakers_and_its_media_file_is_the_recording(
     assert {row.audio for row in rows} == {folder / "anna.wav"}
 
 
-def test_a_described_tier_of_elan_can_be_chosen(tmp_path: Path) -> None:
+def test_a_described_tier_of_elan_can_be_chosen_and_an_empty_one_leaves_no_choice(
+    tmp_path: Path,
+) -> None:
     folder = record(tmp_path, "anna.wav")
+    (folder / "anna.eaf").write_text(ELAN.format(origin="").replace("hello", ""))
+    assert {row.speaker.speaker_id for row in read_all(open_source(str(folder), TRAIN))} == {
+        "Anna",
+        "Bo",
+    }
     (folder / "anna.eaf").write_text(ELAN.format(origin=""))
     options = SourceOptions(corpus="own", split="train", tiers=("oversat",))
     assert [row.text for row in read_all(open_source(str(folder), options))] == ["hello"]
@@ -290,6 +300,8 @@ def test_labels_of_all_cues_are_speakers_and_numbers_stay_text(
     (folder / "anna.da.srt").write_text(CUES.format(label=label), encoding="utf-8-sig")
     rows = read_all(open_source(str(folder), TRAIN))
     assert [row.speaker.speaker_id for row in rows] == speakers
+    notes = [note for note in open_source(str(folder), TRAIN).notes if "2 of 3 texts" in note]
+    assert [("'Anna:'" in note) for note in notes] == ([] if label else [True])
     said = "det var i 1987" if label else "Anna: det var i 1987"
     assert [row.text for row in rows][:2] == [said, "nej tak"]
     assert str(rows[2].text).endswith("i 1988")
@@ -342,6 +354,14 @@ def test_overlaps_and_times_behind_the_audio_are_in_the_ledger(tmp_path: Path) -
         (4, "malformed end"),
         (5, "past the end of its audio"),
     ]
+
+
+@pytest.mark.parametrize("sound", ["[musik]", "♪ la la ♪"])
+def test_cues_of_sounds_are_no_speech_and_overlap_nothing(tmp_path: Path, sound: str) -> None:
+    folder = record(tmp_path)
+    (folder / "anna.srt").write_text(srt((0, 3, sound), (1, 2, "ja [latter] ja")), encoding="utf-8")
+    rows = read_all(open_source(str(folder), TRAIN))
+    assert [row.refused for row in rows] == ["no speech", None]
 
 
 def test_a_file_that_ends_apart_from_its_audio_is_noted(tmp_path: Path) -> None:
@@ -465,6 +485,15 @@ def test_captions_that_repeat_the_line_before_are_refused(tmp_path: Path, *, rol
             open_source(str(folder), TRAIN)
     else:
         assert len(read_all(open_source(str(folder), TRAIN))) == 8
+
+
+def test_automatic_captions_that_roll_word_by_word_are_refused(tmp_path: Path) -> None:
+    folder = record(tmp_path)
+    cues = [" \nhun<00:00:00.400><c> cykler</c>", "hun cykler\n ", "hun cykler\nså<00:00:02.100>"]
+    times = (f"00:0{n}.000 --> 00:0{n + 1}.000\n{text}\n" for n, text in enumerate(cues))
+    (folder / "anna.vtt").write_text("WEBVTT\n\n" + "\n".join(times))
+    with pytest.raises(SourceError, match="2 of 3 cues begin with the line"):
+        open_source(str(folder), TRAIN)
 
 
 def test_a_tier_is_refused_where_there_are_none(tmp_path: Path) -> None:

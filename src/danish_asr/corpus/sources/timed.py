@@ -20,6 +20,8 @@ from danish_asr.base.files import walk
 from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, Source, SourceOptions, fingerprint
 from danish_asr.corpus.sources.listed import Values, open_lists
 from danish_asr.corpus.sources.timed_files import (
+    LABEL,
+    NO_SPEECH,
     Span,
     Tier,
     TimedFile,
@@ -102,9 +104,11 @@ def _lists(suffix: str, folder: Path) -> Iterator[Path]:
 def _rows(path: Path, start: int, *, folder: Path, tiers: Sequence[str]) -> list[_Row]:
     """The utterances of a file, in the order of their starts."""
     spans = _spans(path, folder, tiers)
-    shared = overlapping(spans, _OVERLAP)
-    reasons = ("overlaps another utterance" if span in shared else None for span in spans)
-    return [*map(_Row, spans, reasons)][start:]
+    sounds = {span for span in spans if NO_SPEECH.fullmatch(span.text)}
+    reasons = dict.fromkeys(sounds, "no speech")
+    shared = overlapping((span for span in spans if span not in sounds), _OVERLAP)
+    reasons |= dict.fromkeys(shared, "overlaps another utterance")
+    return [_Row(span, reasons.get(span)) for span in spans[start:]]
 
 
 def _spans(path: Path, folder: Path, patterns: Sequence[str]) -> list[Span]:
@@ -132,44 +136,54 @@ def _chosen(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[tuple[
     """The tiers to read with their speakers; SourceError if there is a choice to make."""
     if patterns:
         return [
-            (tier, tier.speaker or _named(tier.name, patterns))
+            (tier, tier.speaker or _named(tier, patterns))
             for tier in file.tiers
-            if any(fnmatch.fnmatchcase(tier.name, pattern) for pattern in patterns)
+            if _is_chosen(tier, patterns)
         ]
     full = [tier for tier in file.tiers if tier.spans and not tier.is_points]
     ours = [tier for tier in full if re.fullmatch(r"(.* )?segments", tier.name)]
     own = [(tier, tier.name.removesuffix("segments").strip() or None) for tier in ours]
-    tops = [tier for tier in full if tier.is_top]
+    one_kind = len({tier.kind for tier in full}) == 1
+    people = {tier.speaker for tier in full} - {None}
     if own or len(full) < 2:
         return own or [(tier, tier.speaker) for tier in full]
-    if len({tier.speaker for tier in tops} - {None}) == len(tops):  # a tier for each participant
-        return [(tier, tier.speaker) for tier in tops]
+    if one_kind and len(people) == len(full):  # a tier for each participant
+        return [(tier, tier.speaker) for tier in full]
     listed = "; ".join(
-        f"{tier.name!r} with {len(tier.spans):,}, such as {tier.spans[0].text[:30]!r}"
+        f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(tier.spans):,}, such as "
+        f"{tier.spans[0].text[:30]!r}"
         for tier in file.tiers
         if tier.spans
     )
     raise SourceError(
-        f"{path}: several tiers have text: {listed}. Choose with --tier NAME; of several (--tier "
-        "again, or a pattern such as 'ORT@*') each is a speaker"
+        f"{path}: several tiers have text: {listed}. Choose with --tier NAME, or a type of ELAN's; "
+        "of several (--tier again, or a pattern such as 'ORT@*') each is a speaker"
+    )
+
+
+def _is_chosen(tier: Tier, patterns: Sequence[str]) -> bool:
+    return any(
+        pattern == tier.kind or fnmatch.fnmatchcase(tier.name, pattern) for pattern in patterns
     )
 
 
 def _check_tiers(location: str, paths: Sequence[Path], patterns: Sequence[str]) -> None:
-    names = Counter(tier.name for path in paths for tier in _read(path).tiers)
+    tiers = [tier for path in paths for tier in _read(path).tiers]
     for pattern in patterns:
-        if names and not fnmatch.filter(names, pattern):
+        if tiers and not any(_is_chosen(tier, (pattern,)) for tier in tiers):
+            names = Counter(tier.name for tier in tiers)
             listed = ", ".join(f"{name} ({count:,} files)" for name, count in names.most_common(20))
             raise SourceError(f"--tier {pattern}: {location} has the tiers {listed}")
 
 
-def _named(name: str, patterns: Sequence[str]) -> str | None:
+def _named(tier: Tier, patterns: Sequence[str]) -> str | None:
     """The speaker by the name of a chosen tier: what ``*`` stands for, or one of several."""
+    name = tier.name
     for pattern in patterns:
         if "*" in pattern and fnmatch.fnmatchcase(name, pattern):
             before, _, after = pattern.partition("*")
             return name[len(before) : len(name) - len(after)].strip() or None
-    return name if len(patterns) > 1 else None
+    return name if len(patterns) > 1 or tier.kind in patterns else None
 
 
 def _values(root: Path, name: str, row: _Row, *, folder: Path, by_speaker: bool) -> Values:
@@ -249,6 +263,14 @@ def _notes(paths: Sequence[Path], folder: Path, patterns: Sequence[str]) -> Iter
     if names:
         listed = ", ".join(f"{name} ({count:,} files)" for name, count in names.most_common(8))
         yield f"read the tiers {listed}"
+    texts = [span.text for path in paths for span in _spans(path, folder, patterns)]
+    labels = Counter(label[1] for text in texts if (label := LABEL.match(text)))
+    if often := [name for name, count in labels.most_common(5) if count > 1]:
+        yield (
+            f"read as text: the names before {sum(labels[name] for name in often):,} of "
+            f"{len(texts):,} texts, such as '{often[0]}:'; remove them, or write one before each "
+            "text of an SRT file, which makes speakers of them"
+        )
     if empty := sum(tier.empty for tiers in chosen.values() for tier, _ in tiers):
         yield f"{empty:,} intervals without text are no utterances"
     if points := {tier.name for tiers in chosen.values() for tier, _ in tiers if tier.is_points}:

@@ -32,7 +32,7 @@ class Tier:
     spans: tuple[Span, ...]
     empty: int = 0  # intervals without text, which are no spans
     speaker: str | None = None
-    is_top: bool = True  # its texts do not describe those of another tier
+    kind: str = ""  # its tier type in ELAN
     is_points: bool = False  # each text is taken to last until the next point
 
 
@@ -61,7 +61,10 @@ _OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
 _ROLLING: Final = 0.25
 """Share of cues that repeat a line; people repeat themselves less."""
 
-_LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
+LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
+
+NO_SPEECH: Final = re.compile(r"\[[^]]*\]|[♪♫].*")
+"""A text that subtitles have for music and noise."""
 
 
 def read_textgrid(path: Path) -> TimedFile:
@@ -132,7 +135,7 @@ def read_elan(path: Path) -> TimedFile:
                 spans=spans,
                 empty=len(found) - len(spans),
                 speaker=(parameters.get("PARTICIPANT") or "").strip() or None,
-                is_top=not parameters.get("PARENT_REF"),
+                kind=parameters.get("LINGUISTIC_TYPE_REF") or "",
             )
         )
     names = [item.get("RELATIVE_MEDIA_URL") or item.get("MEDIA_URL") or "" for item in media]
@@ -149,8 +152,8 @@ def read_srt(path: Path) -> TimedFile:
     content = _text(path)
     spans = _cues(content, "srt")
     spans = [_labelled(span, _OWN_LABEL) for span in spans]
-    if all(span.speaker or _LABEL.match(span.text) for span in spans):
-        spans = [span if span.speaker else _labelled(span, _LABEL) for span in spans]
+    if all(span.speaker or LABEL.match(span.text) for span in spans):
+        spans = [span if span.speaker else _labelled(span, LABEL) for span in spans]
     return TimedFile(tiers=(Tier(name="", spans=tuple(spans)),))
 
 
@@ -166,11 +169,12 @@ def _cues(content: str, form: str) -> list[Span]:
     expected = len(re.findall(r"^\s*\d[\d:.,]*\s*-*>", content, re.MULTILINE))
     if len(cues) != expected:
         raise ValueError(f"{len(cues)} of {expected} cues can be read")
-    rolling = sum(a.lines[-1:] == b.lines[:1] != [] for a, b in pairwise(cues))
+    lines = [[line for line in map(_line, cue.text.splitlines()) if line] for cue in cues]
+    rolling = sum(a[-1:] == b[:1] != [] for a, b in pairwise(lines))
     if rolling > _ROLLING * len(cues):
         raise ValueError(
             f"{rolling:,} of {len(cues):,} cues begin with the line of the one before, as "
-            "automatic captions do; convert them to cues without repetition"
+            "YouTube's automatic captions do; make cues without repetition of them"
         )
     spans = []
     for cue in cues:
