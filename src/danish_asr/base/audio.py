@@ -174,7 +174,7 @@ def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArr
     return mono
 
 
-_UNCHECKED: Final = frozenset({"VOC", "SVX", "CAF"})
+_UNCHECKED: Final = frozenset({"VOC", "SVX"})
 """Formats of which libsndfile reads the half of a file without a word."""
 
 
@@ -216,7 +216,7 @@ def open_audio(audio: bytes | Path) -> Decoder:
     file = _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     if file.format in _UNCHECKED:
         file.close()
-        raise AudioError("VOC, SVX or CAF; convert it to WAV")
+        raise AudioError("VOC or SVX; convert it to WAV")
     return file
 
 

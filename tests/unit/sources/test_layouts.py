@@ -150,6 +150,42 @@ def test_folders_of_recordings_are_speakers_only_if_requested(tmp_path: Path) ->
     assert [row.speaker.speaker_id for row in found] == ["s1", "s2"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 32000 hun cykler\n",
+        "0.7\t2.3\thun cykler\n",
+        "00:00 hun cykler\n",
+        "1\n00:00:00,700 --> 00:00:01,000\nhun cykler\n",
+        "Line\tSpkr\tStTime\tContent\tEnTime\n",
+    ],
+)
+def test_text_files_of_times_or_columns_are_refused_if_most_are(tmp_path: Path, text: str) -> None:
+    for name, content in (("a", text), ("b", text), ("c", "3 7 9 1")):
+        write(tmp_path / f"train/{name}.wav", tone(0.2))
+        write(tmp_path / f"train/{name}.txt", content)
+    with pytest.raises(SourceError, match="2 of 3 text files"):
+        open_source(str(tmp_path), RADIO)
+    write(tmp_path / "train/b.txt", "3 7 9 1")
+    assert len(read_all(open_source(str(tmp_path), RADIO))) == 3
+
+
+@pytest.mark.parametrize(
+    ("column", "speakers"), [("folder_above", {"anna", "bo"}), ("folder", {"day1"})]
+)
+def test_folders_of_one_name_below_several_are_no_speakers_until_that_is_said(
+    tmp_path: Path, column: str, speakers: set[str]
+) -> None:
+    for name in ("anna/day1/1", "bo/day1/1"):
+        write(tmp_path / f"{name}.wav", tone(0.2))
+        write(tmp_path / f"{name}.txt", "ja")
+    with pytest.raises(SourceError, match="folder_above"):
+        open_source(str(tmp_path), SourceOptions(corpus="x", by_speaker=True))
+    options = SourceOptions(corpus="x", by_speaker=True, columns=(f"speaker_id={column}",))
+    found = read_all(open_source(str(tmp_path), options))
+    assert {row.speaker.speaker_id for row in found} == speakers
+
+
 def test_recordings_and_text_files_without_the_other_are_named(tmp_path: Path) -> None:
     for name in ("a.wav", "b.WAV", "c.wav", "orphan.txt"):
         write(tmp_path / "train" / name, b"")

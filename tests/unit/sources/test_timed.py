@@ -247,7 +247,7 @@ def test_elans_participants_are_speakers_of_the_type_of_tiers_that_is_chosen(
 ) -> None:
     folder = record(tmp_path, "anna.wav")
     (folder / "session1.eaf").write_text(ELAN.format(origin=origin))
-    with pytest.raises(SourceError, match="'A' of type t with 1.*'oversat' of type r with 1"):
+    with pytest.raises(SourceError, match=r"'A' of type t with 1.*'oversat' of type r with 1"):
         open_source(str(folder), TRAIN)
     options = SourceOptions(corpus="own", split="train", tiers=("t",))
     rows = read_all(open_source(str(folder), options))
