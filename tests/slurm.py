@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
+_ELSEWHERE = {"munged", "slurmctld", "slurmscriptd"}  # what a host's failure does not end
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 CONFIGURATION = """
 ClusterName=test
@@ -78,6 +81,20 @@ class Slurm:
         for daemon in reversed(self._daemons):
             daemon.terminate()
             daemon.wait(timeout=30)
+
+    def lose_host(self, *, with_jobs: bool) -> None:
+        """Let the host fail, with its jobs or as if it only could not be reached, and come back."""
+        ours = f"SLURM_CONF={self.environment['SLURM_CONF']}\0".encode()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended
+                name = (folder / "comm").read_text().strip()
+                lost = name == "slurmd" or (with_jobs and name not in _ELSEWHERE)
+                if lost and ours in (folder / "environ").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
+        self._daemons.pop().wait(timeout=30)
+        host = self.call("sinfo", "--noheader", "--format=%n").strip()
+        self.call("scontrol", "update", f"nodename={host}", "state=down", "reason=lost")
+        self._daemons.append(self._start("slurmd", "-D"))
 
     def call(self, *command: str) -> str:
         """Run a command of Slurm; return what it prints."""

@@ -12,10 +12,10 @@ import pytest
 
 from danish_asr.recipe.run.run_directory import checkpoint_steps
 from tests.integration.test_lsf import ROOT, site, wait_until
-from tests.recipe.running import same_weights
+from tests.recipe.running import metrics, same_weights
 from tests.slurm import Slurm, missing
 
-STEPS = 1200  # more than the minute before Slurm's warning
+STEPS = 300
 
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
 
@@ -25,7 +25,7 @@ class Site:
 
     def __init__(self, root: Path, slurm: Slurm) -> None:
         self.root, self.slurm = root, slurm
-        every = " ".join(f"regime.{what}_every_n_steps=500" for what in ("validate", "checkpoint"))
+        every = " ".join(f"regime.{what}_every_n_steps=100" for what in ("validate", "checkpoint"))
         self.arguments = f"--config regime.num_steps={STEPS} {every}"
         self._settings = {
             **site(root),
@@ -77,34 +77,47 @@ def test_a_pipeline_with_an_array_ends_with_a_report(run: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def limited(cluster: Site, run: Path) -> dict[str, tuple[Path, int]]:
-    """Two trainings in jobs of two minutes at the same time, by what stops them."""
+def long(cluster: Site, run: Path) -> dict[str, tuple[Path, int, int]]:
+    """Trainings of minutes on any machine, at the same time, by what stops them in their jobs."""
+    steps = int(150 * STEPS / metrics(run, "train")[-1]["Wall Time"])
     jobs = {}
-    for what, limit in {"run": " trainer.max_wall_minutes=0.3", "Slurm": ""}.items():
+    for what, time, limit in (
+        ("nothing", "0:30", ""),
+        ("run", "0:03", " trainer.max_wall_minutes=0.7"),
+        ("Slurm", "0:02", ""),  # its warning comes after a minute or more
+    ):
         folder = run.with_name(f"limited by {what}")
-        settings = {"ASR_TIME": "0:02", "ASR_RUN": folder, "ASR_SAVE_MINUTES": "0"}
-        (job,) = cluster.submit("train", **settings, ASR_ARGS=cluster.arguments + limit)
-        jobs[what] = folder, job
+        settings = {"ASR_TIME": time, "ASR_RUN": folder, "ASR_SAVE_MINUTES": "0"}
+        arguments = f"{cluster.arguments} regime.num_steps={steps}{limit}"
+        (job,) = cluster.submit("train", **settings, ASR_ARGS=arguments)
+        jobs[what] = folder, job, steps
     return jobs
 
 
 @pytest.mark.parametrize("what", ["run", "Slurm"])
 def test_a_job_at_its_limit_starts_again_until_the_run_is_complete(
-    cluster: Site, run: Path, limited: dict[str, tuple[Path, int]], what: str
+    cluster: Site, long: dict[str, tuple[Path, int, int]], what: str
 ) -> None:
-    folder, job = limited[what]
+    whole, undisturbed, _ = long["nothing"]
+    folder, job, steps = long[what]
+    assert cluster.slurm.states(undisturbed, minutes=20) == {"COMPLETED"}, cluster.log(undisturbed)
     assert cluster.slurm.states(job, minutes=20) == {"COMPLETED"}, cluster.log(job)
     assert int(cluster.slurm.field(job, "Restarts")[0]) >= 1
     assert ("SIGUSR2 received" in cluster.log(job)) is (what == "Slurm")
-    assert same_weights(run, folder, STEPS)
+    assert same_weights(whole, folder, steps)
 
 
-def test_a_job_that_slurm_requeues_continues(cluster: Site, run: Path) -> None:
-    requeued = run.with_name("requeued")
+@pytest.mark.parametrize("what", ["requeued", "host lost", "host unreachable"])
+def test_a_job_that_slurm_starts_again_continues(cluster: Site, run: Path, what: str) -> None:
+    requeued = run.with_name(what)
     (job,) = cluster.submit("train", ASR_RUN=requeued)
     wait_until(lambda: checkpoint_steps(requeued))
-    cluster.slurm.call("scontrol", "requeue", str(job))
+    if what == "requeued":
+        cluster.slurm.call("scontrol", "requeue", str(job))
+    else:
+        cluster.slurm.lose_host(with_jobs=what == "host lost")
     assert cluster.slurm.states(job) == {"COMPLETED"}, cluster.log(job)
+    assert cluster.log(job).count("danish-asr: done") == 1
     assert "start 2 of" in cluster.log(job)
     assert same_weights(run, requeued, STEPS)
 
