@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -501,3 +502,17 @@ def test_a_tier_is_refused_where_there_are_none(tmp_path: Path) -> None:
     (folder / "anna.srt").write_text(srt((0, 1, "ja")))
     with pytest.raises(SourceError, match="--tier"):
         open_source(str(folder), SourceOptions(corpus="own", split="train", tiers=("ord",)))
+
+
+@pytest.mark.parametrize(("column", "speakers"), [("folder", {"anna", "bo"}), ("file", {"0001"})])
+def test_files_of_one_name_in_several_folders_are_no_speakers_until_that_is_said(
+    tmp_path: Path, column: str, speakers: set[str]
+) -> None:
+    for name in ("anna", "bo"):
+        folder = record(tmp_path / name, "0001.wav")
+        (folder / "0001.srt").write_text("1\n00:00:00,000 --> 00:00:00,900\nja\n")
+    options = SourceOptions(corpus="own", split="train", by_speaker=True)
+    with pytest.raises(SourceError, match="--column speaker_id=folder"):
+        open_source(str(tmp_path), options)
+    source = open_source(str(tmp_path), replace(options, columns=(f"speaker_id={column}",)))
+    assert {row.speaker.speaker_id for row in read_all(source)} == speakers

@@ -67,6 +67,8 @@ def open_timed(suffix: str, location: str, options: SourceOptions) -> Source:
     )
     paths = [source.root / file.name for file in source.files]
     _check_single(paths, folder)
+    if options.by_speaker and not any(pair.startswith("speaker_id=") for pair in options.columns):
+        _check_speakers(paths, folder, options.tiers)
     return replace(source, notes=tuple(_notes(paths, folder, options.tiers)))
 
 
@@ -81,6 +83,20 @@ def _check_single(paths: Sequence[Path], folder: Path) -> None:
             raise SourceError(
                 f"{audio.relative_to(folder)}: several files have its text: {', '.join(names)}; "
                 "keep one of them in the folder"
+            )
+
+
+def _check_speakers(paths: Sequence[Path], folder: Path, tiers: Sequence[str]) -> None:
+    """Refuse files of one name in several folders as speakers, where the files name none."""
+    first: dict[str, Path] = {}
+    for path in paths:
+        other = first.setdefault(path.stem, path)
+        if other != path and any(span.speaker is None for span in _spans(path, folder, tiers)):
+            raise SourceError(
+                f"--split-by-speaker: {other.relative_to(folder)} and {path.relative_to(folder)} "
+                "have one name and no speakers, so who speaks is unclear. If the folder names the "
+                "speaker, add --column speaker_id=folder; if both are one person, --column "
+                "speaker_id=file"
             )
 
 

@@ -164,7 +164,7 @@ def explained() -> Iterator[None]:
     # TensorBoard's thread, which hands its error to the next who records.
     logging.raiseExceptions = False
     threading.excepthook = lambda failed: (
-        None if issubclass(failed.exc_type, OSError) else in_thread(failed)
+        None if type(failed.thread).__module__.startswith("tensorboard.") else in_thread(failed)
     )
     try:
         yield
