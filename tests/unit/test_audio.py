@@ -219,7 +219,20 @@ def test_audio_that_ends_before_its_header_says_so_is_truncated(
         decode(damaged(audio))
 
 
-@pytest.mark.parametrize("container", ["VOC", "SVX"])
+@pytest.mark.parametrize(
+    ("container", "subtype"), [("CAF", "PCM_16"), ("CAF", "ALAC_16"), ("NIST", "ULAW")]
+)
+@pytest.mark.parametrize("seconds", [0.5, 20.0])
+def test_half_of_a_file_of_phones_and_telephones_is_no_audio(
+    container: str, subtype: str, seconds: float
+) -> None:
+    audio = tone(seconds, rate=16_000, format=container, subtype=subtype)
+    assert len(decode(audio)[0]) == seconds * 16_000
+    with pytest.raises(AudioError, match=r"^(truncated|undecodable) audio$"):
+        decode(first_half(audio))
+
+
+@pytest.mark.parametrize("container", ["VOC", "SVX", "PVF", "IRCAM", "AVR"])
 def test_formats_whose_halves_are_read_in_silence_are_refused(container: str) -> None:
     with pytest.raises(AudioError, match="convert it to WAV"):
         decode(first_half(tone(1.0, format=container)))

@@ -154,3 +154,34 @@ def test_an_exchanged_file_is_named_by_the_run_that_completes_the_dataset(
     exchange(tmp_path / "in", name)
     with pytest.raises(SourceError, match=rf"same size and time: {tmp_path}/in/{name}\)"):
         convert(source(), out, name="tiny", options=OPTIONS)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_other_columns_are_no_continuation(tmp_path: Path, *, finished: bool) -> None:
+    """The options of a source decide what its dataset holds, also where its files are the same."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_audio(folder)
+    rows = [{"path": f"{n}.wav", "raw": f"Rå {n}", "clean": f"rå {n}"} for n in range(ROWS - 1)]
+    (folder / "train.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+
+    def opened(column: str) -> Source:
+        options = SourceOptions(corpus="radio", columns=(f"text={column}",))
+        return open_source(str(folder / "train.jsonl"), options)
+
+    if finished:
+        convert(opened("raw"), tmp_path / "out", name="x", options=OPTIONS)
+    else:
+        convert_part(opened("raw"), tmp_path / "out", (1, 2), options=OPTIONS)
+    with pytest.raises(DatasetError, match="options"):
+        convert(opened("clean"), tmp_path / "out", name="x", options=OPTIONS)
+
+
+def test_a_folder_in_place_of_audio_is_missing_and_no_change(tmp_path: Path) -> None:
+    """The dataset is written into it while it is converted."""
+    rows = [{"audio_filepath": path, "text": "ja"} for path in (".", "0.wav")]
+    (tmp_path / "0.wav").write_bytes(tone(0.2))
+    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    source = open_source(str(tmp_path / "train.jsonl"), SourceOptions(corpus="radio"))
+    inventory = convert(source, tmp_path / "out", name="x", options=ConvertOptions(max_drop=0.5))
+    assert [entry["reason"] for entry in inventory.dropped] == ["audio file missing"]

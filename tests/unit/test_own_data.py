@@ -1,8 +1,6 @@
-"""What docs/own-data.md prints: its script and its configurations."""
+"""What docs/howto/label-recordings.md does, and the configurations of docs/start/own-data.md."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -18,15 +16,14 @@ from danish_asr.recipe.config.loading import load_with_faults
 from tests.builders import tone
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
-SCRIPTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (ROOT / "docs" / "start" / "own-data.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", ["textgrid", "srt", "json"])
 def test_transcripts_that_a_person_corrected_become_a_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    """What `transcribe` writes, edited as text, converted, and as a table of the page's script."""
+    """What `transcribe` writes, edited as text and converted."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
     names = ("anna", "bo", "carl")
@@ -47,14 +44,6 @@ def test_transcripts_that_a_person_corrected_become_a_dataset(
     }
     assert {*rows["speaker_id"]} == {*names}
     assert {*rows["split"]} == {"train", "dev", "test"}
-    script = next(block for block in SCRIPTS if "rows.py" in block)
-    done = subprocess.run(
-        [sys.executable, "-c", script, "in"], capture_output=True, text=True, check=True
-    )
-    Path("table.csv").write_text(done.stdout, encoding="utf-8")
-    again = convert("table.csv", "again", name="x", split="train")
-    assert again.rows == 9
-    assert again.hours == pytest.approx(inventory.hours)
 
 
 def test_the_configurations_have_no_fault() -> None:

@@ -1,13 +1,17 @@
 """Upstream's own reader and fairseq2's own asset store, on a dataset that we built."""
 
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from danish_asr.base.schema import STATISTICS_FILE
+from danish_asr.corpus.combine import combine
 from tests.builders import build_dataset
 from tests.fairseq2_context import fairseq2_context
+from tests.parts import build_part
 
 import torch  # isort: skip
 from fairseq2.data.tokenizers.char import load_char_tokenizer  # isort: skip
@@ -30,7 +34,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def read_texts(root: Path, split: str) -> Counter[str]:
+def read_texts(root: Path, split: str, most: int | None = None) -> Counter[str]:
     fairseq2_context()
     tokenizer = load_char_tokenizer(root / "cards" / "tiny_char.model", None)
     reader = MixtureParquetAsrDataset.from_path(root / "version=0").create_reader(
@@ -39,14 +43,19 @@ def read_texts(root: Path, split: str) -> Counter[str]:
         gangs=create_fsdp_gangs(create_parallel_gangs(FakeGang(CPU))),
         dtype=torch.float32,
         num_accumulate=1,
-        storage_config=MixtureParquetStorageConfig(sync_mode=SyncMode.UNTIL_LAST),
+        storage_config=MixtureParquetStorageConfig(
+            sync_mode=SyncMode.UNTIL_LAST,
+            dataset_summary_path=None if most is None else str(root / STATISTICS_FILE),
+            beta_corpus=None if most is None else 0.5,
+            beta_language=None if most is None else 0.5,
+        ),
         task_config=AsrTaskConfig(
             max_audio_len=80_000, max_num_elements=160_000, example_shuffle_window=1
         ),
     )
     decode = tokenizer.create_decoder()
     texts: Counter[str] = Counter()
-    for batches in reader:
+    for batches in takewhile(lambda _: most is None or texts.total() < most, reader):
         for batch in batches:
             for tokens, length in zip(batch.target_seqs, batch.target_seq_lens, strict=True):
                 texts[decode(tokens[:length])] += 1
@@ -71,3 +80,15 @@ def our_texts(root: Path, pattern: str) -> Counter[str]:
 def test_upstreams_reader_yields_the_same_texts(dataset: Path, split: str, pattern: str) -> None:
     assert read_texts(dataset, split) == our_texts(dataset, pattern)
     assert our_texts(dataset, pattern)
+
+
+def test_upstreams_reader_reads_all_rows_of_a_combined_dataset(tmp_path: Path) -> None:
+    parts = [
+        build_part(tmp_path / name, text="{part} {split} test {letter}") for name in ("a", "b")
+    ]
+    combine(parts, tmp_path / "tiny", name="tiny")
+    texts = read_texts(tmp_path / "tiny", "test")
+    assert texts == our_texts(tmp_path / "tiny", "corpus=*/split=test")
+    assert texts.total() == 6
+    weighted = read_texts(tmp_path / "tiny", "train", most=200)
+    assert {*weighted} == {*our_texts(tmp_path / "tiny", "corpus=*/split=train")}

@@ -4,7 +4,7 @@ Decoding FLAC is most of the work of a conversion and of a training reader: mini
 libsndfile's samples in half the time, and writes into the caller's array. Of an MP3 without a
 length tag libsndfile guesses the length from the bit rate of the first frame, and can stop long
 before the end; miniaudio counts the frames. PyAV, the extra ``media``, brings FFmpeg and is
-imported only for MP4, WebM, Matroska, ADTS, WMA, AVI and FLAC within OGG.
+imported only for MP4, WebM, Matroska, ADTS, WMA, AMR, AVI and FLAC within OGG.
 """
 
 import io
@@ -94,11 +94,11 @@ _EBML: Final = b"\x1a\x45\xdf\xa3"
 
 
 def is_media(head: bytes) -> bool:
-    """Whether a file begins like MP4, WebM or Matroska, ADTS (AAC), WMA, AVI or FLAC in OGG."""
+    """Whether a file begins like MP4, WebM, Matroska, ADTS (AAC), WMA, AMR, AVI or FLAC in OGG."""
     adts = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0
     avi = head[:4] == b"RIFF" and head[8:12] == b"AVI "
     flac_in_ogg = head[:4] == b"OggS" and head[28:33] == b"\x7fFLAC"
-    known = head[4:8] == b"ftyp" or head.startswith((_EBML, _ASF))
+    known = head[4:8] == b"ftyp" or head.startswith((_EBML, _ASF, b"#!AMR"))
     return known or adts or avi or flac_in_ogg
 
 
@@ -115,7 +115,9 @@ class Media:
             self._av: Any = import_module("av")
         except ImportError as error:
             # Of one argument, as it crosses from a worker process.
-            missing = MissingExtraError("audio in m4a, mp4, aac, webm, wma and avi files", "media")
+            missing = MissingExtraError(
+                "audio in m4a, mp4, aac, webm, wma, amr and avi files", "media"
+            )
             raise SourceError(str(missing)) from error
         self._av.logging.set_level(self._av.logging.PANIC)
         source = io.BytesIO(audio) if isinstance(audio, bytes) else str(audio)

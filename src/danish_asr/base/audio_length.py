@@ -36,7 +36,7 @@ _FLAC: Final = b"fLaC\0\0\0\x22"
 _LENGTH_TAG: Final = re.compile(rb"(?:Xing|Info)\0\0\0[\x01-\x0f]")
 """The tag of an MP3's encoder with the length of the file, and flags for the fields in it."""
 
-_SPHERE: Final = re.compile(rb"(\w+) -i (\d+)")
+_SPHERE: Final = re.compile(rb"(\w+) -(?:i|s\d+) (\d+)")
 _SPHERE_SIZES: Final = (b"sample_count", b"channel_count", b"sample_n_bytes")
 
 _W64: Final = b"riff\x2e\x91\xcf\x11"
@@ -53,7 +53,8 @@ def missing(audio: bytes | Path) -> float:
     """Return how much audio a file lacks, as a multiple of what it has.
 
     0 if nothing is missing or it cannot be seen, as where an OGG ends between two pages; infinite
-    for an OGG with a damaged or incomplete page. Knows WAV, RF64, W64, AIFF, AU, SPHERE and AVI.
+    for an OGG with a damaged or incomplete page. Knows WAV, RF64, W64, AIFF, CAF, AU, SPHERE
+    and AVI.
     """
     with _opened(audio) as data:
         if data[:4] == b"OggS":
@@ -108,6 +109,9 @@ def _samples(data: Data) -> _Samples | None:
         found = next((samples for name, samples in chunks if name == b"SSND"), None)
     elif data[:8] == _W64:
         chunks = _chunks(data, 40, struct.Struct("<4s12xQ"), even=8, with_head=True)
+        found = next((samples for name, samples in chunks if name == b"data"), None)
+    elif data[:4] == b"caff":
+        chunks = _chunks(data, 8, struct.Struct(">4sQ"), even=1)
         found = next((samples for name, samples in chunks if name == b"data"), None)
     elif data[:4] == b".snd" and len(data) >= 12:
         begin, size = struct.unpack_from(">II", data, 4)

@@ -4,7 +4,7 @@ It is read without torch and fairseq2, whose import takes seconds, so that a fau
 once. The syntax is fairseq2's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -118,10 +118,13 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def unknown_key(path: str, key: object, keys: Iterable[str]) -> str:
-    """Return the fault of a key that a section, with these ``keys``, does not have."""
-    close = get_close_matches(str(key), keys, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(keys))}"
+def unknown_key(path: str, key: object, keys: Iterable[str], elsewhere: Sequence[str] = ()) -> str:
+    """Return the fault of a key that a section, with these ``keys``, does not have.
+
+    ``elsewhere`` are the dotted keys of other sections that have its name.
+    """
+    close = elsewhere or get_close_matches(str(key), keys, n=1)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(sorted(keys))}"
     return f"{path} is not a key of this configuration; {hint}"
 
 

@@ -66,7 +66,7 @@ class RunFailedError(DanishAsrError):
 
 
 class ExtensionError(RunFailedError):
-    """A user's own source, transform or decoder failed (docs/extending.md)."""
+    """A user's own source, transform or decoder failed (docs/howto)."""
 
 
 class PredictionsError(DanishAsrError):

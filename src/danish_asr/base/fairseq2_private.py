@@ -21,7 +21,7 @@ import fairseq2
 from fairseq2.assets import LocalAssetDownloadManager
 from fairseq2.composition import _register_library
 from fairseq2.data_type import DataType
-from fairseq2.gang import Gangs
+from fairseq2.gang import Gang, Gangs
 from fairseq2.models import ModelFamily
 from fairseq2.runtime import dependency
 from fairseq2.runtime.dependency import DependencyContainer
@@ -31,6 +31,7 @@ from fairseq2.utils.uri import Uri
 from torch.nn import Module
 
 if TYPE_CHECKING:
+    from fairseq2.checkpoint import CheckpointManager
     from fairseq2.recipe.base import Recipe
     from fairseq2.recipe.trainer import Trainer
 
@@ -181,3 +182,22 @@ def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:
     """
     trainer._data_epoch_nr = epoch  # noqa: SLF001
     trainer._max_num_data_epochs = last  # noqa: SLF001
+
+
+def delete_together(trainer: Trainer, checkpoints: CheckpointManager, gang: Gang) -> None:
+    """Let all processes list the previous checkpoints before the first one deletes from them.
+
+    Version: 0.6. Symptom: with ``regime.save_model_only=all_but_last`` and several processes, a run
+    hangs after a checkpoint until ``gang.timeout``. ``_delete_previous_non_model_checkpoints`` has
+    a barrier for each checkpoint in the list, and a process that lists late finds fewer.
+    When it moves: see whether there is a barrier after the list, as in ``get_stale_step_numbers``.
+    tests/recipe/test_parallel.py.
+    """
+
+    def delete() -> None:
+        steps = checkpoints.get_step_numbers(exclude_model_only=True)
+        gang.barrier()
+        for step in steps[:-1]:
+            checkpoints.delete_checkpoint(step, keep_model=True)
+
+    trainer._delete_previous_non_model_checkpoints = delete  # type: ignore[method-assign] # noqa: SLF001

@@ -45,6 +45,9 @@ UTTERANCE_SCHEMA: Final = pa.schema(
 ``sub_dialect`` is the corpus's own dialect name, ``dialect`` what it was mapped to. The partition
 keys (corpus, split, language) live in the path only."""
 
+FLAC_MD5: Final = slice(26, 42)
+"""The MD5 of its samples in a FLAC file: after a marker, a block header, the rest of STREAMINFO."""
+
 LEDGER_SCHEMA: Final = pa.schema(
     [
         pa.field("source", pa.string(), nullable=False),

@@ -223,7 +223,10 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
         names = [name.strip() for name in next(table, ())]
         repeated = sorted({name for name in names if name and names.count(name) > 1})
         if repeated:
-            raise error(f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of each")
+            raise error(
+                f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of each, or, if the "
+                "line is a row, write a header above it (for LJ Speech path|raw|text)"
+            )
         line = table.line_num + 1
         for fields in table:
             if any(map(merged.search, fields)):

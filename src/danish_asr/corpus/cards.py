@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import sentencepiece
 
+from danish_asr.base.excluded import EXCLUDED_FILE, read_excluded
 from danish_asr.base.files import publish, publish_text, to_yaml
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus import DANISH
-from danish_asr.corpus.shards import Inventory, ShardEntry
+from danish_asr.corpus.shards import Inventory, ShardEntry, used
 
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
@@ -42,8 +44,8 @@ _TEXT: Final = """\
 # {name}
 
 Speech ({languages}) for automatic speech recognition: {rows:,} utterances, {total}, made by
-`danish-asr convert` from `{source}`. {dropped:,} of {source_rows:,} source rows were left out;
-`ledger.parquet` has the reason of each.
+`danish-asr {command}` from `{source}`. {dropped:,} of {source_rows:,} source rows were not
+converted; `ledger.parquet` has the reason of each.
 {notes}
 {table}
 
@@ -114,10 +116,11 @@ def statistics(shards: Iterable[ShardEntry]) -> str:
     for shard in shards:
         if shard.partition("split") == "train":
             key = shard.partition("corpus"), shard.partition("language")
-            samples[key] += round(shard.seconds * SAMPLE_RATE)
+            samples[key] += round((shard.seconds - shard.excluded_seconds) * SAMPLE_RATE)
     rows = [
         f"{corpus}\t{language}\t{count / SAMPLE_RATE / 3600:.6f}"
         for (corpus, language), count in sorted(samples.items())
+        if count  # else all rows are left out
     ]
     return "\n".join(["corpus\tlanguage\thours", *rows, ""])
 
@@ -152,15 +155,45 @@ def write_cards(root: Path, name: str, characters: Collection[str]) -> None:
 def readme(root: Path, inventory: Inventory) -> str:
     """Return the text; reads dialects and lengths of all shards."""
     shards = inventory.shards
-    corpora = sorted({shard.partition("corpus") for shard in shards})
-    languages = sorted({shard.partition("language") for shard in shards})
+    corpora, languages = _values(shards, "corpus"), _values(shards, "language")
+    rows, seconds = used(shards)
+    notes = list(inventory.notes)
+    if rows < inventory.rows:
+        notes.append(
+            f"other readers than danish-asr do not know {EXCLUDED_FILE}, and read its rows"
+        )
+    text = _TEXT.format(
+        name=inventory.name,
+        command="combine" if inventory.parts else "convert",
+        languages=", ".join(languages) or "no language",
+        rows=rows,
+        total=duration(seconds),
+        source=inventory.source,
+        dropped=inventory.dropped_rows,
+        source_rows=inventory.source_rows,
+        notes="".join(f"\n- {note}" for note in notes) + "\n" * bool(notes),
+        table=_table(root, shards),
+        corpus=corpora[0] if corpora else ALL_CORPORA,
+        split=next(iter(splits_of(shards)), "train"),
+        version=VERSION_DIR,
+    )
+    return f"---\n{to_yaml(_metadata(inventory))}---\n\n{text}"
+
+
+def _values(shards: Iterable[ShardEntry], key: str) -> list[str]:
+    return sorted({shard.partition(key) for shard in shards})
+
+
+def _metadata(inventory: Inventory) -> dict[str, Any]:
+    """What `datasets` and the hub read at the top of ``README.md``."""
+    shards = inventory.shards
     by_config = {ALL_CORPORA: shards} | {
         corpus: [shard for shard in shards if shard.partition("corpus") == corpus]
-        for corpus in corpora
+        for corpus in _values(shards, "corpus")
     }
-    metadata = {
+    return {
         "pretty_name": inventory.name,
-        "language": [hub_code(name) for name in languages],
+        "language": [hub_code(name) for name in _values(shards, "language")],
         "task_categories": ["automatic-speech-recognition"],
         "configs": [
             {
@@ -179,21 +212,6 @@ def readme(root: Path, inventory: Inventory) -> str:
         ],
         "dataset_info": [{"config_name": name, "features": _features()} for name in by_config],
     }
-    text = _TEXT.format(
-        name=inventory.name,
-        languages=", ".join(languages) or "no language",
-        rows=inventory.rows,
-        total=duration(inventory.hours * 3600),
-        source=inventory.source,
-        dropped=inventory.dropped_rows,
-        source_rows=inventory.source_rows,
-        notes="".join(f"\n- {note}" for note in inventory.notes) + "\n" * bool(inventory.notes),
-        table=_table(root, shards),
-        corpus=corpora[0] if corpora else ALL_CORPORA,
-        split=next(iter(splits_of(shards)), "train"),
-        version=VERSION_DIR,
-    )
-    return f"---\n{to_yaml(metadata)}---\n\n{text}"
 
 
 def hub_code(language: str) -> str:
@@ -233,9 +251,11 @@ def _features() -> list[dict[str, Any]]:
 def _table(root: Path, shards: Sequence[ShardEntry]) -> str:
     rows: Counter[tuple[str, str]] = Counter()
     samples: Counter[tuple[str, str]] = Counter()
+    excluded = pa.array(read_excluded(root), pa.string())
     for shard in shards:
         with pq.ParquetFile(root / shard.path) as parquet:
-            table = parquet.read(["dialect", "audio_size"])
+            table = parquet.read(["id", "dialect", "audio_size"])
+        table = table.filter(pc.invert(pc.is_in(table["id"], excluded)))
         split = shard.partition("split")
         for row in table.to_pylist():
             for name in ("all", row["dialect"] or "not given"):

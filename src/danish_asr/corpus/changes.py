@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import count, groupby
 from pathlib import Path
+from stat import S_ISDIR
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
@@ -46,7 +47,7 @@ def state_of(source: Source, options: ConvertOptions) -> SourceState:
         files.append((file.name, file.corpus, file.split, file.fingerprint, local))
     chosen = asdict(options)
     del chosen["max_drop"]  # decides whether there is a dataset, not what is in it
-    return SourceState(digest([chosen, files]), np.frombuffer(identities, np.int64))
+    return SourceState(digest([chosen, source.options, files]), np.frombuffer(identities, np.int64))
 
 
 def to_text(identities: NDArray[np.int64]) -> str:
@@ -111,5 +112,7 @@ def _status(path: Path) -> tuple[int, int, int]:
     try:
         status = path.stat()
     except (OSError, ValueError):  # ValueError: a name that no file can have
+        return _NO_FILE
+    if S_ISDIR(status.st_mode):  # named as audio; what is written into it is no change
         return _NO_FILE
     return status.st_size, status.st_mtime_ns, hash((status.st_ino, status.st_ctime_ns))

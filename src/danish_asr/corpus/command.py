@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from rich.console import Console
 from rich.table import Table
@@ -21,9 +21,11 @@ from danish_asr.base.workers import run_on_ray
 from danish_asr.corpus import LANGUAGE_CODE, ConvertOptions
 from danish_asr.corpus import convert as conversion
 from danish_asr.corpus.cards import duration, unit_of
+from danish_asr.corpus.combine import CombineOptions, combine
 from danish_asr.corpus.division import shares_of
 from danish_asr.corpus.folds import convert_folds
-from danish_asr.corpus.shards import Inventory
+from danish_asr.corpus.shard_check import CONVENTIONS
+from danish_asr.corpus.shards import Inventory, used
 from danish_asr.corpus.sources import SOURCES, SourceOptions, open_source, resolve_source
 from danish_asr.corpus.verify import verify
 
@@ -35,55 +37,71 @@ _SHARES: Final = (
 )
 
 
+@overload
+def convert(
+    source: AnyPath, out: AnyPath, *, name: str, folds: None = None, **options: Any
+) -> Inventory: ...
+
+
+@overload
+def convert(
+    source: AnyPath, out: AnyPath, *, name: str, folds: int, **options: Any
+) -> dict[Path, Inventory]: ...
+
+
 def convert(
     source: AnyPath,
     out: AnyPath,
     *,
     name: str,
+    folds: int | None = None,
     corpus: str | None = None,
     columns: Mapping[str, str] | None = None,
     split: str | None = None,
     tiers: Sequence[str] = (),
+    divide: float | None = None,
     workers: int = 1,
     **options: Any,
-) -> Inventory:
+) -> Inventory | dict[Path, Inventory]:
     """Convert a corpus into a dataset, or continue where an earlier call was stopped.
 
     Args:
         source: A folder, a manifest or ``KIND:WHERE``, as for ``danish-asr convert``.
         out: The root of the dataset. A finished dataset of the same source and options is kept.
         name: The name of the dataset's card, by which a training finds it.
+        folds: Datasets in which each speaker is tested once, ``OUT/fold-1`` and so on.
         corpus: The name of the corpus; None is ``name``, or that of a corpus such as CoRal.
         columns: The names of the source's columns by ours, such as ``{"text": "sentence"}``.
         split: The split of all rows; None infers it from the names of files, or from a column;
             with ``split_by_speaker``, the split of the rows of which they say none is train.
         tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
+        divide: Seconds; longer utterances of timed text are divided at pauses between words.
         workers: Processes. With more than one, a script needs ``if __name__ == "__main__":``.
         options: The fields of `ConvertOptions`, such as ``split_by_speaker="80/10/10"``.
 
     Returns:
         The inventory of the dataset: rows, hours, shards, and what was left out, with the reasons;
-        with ``folds``, of the first one.
+        with ``folds``, the inventory of each dataset by its root.
 
     Raises:
         ConfigError: An option has an impossible value.
         SourceError: The source cannot be read, or changed during the conversion.
         DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
     """
-    checked = ConvertOptions(**options)
+    checked = ConvertOptions(folds=folds, **options)
     _refuse(_option_faults(checked, name))
     described = SourceOptions(
         corpus=corpus,
         columns=tuple(f"{ours}={theirs}" for ours, theirs in (columns or {}).items()),
         split=split,
         tiers=tuple(tiers),
+        divide=divide,
         name=name,
         by_speaker=(checked.folds or checked.split_by_speaker) is not None,
     )
     opened = open_source(str(source), described)
     if checked.folds:
-        folds = convert_folds(opened, Path(out), name=name, options=checked, workers=workers)
-        return next(iter(folds.values()))
+        return convert_folds(opened, Path(out), name=name, options=checked, workers=workers)
     return conversion.convert(opened, Path(out), name=name, options=checked, workers=workers)
 
 
@@ -196,7 +214,7 @@ def print_sources() -> None:
     table.add_column("what", overflow="fold")
     for kind, source in SOURCES.items():
         table.add_row(kind, source.location.replace("[", r"\["), source.about)
-    table.add_row("package.module.function", "any", "your own reader, see docs/extending.md")
+    table.add_row("package.module.function", "any", "your own, see docs/howto/add-a-corpus.md")
     Console().print(table)
 
 
@@ -223,6 +241,44 @@ def verify_command(
         lines = "\n  - ".join([count, *result.faults])
         raise DatasetError("\n".join([lines, *result.advice]))
     console.print(f"{root}: no faults")
+
+
+@_terminable()
+def combine_command(
+    parts: Sequence[Path],
+    *,
+    out: Path,
+    name: str | None,
+    options: CombineOptions,
+    workers: int | None,
+) -> None:
+    """Combine datasets, and print what they are and what does not fit."""
+    faults = list(_option_faults(ConvertOptions(), name or "x"))
+    if name is None:
+        faults.append("--name: required, it names the dataset's card")
+    _refuse(faults)
+    name = name or ""
+    result = combine(parts, out, name=name, options=options, workers=workers or usable_cpus())
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    inventory, conventions = result.inventory, result.conventions
+    rows, seconds = used(inventory.shards)
+    left_out = f"; {inventory.rows - rows:,} more are left out" if inventory.rows > rows else ""
+    console.print(f"{name}: {rows:,} rows, {duration(seconds)}{left_out}")
+    table = Table("part", "rows", "length", *CONVENTIONS, title="Rows with ...")
+    for part in (part["name"] for part in inventory.parts):
+        shares = conventions.shares.get(part, {})
+        own = [entry for entry in inventory.shards if f"/{part}~" in entry.path]
+        rows, seconds = used(own)
+        cells = [f"{rows:,}", duration(seconds)]
+        cells += [f"{100 * shares[name]:.1f} %" if shares else "" for name in CONVENTIONS]
+        table.add_row(part, *cells)
+    console.print(table)
+    console.print(conventions.advice())
+    for note in [*inventory.notes, *result.changes]:
+        console.print(note)
+    for leak in result.leaks:
+        console.print(f"{leak.text}; --drop-shared {leak.kind} leaves those of {leak.split} out")
+    console.print(f"{out}: complete")
 
 
 def _print_summary(inventory: Inventory, console: Console) -> None:

@@ -48,7 +48,7 @@ from danish_asr.corpus.shard import Record, convert_task, read_record
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources.base import Source
 from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, plan_tasks
-from danish_asr.corpus.texts import MENDS
+from danish_asr.corpus.texts import MENDS, repeated_text
 
 _IDENTITIES: Final = f"{WORK_DIR}/identities"  # of the local files when the conversion began
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
@@ -281,6 +281,7 @@ class Conversion:
         notes = [
             *self._division.notes,
             *people_notes(people_of(self.out, shards), folds=bool(self._options.folds)),
+            *repeated_text(self.out, shards),
         ]
         if ages := added(record.ages for record in records):
             values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)

@@ -1,8 +1,9 @@
 """What a dataset says about its speakers: too few for an interval, or one under two spellings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,12 +11,19 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS, SPLITS, UTTERANCE_SCHEMA
 from danish_asr.corpus.shards import ShardEntry
+from danish_asr.corpus.sources.metadata import map_dialect, speaker
 from danish_asr.text.labels import similar_labels
 
 LABELS: Final = ("speaker_id", "dialect", "gender", "country_birth")
 
 PEOPLE: Final = pa.schema([UTTERANCE_SCHEMA.field(name) for name in (*LABELS, "audio_size")])
 """The columns that are looked at."""
+
+_MEANINGS: Final[Mapping[str, Callable[[str], str | None]]] = {
+    "gender": lambda label: speaker(gender=label).gender,
+    "dialect": lambda label: map_dialect(label, None),
+}
+"""What a label would become in a conversion: a reader of one's own may leave it as it is."""
 
 _NAMED: Final = 5  # labels that are spelt in several ways, of each column
 
@@ -35,9 +43,12 @@ def people_notes(people: Mapping[str, pa.Table], *, folds: bool = False) -> Iter
     yield from _few_speakers(everyone if folds else people["test"], everyone)
     for column in LABELS:
         labels = pc.unique(everyone[column]).to_pylist()
-        written = similar_labels(labels, names=column == "speaker_id")
+        meaning = _MEANINGS.get(column, str)
+        written = similar_labels(labels, names=column == "speaker_id", meaning=meaning)
         for names in written[:_NAMED]:
-            yield f"{column}: may be one under several spellings: {', '.join(map(repr, names))}"
+            # Two Unicode forms of a letter look the same.
+            shown = ascii if len({normalize("NFC", name) for name in names}) == 1 else repr
+            yield f"{column}: may be one under several spellings: {', '.join(map(shown, names))}"
         if len(written) > _NAMED:
             yield f"{column}: {len(written) - _NAMED:,} more are spelt in several ways"
 

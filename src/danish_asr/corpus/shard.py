@@ -20,6 +20,7 @@ from danish_asr.base.audio import SECONDS_LEFT, AudioError, Findings, encode_fla
 from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.schema import (
+    FLAC_MD5,
     ROW_GROUP_BYTES,
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
@@ -53,6 +54,7 @@ _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
 _QUIET: Final = -60.0  # dBFS, RMS
 _LONG_SILENCE: Final = 3.0  # seconds
+_OTHER_TEXT: Final = "audio of an earlier row with another text"
 _SILENT: Final = 1e-4  # energy below this share of the loudest frame's
 _FRAMES_PER_SECOND: Final = 100
 _FRAME: Final = SAMPLE_RATE // _FRAMES_PER_SECOND
@@ -129,6 +131,7 @@ def _rows(
     source: Source, task: ShardTask, options: ConvertOptions, record: Record
 ) -> Iterator[dict[str, Any]]:
     """The rows of a shard; the record gets what is dropped, unknown or respelt."""
+    texts_of: dict[bytes, set[str]] = {}  # by the audio
     for part in task.slices:
         for utterance in _read(source, part):
             if utterance.row in part.others:
@@ -146,7 +149,26 @@ def _rows(
                     }
                 )
             else:
+                texts = texts_of.setdefault(row["audio_bytes"][FLAC_MD5], set())
+                if texts - {row["text"]}:
+                    found = _OTHER_TEXT, len(texts - {row["text"]})
+                    record.suspects.append(_suspect(utterance, part, task.split, *found))
+                texts.add(row["text"])
                 yield row
+
+
+def _suspect(
+    utterance: Utterance, part: RowSlice, split: str, reason: str, value: float
+) -> dict[str, Any]:
+    """A row of suspects.parquet."""
+    return {
+        "corpus": part.file.corpus,
+        "split": split,
+        "id": utterance.id,
+        "dialect": utterance.speaker.dialect,
+        "reason": reason,
+        "value": round(value, 3),
+    }
 
 
 def _prepared(utterance: Utterance, options: ConvertOptions, record: Record) -> Utterance:
@@ -202,7 +224,7 @@ def _convert(
     if not utterance.id.strip():
         return "empty id"
     text = utterance.text or ""
-    odd = oddities(text)
+    odd = oddities(text, utterance.audio)
     if (unusable := unusable_text(text, odd, split)) is not None:
         return unusable
     if (age := utterance.speaker.age) is not None and not 0 <= age <= MAX_AGE:
@@ -227,17 +249,7 @@ def _convert(
             flac = encode_flac(mono, SAMPLE_RATE, peak)
     except AudioError as error:
         return str(error)
-    for reason, value in chain(odd.items(), findings):
-        suspects.append(
-            {
-                "corpus": part.file.corpus,
-                "split": split,
-                "id": utterance.id,
-                "dialect": utterance.speaker.dialect,
-                "reason": reason,
-                "value": round(value, 3),
-            }
-        )
+    suspects += (_suspect(utterance, part, split, *each) for each in chain(odd.items(), findings))
     return {
         "id": utterance.id,
         "text": text,

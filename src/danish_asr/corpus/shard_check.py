@@ -4,7 +4,7 @@ import hashlib
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ import soundfile
 
 from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.files import sha256_of
-from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA
+from danish_asr.base.schema import FLAC_MD5, SAMPLE_RATE, UTTERANCE_SCHEMA
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus.division import sentence_of
 from danish_asr.corpus.people import PEOPLE
@@ -39,7 +39,6 @@ COMPARED: Final = pa.schema(
 audio is the MD5 of its samples, which FLAC has in its header; null if its encoder left it out."""
 
 _AUDIO: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
-_MD5: Final = slice(26, 42)  # of a FLAC file: its marker, a block header, and STREAMINFO up to it
 _NO_MD5: Final = bytes(16)
 _NAMED: Final = 3
 
@@ -52,6 +51,13 @@ WRITTEN: Final[Mapping[str, Callable[[str], object]]] = {
     "abbreviations": _ABBREVIATION.search,
 }
 """What a text profile has to say in words."""
+
+CONVENTIONS: Final[Mapping[str, Callable[[str], object]]] = {
+    "capitals": lambda text: any(map(str.isupper, text)),
+    "digits": re.compile(r"\d").search,
+    "punctuation": re.compile(r"[^\w\s]").search,
+}
+"""What the transcripts of one corpus have and those of another lack."""
 
 DIGITS_SHOWN: Final = 10
 
@@ -67,6 +73,9 @@ class ShardFindings:
     characters: set[str] = field(default_factory=set)  # of training text, raw and under profiles
     written: Counter[str] = field(default_factory=Counter)  # rows per name of `WRITTEN`
     with_digits: list[str] = field(default_factory=list)  # the first of these texts
+    excluded: list[str] = field(default_factory=list)  # ids of rows that are left out
+    excluded_samples: int = 0
+    conventions: Counter[tuple[str, str]] = field(default_factory=Counter)  # see `CONVENTIONS`
 
     @property
     def split(self) -> str:
@@ -79,11 +88,18 @@ class ShardFindings:
         return self.entry.partition("corpus")
 
 
-def check_shard(task: tuple[ShardEntry, int], *, root: Path) -> ShardFindings:
-    """Check a shard, and decode the audio of that many of its rows, spread evenly over it."""
+def check_shard(
+    task: tuple[ShardEntry, int], *, root: Path, excluded: Collection[str] = ()
+) -> ShardFindings:
+    """Check a shard, and decode the audio of that many of its rows, spread evenly over it.
+
+    Rows with an ``excluded`` id are counted by themselves, and compared with no other.
+    """
     entry, decoded = task
     findings = ShardFindings(entry=entry)
-    findings.faults += guarded(entry.path, _shard_faults(root / entry.path, findings, decoded))
+    findings.faults += guarded(
+        entry.path, _shard_faults(root / entry.path, findings, decoded, excluded)
+    )
     return findings
 
 
@@ -101,7 +117,7 @@ def guarded(place: str, faults: Iterable[str]) -> Iterator[str]:
 
 def samples_md5(flac: bytes) -> bytes | None:
     """The MD5 of a FLAC file's samples, which its header has; None without it."""
-    md5 = flac[_MD5]
+    md5 = flac[FLAC_MD5]
     return md5 if flac.startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5 else None
 
 
@@ -111,13 +127,15 @@ def few(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator[str]:
-    entry = findings.entry
+def _shard_faults(
+    path: Path, findings: ShardFindings, decoded: int, excluded: Collection[str]
+) -> Iterator[str]:
+    entry, compared = findings.entry, list[dict[str, Any]]()
     if sha256_of(path) != entry.sha256:
         yield f"{entry.path}: its sha256 differs from manifest.json"
         return
     faulty: defaultdict[str, list[str]] = defaultdict(list)
-    profiles = [normalizer(name) for name in text_profiles(entry.partition("language"))]
+    profiles = {name: normalizer(name) for name in text_profiles(entry.partition("language"))}
     with pq.ParquetFile(path) as parquet:
         rows = parquet.metadata.num_rows
         if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
@@ -126,23 +144,21 @@ def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator
         decoded = min(decoded, rows)
         chosen = {(2 * time + 1) * rows // (2 * decoded) for time in range(decoded)}
         groups = (parquet.read_row_group(group) for group in range(parquet.num_row_groups))
-        compared = []
         for number, (row, audio) in enumerate(chain.from_iterable(map(_rows, groups))):
-            spoken = [profile(row["text"]) for profile in profiles]
-            md5 = samples_md5(row["head"])
-            compared.append({**row, "sentence": sentence_of(spoken[0]), "audio": md5})
-            findings.samples[row["dialect"]] += row["audio_size"]
-            findings.written.update(name for name, find in WRITTEN.items() if find(row["text"]))
-            if WRITTEN["digits"](row["text"]) and len(findings.with_digits) < DIGITS_SHOWN:
-                findings.with_digits.append(row["text"])
-            if findings.split == "train":
-                findings.characters.update(row["text"], *spoken)
+            if row["id"] in excluded:
+                findings.excluded.append(row["id"])
+                findings.excluded_samples += row["audio_size"]
+            else:
+                spoken = {name: profile(row["text"]) for name, profile in profiles.items()}
+                _count(row, spoken, findings)
+                sentence = sentence_of(next(iter(spoken.values())))
+                compared.append({**row, "sentence": sentence, "audio": samples_md5(row["head"])})
             faults = list(_row_faults(row))
             if number in chosen:
                 faults += _audio_faults(audio.as_py(), row)
             for fault in faults:
                 faulty[fault].append(row["id"].strip() or f"row {number}")
-    samples = findings.samples.total()
+    samples = findings.samples.total() + findings.excluded_samples
     if (rows, samples) != (entry.rows, round(entry.seconds * SAMPLE_RATE)):
         yield (
             f"{entry.path}: has {rows} rows and {samples / SAMPLE_RATE:g} s; manifest.json says "
@@ -153,10 +169,24 @@ def _shard_faults(path: Path, findings: ShardFindings, decoded: int) -> Iterator
         yield f"{entry.path}: {fault}: {few(ids)}"
 
 
+def _count(row: Mapping[str, Any], spoken: Mapping[str, str], findings: ShardFindings) -> None:
+    """Add a row to the counts, with its text as each profile says it."""
+    text = row["text"]
+    findings.samples[row["dialect"]] += row["audio_size"]
+    findings.written.update(name for name, find in WRITTEN.items() if find(text))
+    if WRITTEN["digits"](text) and len(findings.with_digits) < DIGITS_SHOWN:
+        findings.with_digits.append(text)
+    if findings.split == "train":
+        findings.characters.update(text, *spoken.values())
+    for profile, said in {"raw": text, **spoken}.items():
+        found = (name for name, find in CONVENTIONS.items() if find(said))
+        findings.conventions.update((profile, name) for name in found)
+
+
 def _rows(group: pa.Table) -> Iterator[tuple[dict[str, Any], pa.Scalar]]:
     """The rows of a row group: columns and the head of the audio, and the audio itself."""
     audio = group["audio_bytes"]
-    heads = pc.binary_slice(audio, 0, _MD5.stop)
+    heads = pc.binary_slice(audio, 0, FLAC_MD5.stop)
     columns = group.drop_columns(["audio_bytes"]).append_column("head", heads)
     return zip(columns.to_pylist(), audio, strict=True)
 
@@ -177,7 +207,10 @@ def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:
         return
     if form != _AUDIO:
         yield f"audio is {form}; expected {_AUDIO}"
-    elif (md5 := data[_MD5]) not in {_NO_MD5, hashlib.md5(samples, usedforsecurity=False).digest()}:
+    elif (md5 := data[FLAC_MD5]) not in {
+        _NO_MD5,
+        hashlib.md5(samples, usedforsecurity=False).digest(),
+    }:
         yield f"the MD5 in the FLAC header ({md5.hex()}) is not that of the samples"
     elif _ends_late(data, len(samples)):
         yield "bytes after the end of the FLAC stream"

@@ -1,7 +1,7 @@
 """The shards of a built dataset: as ``manifest.json`` lists them, and as their paths name them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ class ShardEntry:
     sha256: str
     fingerprint: str  # changes with the source rows
     files: list[str]  # of the source
+    excluded_rows: int = 0  # rows that are left out, see `base/excluded.py`
+    excluded_seconds: float = 0.0
 
     def partition(self, key: str) -> str:
         """Value of ``corpus``, ``split`` or ``language`` in the path; empty if it is not there."""
@@ -43,10 +45,12 @@ class Inventory:
     countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
     suspects: dict[str, int] = field(default_factory=dict)  # rows per reason to listen to them
     notes: list[str] = field(default_factory=list)  # for people: how rows were divided, unread ages
+    parts: list[dict[str, Any]] = field(default_factory=list)  # of a combined dataset
+    excluded_sha256: str = ""
 
     @property
     def rows(self) -> int:
-        """Rows written."""
+        """Rows of the shards, with those that are left out."""
         return sum(shard.rows for shard in self.shards)
 
     @property
@@ -56,8 +60,14 @@ class Inventory:
 
     @property
     def hours(self) -> float:
-        """Hours of audio written."""
+        """Hours of these rows."""
         return sum(shard.seconds for shard in self.shards) / 3600
+
+
+def used(shards: Collection[ShardEntry]) -> tuple[int, float]:
+    """The rows of these shards that are not left out, and their seconds."""
+    rows = sum(shard.rows - shard.excluded_rows for shard in shards)
+    return rows, sum(shard.seconds - shard.excluded_seconds for shard in shards)
 
 
 def read_inventory(root: Path) -> Inventory:

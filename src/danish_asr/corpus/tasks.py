@@ -38,7 +38,7 @@ from danish_asr.corpus.sources.base import Source, SourceFile
 
 WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
 
-_OURS: Final = (CARDS_DIR, LEDGER_FILE, README_FILE, STATISTICS_FILE, SUSPECTS_FILE)
+OURS: Final = (CARDS_DIR, LEDGER_FILE, README_FILE, STATISTICS_FILE, SUSPECTS_FILE)
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
 
 
@@ -114,7 +114,7 @@ def claim(out: Path, key: str) -> None:
     Of many processes that do so at the same moment, the first one publishes the key for all.
     """
     # Looked at first: shards and other files appear after a plan.
-    present = [name for name in (VERSION_DIR, *_OURS) if (out / name).exists()]
+    present = [name for name in (VERSION_DIR, *OURS) if (out / name).exists()]
     path = out / WORK_DIR / "plan.json"
     ours = json.dumps({"key": key})
     if not path.is_file():

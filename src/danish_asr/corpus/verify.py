@@ -4,14 +4,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, chain, combinations, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import sentencepiece
 
+from danish_asr.base.excluded import EXCLUDED_FILE, read_excluded
 from danish_asr.base.files import from_yaml, sha256_of
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
@@ -21,7 +21,6 @@ from danish_asr.base.schema import (
     README_FILE,
     SAMPLE_RATE,
     SPLIT_ALIASES,
-    SPLITS,
     STATISTICS_FILE,
     SUSPECTS_FILE,
     VERSION_DIR,
@@ -29,9 +28,16 @@ from danish_asr.base.schema import (
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import LANGUAGE_CODE
 from danish_asr.corpus.cards import SPACE, SPECIAL_SYMBOLS, alphabet_of, cards, statistics
+from danish_asr.corpus.leaks import (
+    LEAKS,
+    Leak,
+    by_split,
+    compared_rows,
+    leaks_of,
+    repeated_values,
+)
 from danish_asr.corpus.people import people_notes
 from danish_asr.corpus.shard_check import (
-    COMPARED,
     DIGITS_SHOWN,
     ShardFindings,
     check_shard,
@@ -42,22 +48,13 @@ from danish_asr.corpus.shards import Inventory, read_inventory
 from danish_asr.corpus.texts import text_profiles
 from danish_asr.text.profiles import normalize
 
-LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence", "audio": "audio"}
-"""What splits should not share, and its column in `COMPARED`."""
-
 _AT_ROOT: Final = {
     *(CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, README_FILE, STATISTICS_FILE),
-    *(SUSPECTS_FILE, VERSION_DIR),
+    *(EXCLUDED_FILE, SUSPECTS_FILE, VERSION_DIR),
     *("LICENSE", "LICENSE.md", "LICENSE.txt"),  # of those who publish a dataset
 }
 
-
-class Leak(NamedTuple):
-    """What two splits share, with a line that says so."""
-
-    kind: str  # of `LEAKS`
-    split: str  # the one that comes first in `SPLITS`
-    text: str
+_MOVED: Final = "; a moved dataset needs its new path there"
 
 
 class Verification(NamedTuple):
@@ -79,7 +76,7 @@ class Verification(NamedTuple):
     def advice(self) -> list[str]:
         """What to do, in addition to what the faults say."""
         advice = []
-        if self.damage:
+        if any(not fault.endswith(_MOVED) for fault in self.damage):
             advice.append(
                 "restore damaged files from a copy, or delete the dataset and convert it again"
             )
@@ -88,10 +85,11 @@ class Verification(NamedTuple):
                 "shared rows are no damage, but they make scores too good: accept them with "
                 f"--allow-shared ({', '.join(LEAKS)}), or convert again"
             )
-        if any(leak.kind == "sentences" and leak.split == "train" for leak in self.leaks):
-            advice.append("--drop-shared-sentences leaves shared sentences out")
-        if any(leak.kind == "speakers" for leak in self.leaks):
-            advice.append("--split-by-speaker gives each speaker one split")
+            kinds = [kind for kind in LEAKS if any(leak.kind == kind for leak in self.leaks)]
+            options = " ".join(f"--drop-shared {kind}" for kind in kinds)
+            advice.append(f"`danish-asr combine` with {options} makes a dataset without these rows")
+            if "speakers" in kinds:
+                advice.append("--split-by-speaker gives each speaker one split")
         return advice
 
 
@@ -102,39 +100,43 @@ def verify(
     inventory = read_inventory(root)
     rows = [entry.rows for entry in inventory.shards]
     tasks = list(zip(inventory.shards, spread(rows, sample), strict=True))
-    results = run_in_processes(partial(check_shard, root=root), tasks, workers)
+    check = partial(check_shard, root=root, excluded=read_excluded(root))
+    results = run_in_processes(check, tasks, workers)
     watched = watch(
-        "verified", results, lambda shard: (shard.entry.rows, shard.samples.total()), sum(rows)
+        "verified",
+        results,
+        lambda shard: (shard.entry.rows, shard.samples.total() + shard.excluded_samples),
+        sum(rows),
     )
     findings = sorted(watched, key=lambda shard: shard.entry.path)
     damage = list(chain.from_iterable(shard.faults for shard in findings))
-    if repeated := _repeated(_table(findings)["id"]).to_pylist():
+    if repeated := repeated_values(compared_rows(findings)["id"]).to_pylist():
         damage.append(f"{VERSION_DIR}: ids that occur more than once: {few(repeated)}")
     damage += [
         *_table_faults(root, inventory),
+        *_excluded_faults(findings),
         *guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
         *_card_faults(root, inventory.name, findings),
         *guarded(README_FILE, _readme_faults(root)),
     ]
-    notes = list(_notes(findings))
+    notes = [*_notes(findings), *_list_notes(findings, inventory)]
     leaks: list[Leak] = []
     for kind in LEAKS:
-        shared = list(_shared(findings, kind))
+        shared = list(leaks_of(findings, kind))
         if kind in allow_shared:
             notes += [f"allowed: {leak.text}" for leak in shared]
         else:
             leaks += shared
+    stray = list(_stray_files(root, inventory))
+    return Verification(damage, stray, leaks, notes, _hours(findings), _said(findings))
+
+
+def _hours(findings: Iterable[ShardFindings]) -> dict[tuple[str, str | None], float]:
     hours: defaultdict[tuple[str, str | None], float] = defaultdict(float)
     for shard in findings:
         for dialect, samples in shard.samples.items():
             hours[shard.split, dialect] += samples / SAMPLE_RATE / 3600
-    if inventory.suspects:
-        reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
-        notes.append(
-            f"rows to check, in {SUSPECTS_FILE} and on the page of `danish-asr explore`: {reasons}"
-        )
-    stray = list(_stray_files(root, inventory))
-    return Verification(damage, stray, leaks, notes, dict(hours), _said(findings))
+    return dict(hours)
 
 
 def _said(findings: Sequence[ShardFindings]) -> dict[str, dict[str, str]]:
@@ -174,32 +176,10 @@ def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
             yield f"{path.name}: is not part of the dataset; move it elsewhere"
 
 
-def _repeated(values: pa.ChunkedArray) -> pa.Array:
-    counts = pc.value_counts(values.drop_null())
-    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-
-
-def _shared(findings: Sequence[ShardFindings], kind: str) -> Iterator[Leak]:
-    tables, column = _by_split(findings), LEAKS[kind]
-    for one, other in combinations(SPLITS, 2):
-        values = tables[one][column].drop_null()
-        common = tables[other].filter(pc.is_in(tables[other][column], values.unique()))
-        common = common.filter(pc.is_valid(common[column]))
-        if common:
-            unique = len(common[column].unique())
-            rows = pc.sum(pc.is_in(values, common[column].unique())).as_py()
-            example = common["id" if kind == "audio" else column][0].as_py()
-            text = (
-                f"{one} and {other} share {unique:,} {kind}, such as {example!r} ({rows:,} rows "
-                f"in {one}, {len(common):,} in {other})"
-            )
-            yield Leak(kind, one, text)
-
-
 def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
     for corpus in sorted({shard.corpus for shard in findings}):
         own = [shard for shard in findings if shard.corpus == corpus]
-        table = _table(own)
+        table = compared_rows(own)
         if table and table["speaker_id"].null_count == len(table):
             yield (
                 f"{corpus}: no row has a speaker, so shared speakers cannot be found; if the "
@@ -208,28 +188,31 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
         written = sum((shard.written for shard in own), Counter[str]())
         for name, rows in written.items():
             yield f"{corpus}: {rows:,} of {len(table):,} rows have {name}"
-    by_split = _by_split(findings)
-    yield from people_notes(by_split)
-    for split, table in by_split.items():
-        repeated = table.filter(pc.is_in(table["audio"], _repeated(table["audio"])))
+    tables = by_split(findings)
+    yield from people_notes(tables)
+    for split, table in tables.items():
+        repeated = table.filter(pc.is_in(table["audio"], repeated_values(table["audio"])))
         if repeated:
             ids = repeated["id"].to_pylist()
             yield f"{split}: {len(ids):,} rows have the audio of another row: {few(ids)}"
 
 
-def _table(findings: Iterable[ShardFindings]) -> pa.Table:
-    return pa.concat_tables([COMPARED.empty_table(), *(shard.compared for shard in findings)])
-
-
-def _by_split(findings: Sequence[ShardFindings]) -> dict[str, pa.Table]:
-    return {split: _table(shard for shard in findings if shard.split == split) for split in SPLITS}
+def _list_notes(findings: Iterable[ShardFindings], inventory: Inventory) -> Iterator[str]:
+    """Say how many rows the lists beside the shards have."""
+    if left_out := sum(len(shard.excluded) for shard in findings):
+        yield f"{left_out:,} rows of the shards are left out; {EXCLUDED_FILE} has reasons"
+    if inventory.suspects:
+        reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
+        yield (
+            f"rows to check, in {SUSPECTS_FILE} and on the page of `danish-asr explore`: {reasons}"
+        )
 
 
 def _table_faults(root: Path, inventory: Inventory) -> Iterator[str]:
-    for name, sha256 in (
-        (LEDGER_FILE, inventory.ledger_sha256),
-        (SUSPECTS_FILE, inventory.suspects_sha256),
-    ):
+    digests = {LEDGER_FILE: inventory.ledger_sha256, SUSPECTS_FILE: inventory.suspects_sha256}
+    if inventory.excluded_sha256 or (root / EXCLUDED_FILE).exists():
+        digests[EXCLUDED_FILE] = inventory.excluded_sha256
+    for name, sha256 in digests.items():
         yield from guarded(name, _sha256_faults(root, name, sha256))
     languages = sorted({entry.partition("language") for entry in inventory.shards})
     if len(languages) > 1 or not all(re.fullmatch(LANGUAGE_CODE, code) for code in languages):
@@ -240,6 +223,20 @@ def _table_faults(root: Path, inventory: Inventory) -> Iterator[str]:
             f"{LEDGER_FILE}: {inventory.rows} rows written and {inventory.dropped_rows} in the "
             f"ledger are not the {inventory.source_rows} rows of the source"
         )
+
+
+def _excluded_faults(findings: Iterable[ShardFindings]) -> Iterator[str]:
+    for shard in findings:
+        entry, seconds = shard.entry, shard.excluded_samples / SAMPLE_RATE
+        if not shard.faults and (len(shard.excluded), seconds) != (
+            entry.excluded_rows,
+            entry.excluded_seconds,
+        ):
+            yield (
+                f"{entry.path}: {len(shard.excluded)} of its rows ({seconds:g} s) are in "
+                f"{EXCLUDED_FILE}; manifest.json says {entry.excluded_rows} "
+                f"({entry.excluded_seconds:g} s), which decide how often its corpus is drawn"
+            )
 
 
 def _sha256_faults(root: Path, place: str, sha256: str) -> Iterator[str]:
@@ -282,8 +279,9 @@ def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> It
 def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterator[str]:
     card = from_yaml((root / place).read_text(encoding="utf-8"))
     if not isinstance(card, dict) or not expected.items() <= card.items():
-        hint = "; a moved dataset needs its new path there" if "dataset_config" in expected else ""
-        yield f"{place}: expected {expected}, found {card}{hint}"
+        others = {key: value for key, value in expected.items() if key != "dataset_config"}
+        moved = isinstance(card, dict) and others.items() <= card.items()
+        yield f"{place}: expected {expected}, found {card}{_MOVED if moved else ''}"
 
 
 def _model_faults(root: Path, place: str, alphabet: Sequence[str], *, whole: bool) -> Iterator[str]:

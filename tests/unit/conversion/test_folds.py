@@ -84,6 +84,10 @@ def test_folds_need_speakers_and_a_folder_of_their_own(tmp_path: Path) -> None:
         convert(manifest, tmp_path / "ds", name="radio", folds=2)
     with pytest.raises(ConfigError, match="cannot be combined"):
         convert(manifest, tmp_path / "ds", name="radio", folds=3, split_by_speaker="80/10/10")
+    roots = convert(manifest, tmp_path / "three", name="radio", folds=3)
+    assert [(root.name, inventory.name) for root, inventory in roots.items()] == [
+        (f"fold-{number}", f"radio_fold{number}") for number in (1, 2, 3)
+    ]
     convert(manifest, tmp_path / "one", name="radio", split="train")
     with pytest.raises(DatasetError, match="holds a dataset, which is none of folds"):
         convert(manifest, tmp_path / "one", name="radio", folds=3)

@@ -326,3 +326,15 @@ def test_an_id_with_two_values_in_kaldis_tables_goes_to_the_ledger(
     rows = list(source.read(file, 0, file.rows))
     assert [row.refused for row in rows] == refused
     assert (rows[0].text, len(find_duplicates(source)[file.name])) == ("på Ærø", table == "text")
+
+
+def test_texts_of_the_montreal_forced_aligner_are_read(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        write(tmp_path / "anna" / f"{name}.wav", tone(0.2))
+        write(tmp_path / "anna" / f"{name}.lab", f"på Ærø {name}\n")
+    source = open_source(str(tmp_path), SourceOptions(corpus="x", split="train", by_speaker=True))
+    rows = [row for file in source.files for row in source.read(file, 0, file.rows)]
+    assert [(row.text, row.speaker.speaker_id) for row in rows] == [
+        ("på Ærø 0", "anna"),
+        ("på Ærø 1", "anna"),
+    ]

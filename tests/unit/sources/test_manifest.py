@@ -336,7 +336,7 @@ def test_a_list_in_json_has_a_row_for_each_object(tmp_path: Path) -> None:
 
 def test_a_table_without_a_header_is_told_to_need_one(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("a.wav,ja\nb.wav,nej\n")
-    with pytest.raises(SourceError, match=r"first line is a row; .* path,text"):
+    with pytest.raises(SourceError, match=r"first line is a row, .* path,text"):
         open_source(str(tmp_path), RADIO)
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import SourceError
+from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.sources.base import Source, Utterance
 from tests.builders import build_source, conversation_row, coral_row, tone, write_parquet
@@ -237,3 +238,36 @@ def test_encrypted_parquet_is_told_apart_from_a_damaged_one(tmp_path: Path) -> N
     (tmp_path / "train.parquet").write_bytes(b"PARE" + bytes(100) + b"PARE")
     with pytest.raises(SourceError, match="encrypted"):
         open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
+
+
+@pytest.mark.parametrize(
+    "name", ["begin", "onset", "offset", "Start_Time", "tmin", "segment_start"]
+)
+def test_a_column_that_looks_like_a_place_in_a_recording_asks_for_a_decision(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [{"audio": {"bytes": tone(0.5), "path": None}, "text": "ja", name: 0.1}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    with pytest.raises(SourceError, match=rf"--column start={name}"):
+        open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
+    whole = SourceOptions(corpus="x", columns=("start=",))
+    assert [row.start for row in read_all(open_source(f"hf-parquet:{tmp_path}", whole))] == [0.0]
+
+
+def test_two_columns_of_text_ask_for_a_choice(tmp_path: Path) -> None:
+    row = {"audio": {"bytes": tone(0.5), "path": None}, "text": "en", "transcription": "to"}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "train.parquet")
+    with pytest.raises(SourceError, match="--column text=text"):
+        open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
+    chosen = SourceOptions(corpus="x", columns=("text=transcription",))
+    assert [row.text for row in read_all(open_source(f"hf-parquet:{tmp_path}", chosen))] == ["to"]
+
+
+def test_several_texts_of_one_audio_are_suspects(tmp_path: Path) -> None:
+    texts = ["en", "to", "en", "tre"]
+    row = {"bytes": tone(0.5), "path": "a.wav"}
+    rows = [{"audio": row, "text": text} for text in texts]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    source = open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
+    inventory = convert(source, tmp_path / "out", name="x")
+    assert inventory.suspects["audio of an earlier row with another text"] == 3

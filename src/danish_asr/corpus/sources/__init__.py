@@ -1,12 +1,13 @@
 """The corpora that can be converted: a table of kinds.
 
 A source is written ``KIND:WHERE``. Without a kind, a manifest is recognised by its suffix, a folder
-by the files in it, and a dataset of the hub is CoRal. docs/extending.md shows how to add a kind
+by the files in it, and a dataset of the hub is CoRal. docs/howto/add-a-corpus.md adds a kind
 without changing this package.
 """
 
 import fnmatch
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pickle import dumps
@@ -39,6 +40,7 @@ from danish_asr.corpus.sources.published import (
 )
 from danish_asr.corpus.sources.timed import has_transcripts, open_timed
 from danish_asr.corpus.sources.timed_files import is_transcript
+from danish_asr.corpus.sources.unknown import describe_unknown
 
 __all__ = [
     "SOURCES",
@@ -158,7 +160,7 @@ SOURCES: Final[dict[str, SourceKind]] = {
         about="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
         "--corpus, --split and --column speaker_id=folder",
         open=open_pairs,
-        signs=(_AUDIO, ("**/*.txt",)),
+        signs=(_AUDIO, ("**/*.txt", "**/*.lab")),
         check=has_pairs,
     ),
     "leaderboard": SourceKind(
@@ -181,12 +183,6 @@ _BY_SUFFIX: Final = (
     | {suffix: kind for kind, (suffix, _) in _TIMED.items() if suffix != ".json"}
 )
 """The kind of a single file."""
-
-
-_UNKNOWN: Final = (
-    "not a known kind of source; `danish-asr convert --list` shows all kinds. Save a spreadsheet "
-    "as CSV in UTF-8"
-)
 
 
 class Resolved(NamedTuple):
@@ -228,6 +224,10 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     options = options or SourceOptions()
     if options.tiers and kind not in {"textgrid", "elan"}:
         raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
+    if options.divide is not None and kind not in _TIMED:
+        raise SourceError(f"--divide: {location} is read as {kind}, which has no times of words")
+    if options.divide is not None and not options.divide > 0:
+        raise SourceError(f"--divide: expected seconds above 0; found {options.divide:g}")
     if kind in SOURCES:
         open_kind = SOURCES[kind].open
     else:
@@ -244,7 +244,7 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
         if not isinstance(source, Source):
             raise TypeError(f"expected a Source, found {source!r}")
         dumps(source)  # workers get a copy
-    return source
+    return replace(source, options=options.decisive)
 
 
 def _recognise(folder: Path) -> Resolved:
@@ -252,8 +252,7 @@ def _recognise(folder: Path) -> Resolved:
     if not folder.exists():
         raise SourceError(f"{folder}: no such file or folder{hub_hint(str(folder))}")
     if folder.is_file():
-        is_packed = folder.suffix.lower() == ".gz"
-        raise SourceError(f"{folder}: {'gunzip it first' if is_packed else _UNKNOWN}")
+        raise SourceError(f"{folder}: {describe_unknown(folder)}")
     everywhere = walk(folder)  # one walk serves all signs
     names = [name for _, names in everywhere for name in sorted(names) if not name.startswith(".")]
     kinds: list[Resolved] = []
@@ -263,8 +262,7 @@ def _recognise(folder: Path) -> Resolved:
             why = sign if isinstance(sign, str) and sign else " and ".join(filter(None, found))
             kinds.append(Resolved(name, str(folder), f"it has {why}"))
     if not kinds:
-        packed = next((name for name in names if name.lower().endswith(".gz")), "")
-        raise SourceError(f"{folder}: {f'gunzip {packed} first' if packed else _UNKNOWN}")
+        raise SourceError(f"{folder}: {describe_unknown(folder)}")
     if len(kinds) > 1 and {*_TIMED, "pairs"} >= {kind.kind for kind in kinds}:
         choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
         raise SourceError(

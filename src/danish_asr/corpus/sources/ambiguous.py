@@ -14,6 +14,9 @@ _TIME: Final = re.compile(
 _LENGTH: Final = re.compile(r"(dur|length|længde|varighed)|len$")
 """The beginning of a word, or a whole word, in names of columns that hold times or lengths."""
 
+_START: Final = re.compile(r"begin|start|onset|offset|[tx]min|beg$|end$")
+"""Those of them that tell where an utterance lies in a recording."""
+
 _WORD: Final = re.compile(r"[^\W\d_]?[^\W\d_A-ZÆØÅ]+|[A-ZÆØÅ]+")
 
 _WHOLE: Final = ("audio", "text", "start", "end", "channel")
@@ -21,19 +24,22 @@ _WHOLE: Final = ("audio", "text", "start", "end", "channel")
 _FIX: Final = "name both ends, in seconds: --column start=COLUMN --column end=COLUMN"
 
 
-def check_columns(
-    file: str, names: Collection[str], columns: Columns, options: SourceOptions
-) -> None:
-    """Raise `SourceError` for two columns of text, or a time of which only one end is found."""
-    given = {pair.partition("=")[0] for pair in options.columns}
+def check_texts(file: str, names: Collection[str], options: SourceOptions) -> None:
+    """Raise `SourceError` for two columns of text of which none is chosen."""
     texts = [name for name in names if name.lower() in {"text", *USUAL_NAMES["text"]}]
-    if len(texts) > 1 and "text" not in given:
+    if len(texts) > 1 and "text" not in _given(options):
         raise SourceError(
             f"{file}: found several columns of text: {', '.join(texts)}; choose one: "
             f"--column text={texts[0]}"
         )
+
+
+def check_times(
+    file: str, names: Collection[str], columns: Columns, options: SourceOptions
+) -> None:
+    """Raise `SourceError` for a time of which only one end is found."""
     read = {ours for ours in ("start", "seconds", "end") if columns[ours] in names}
-    known = read | given
+    known = read | _given(options)
     others = time_columns(names, columns)
     if read and others and not ("start" in known and known & {"seconds", "end"}):
         found = ", ".join(columns[ours] for ours in sorted(read))
@@ -41,6 +47,10 @@ def check_columns(
             f"{file}: found the time {found}, and not what {', '.join(others)} are; {_FIX} (or "
             "seconds=COLUMN; nothing after the = for none)"
         )
+
+
+def _given(options: SourceOptions) -> set[str]:
+    return {pair.partition("=")[0] for pair in options.columns}
 
 
 def time_columns(names: Collection[str], columns: Columns) -> list[str]:
@@ -52,6 +62,13 @@ def time_columns(names: Collection[str], columns: Columns) -> list[str]:
         for name in names
         if name not in read
         and any(like.match(word.lower()) for word in _WORD.findall(name) for like in patterns)
+    ]
+
+
+def start_columns(names: Collection[str]) -> list[str]:
+    """The columns that look like the place of an utterance in a recording."""
+    return [
+        name for name in names if any(_START.match(word.lower()) for word in _WORD.findall(name))
     ]
 
 

@@ -5,7 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
@@ -29,7 +29,9 @@ COLUMNS: Final = {name: name for name in ("text", "audio", "id", *SPEAKER_COLUMN
 ``end``, cut an utterance out of its audio, ``channel`` (from 1) takes one of its channels; rows
 with "rejected" in ``validated`` are dropped."""
 
-_PATH_NAMES: Final = "audio_filepath path audio_path file filename file_name wav lydfil"
+_PATH_NAMES: Final = (
+    "audio_filepath path audio_path file filename file_name wav wav_filename lydfil"
+)
 
 USUAL_NAMES: Final = {
     "audio": ("audio", *_PATH_NAMES.split()),
@@ -116,6 +118,7 @@ class Source(ABC):
     name: str  # what the user typed
     files: tuple[SourceFile, ...]  # in an order that does not depend on the machine
     notes: tuple[str, ...] = ()  # for people: what is not read
+    options: tuple[object, ...] = ()  # that decide what is read; `open_source` sets them
 
     @abstractmethod
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[Utterance]:
@@ -140,15 +143,21 @@ class Source(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The options ``--corpus``, ``--column`` (``OURS=THEIRS``), ``--split`` and ``--tier``."""
+    """``--corpus``, ``--column`` (``OURS=THEIRS``), ``--split``, ``--tier`` and ``--divide``."""
 
     corpus: str | None = None
     columns: tuple[str, ...] = ()
     split: str | None = None
     tiers: tuple[str, ...] = ()  # names or patterns, of files with timed text
+    divide: float | None = None  # seconds; longer utterances of timed text are divided at pauses
     # What the defaults depend on; these are no options of the source.
     name: str | None = field(default=None, compare=False)  # of the card
     by_speaker: bool = field(default=False, compare=False)  # rows are divided by speaker later
+
+    @property
+    def decisive(self) -> tuple[object, ...]:
+        """The options that decide what is read."""
+        return self.corpus, self.columns, self.split, self.tiers, self.divide
 
     def checked_corpus(self) -> str:
         """The name of the corpus, or the card's; `SourceError` if it is missing or invalid."""
@@ -249,14 +258,20 @@ def usual_columns(
     return renamed
 
 
-def _without(file: str, ours: str, theirs: str, names: Collection[str]) -> str:
-    """What to say of a file without a column."""
-    shown = ", ".join(name[:60] for name in list(names)[:20])
-    if any(name.lower().endswith(AUDIO_SUFFIXES) for name in names):
-        advice = "Its first line is a row; write a header above it, such as path,text,speaker"
-    else:
+def check_required(file: str, names: Collection[str], columns: Columns) -> None:
+    """Raise `SourceError` if a file lacks the column of text or that of audio."""
+    for ours in ("text", "audio"):
+        if columns[ours] in names:
+            continue
+        shown = ", ".join(name[:60] for name in list(names)[:20])
         advice = f"Name yours: --column {ours}=COLUMN"
-    return f"{file}: no column {theirs}; found the columns {shown}. {advice}"
+        usual = {*COLUMNS, *chain.from_iterable(USUAL_NAMES.values())}
+        if usual.isdisjoint(map(str.lower, names)):
+            advice = (
+                "If its first line is a row, write a header above it, such as path,text,speaker "
+                f"(for LJ Speech path|raw|text). Otherwise name yours: --column {ours}=COLUMN"
+            )
+        raise SourceError(f"{file}: no column {columns[ours]}; found the columns {shown}. {advice}")
 
 
 @dataclass
@@ -274,9 +289,8 @@ class FileListing:
         self, file: SourceFile, names: Collection[str], columns: Columns, *also_read: str
     ) -> None:
         """Add a file with the ``names`` of its columns; raises if it lacks text or audio."""
-        for ours in ("text", "audio"):
-            if file.rows and columns[ours] not in names:
-                raise SourceError(_without(file.name, ours, columns[ours], names))
+        if file.rows:
+            check_required(file.name, names, columns)
         self.files.append(file)
         self.names |= dict.fromkeys(names)
         self.read.update(also_read, ",".join(columns.values()).split(","))

@@ -27,6 +27,12 @@ PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 """In lower case."""
 
 
+def source_of_dataset(name: str) -> str | None:
+    """Return the source of a dataset that is named after CoRal, such as ``coral_v2_danish``."""
+    coral = re.match(r"coral_v([23])", name)
+    return f"hf:CoRal-project/coral-v{coral[1]}" if coral else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Location:
     """A directory of a file system, and the subset or the file in it to read, or None for all."""

@@ -10,7 +10,7 @@ goes to the ledger. TSV has no quoting.
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -22,8 +22,15 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import CSV_FORMS, Row, TableRow, read_rows
 from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.ambiguous import WholeRecordings, check_columns, time_columns
+from danish_asr.corpus.sources.ambiguous import (
+    WholeRecordings,
+    check_texts,
+    check_times,
+    time_columns,
+)
 from danish_asr.corpus.sources.metadata import row_id, utterance
+from danish_asr.corpus.sources.recordings import recordings, with_ending
+from danish_asr.corpus.sources.unknown import unpacking
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 
@@ -42,14 +49,14 @@ class ManifestSource(base.Source):
     def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
         """See `Source.read`."""
         folder = self._path(file).parent
-        for row, values in self._rows(file, start, stop):
+        for row, values in self.rows(file, start, stop):
             with_path = values and values | {self.columns["audio"]: self._audio(folder, values)}
             yield utterance(with_path, self.columns, file, row)
 
     def ids(self, file: base.SourceFile) -> pa.Array:
         """See `Source.ids`."""
         rows: Iterable[tuple[int, Row | None]] = ((row, None) for row in range(file.rows))
-        rows = self._rows(file, 0, file.rows) if self.has_ids else rows
+        rows = self.rows(file, 0, file.rows) if self.has_ids else rows
         ids = (row_id(values, self.columns, file, row) for row, values in rows)
         return pa.array(ids, pa.string())
 
@@ -57,7 +64,7 @@ class ManifestSource(base.Source):
         """See `Source.local_files`."""
         path = self._path(file)
         yield path
-        for _, values in self._rows(file, 0, file.rows):
+        for _, values in self.rows(file, 0, file.rows):
             audio = self._audio(path.parent, values) if values else None
             if audio is not None:
                 yield audio
@@ -72,9 +79,10 @@ class ManifestSource(base.Source):
         split = self.splits[file.name]
         return self.root / (file.name.removesuffix(f"#{split}") if split else file.name)
 
-    def _rows(
+    def rows(
         self, file: base.SourceFile, start: int, stop: int
     ) -> Iterator[tuple[int, Row | None]]:
+        """Yield the positions and the values of rows; None for one that is malformed."""
         path, wanted = self._path(file), self.splits[file.name]
 
         def rows(first: int) -> Iterator[TableRow]:
@@ -94,11 +102,13 @@ class ManifestSource(base.Source):
         if not path or not isinstance(path, str):
             return None
         usual = path.strip().replace("\\", "/")  # written on Windows, or with spaces around it
-        return folder / (path if path == usual or (folder / path).is_file() else usual)
+        own = folder / (path if path == usual or (folder / path).is_file() else usual)
+        return with_ending(own, self.root)
 
 
 def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
     """Open a manifest, or all manifests of a folder."""
+    recordings.cache_clear()
     columns = options.checked_columns(_COLUMNS)
     path = Path(location)
     if not path.exists():
@@ -112,15 +122,29 @@ def open_manifest(location: str, options: base.SourceOptions) -> ManifestSource:
         own_splits, own_notes = _add_manifest(root, manifest, columns, listing)
         splits |= own_splits
         notes += own_notes
-    return ManifestSource(
+    source = ManifestSource(
         name=location,
         files=listing.checked(),
-        notes=(*notes, *listing.notes()),
         root=root,
         splits=splits,
         columns=columns,
         has_ids=not listing.names.keys().isdisjoint(columns["id"].split(",")),
     )
+    return replace(source, notes=(*notes, *listing.notes(), *_audio_notes(source)))
+
+
+def _audio_notes(source: ManifestSource) -> Iterator[str]:
+    """What the first row shows of the names of recordings; raises if they are in archives."""
+    file = next(file for file in source.files if file.rows)
+    (row,) = source.read(file, 0, 1)
+    ((_, values),) = source.rows(file, 0, 1)
+    if values is None or not isinstance(row.audio, Path):
+        return
+    if not row.audio.is_file() and (archives := sorted(source.root.glob("*.tar"))):
+        raise SourceError(f"{row.audio}: there is no such file, and {unpacking(archives[0])}")
+    name = PurePosixPath(str(values[source.columns["audio"]])).name
+    if row.audio.stem == name:
+        yield f"names without an ending are those of recordings: {name} is {row.audio.name}"
 
 
 def has_manifest(folder: Path) -> str | bool:
@@ -168,21 +192,24 @@ def _add_manifest(
     lines_of: dict[str, array[int]] = {}
     splits: dict[str, str | None] = {}
     notes: list[str] = []
-    recordings = WholeRecordings()
+    whole = WholeRecordings()
     first_fault = ""
     for split, table_row in _with_splits(path):
         names |= dict.fromkeys(table_row.values or ())
         own_lines = lines_of.setdefault("" if options.split else split, array("q"))
         own_lines.append(table_row.line)
         if table_row.values:
-            recordings.add(_with_usual_names(table_row.values), columns, table_row.line)
+            whole.add(_with_usual_names(table_row.values), columns, table_row.line)
         first_fault = first_fault or f"line {table_row.line}: {table_row.fault}"
     if lines_of and not names:
         rows = sum(map(len, lines_of.values()))
         raise SourceError(f"{path.name}: none of its {rows:,} rows can be read; {first_fault}")
     own_columns = base.usual_columns(columns, names, _COLUMNS)
-    check_columns(name, names, own_columns, options)
-    recordings.check(name, time_columns(names, own_columns))
+    if names:
+        base.check_required(name, names, own_columns)
+    check_texts(name, names, options)
+    check_times(name, names, own_columns, options)
+    whole.check(name, time_columns(names, own_columns))
     also_read = [name for name in names if name.lower() == "split"]
     for split, lines in sorted((lines_of or {"": array("q")}).items()):
         mixed = not split and len(lines_of) > 1

@@ -18,7 +18,7 @@ from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, SourceOptions
 from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists
 
-_TEXTS = (".txt", ".TXT")
+_TEXTS = (".txt", ".TXT", ".lab")  # the last one of the Montreal Forced Aligner
 _WHAT = "audio files with a .txt file of the same name"
 
 _TABLES: Final = {

@@ -16,16 +16,13 @@ import pyarrow.parquet as pq
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus.sources import base
+from danish_asr.corpus.sources.ambiguous import check_texts, start_columns
 from danish_asr.corpus.sources.location import ArrowFile, Location, locate
 from danish_asr.corpus.sources.metadata import utterance
 
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS: Final = 16
 """Bytes on average and rows that are read at a time, at most."""
-
-
-_TIMES: Final = ("start", "start_time", "offset", "end", "end_time")
-"""Names of columns that tell where an utterance lies, in its audio or in a recording elsewhere."""
 
 
 class FileKind(NamedTuple):
@@ -178,13 +175,14 @@ def open_hf_parquet(location: str, options: base.SourceOptions) -> ParquetSource
     listing = base.FileListing(location, options, "Parquet files")
 
     def kind_of(names: list[str], path: str) -> FileKind:
-        times = [name for name in names if name.lower() in _TIMES]
+        times = start_columns(names)
         if times and not decided:
             raise SourceError(
                 f"{path}: found {', '.join(times)}; are these times within the audio? Cut the "
                 f"audio with --column start={times[0]} and --column end=COLUMN (or "
                 "seconds=COLUMN), or read it whole with --column start="
             )
+        check_texts(path, names, options)
         return FileKind(corpus, base.usual_columns(columns, names))
 
     source = open_parquet_files(listing, locate(location), kind_of)

@@ -11,25 +11,27 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from danish_asr.base.audio import UNKNOWN_LENGTH, AudioError, open_audio
 from danish_asr.base.errors import SourceError
 from danish_asr.base.files import walk
 from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, Source, SourceOptions, fingerprint
 from danish_asr.corpus.sources.listed import Values, open_lists
-from danish_asr.corpus.sources.timed_files import (
+from danish_asr.corpus.sources.pauses import Piece, divided, is_longer, with_words
+from danish_asr.corpus.sources.recordings import recordings
+from danish_asr.corpus.sources.spans import (
     LABEL,
     NO_SPEECH,
     Span,
     Tier,
     TimedFile,
     channel_of,
-    is_transcript,
     overlapping,
-    read_timed,
 )
+from danish_asr.corpus.sources.timed_files import MANY, is_transcript, read_timed
 
 _OVERLAP: Final = 0.2
 """Seconds of another utterance in an utterance's audio that are put up with."""
@@ -43,16 +45,9 @@ _NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person)[ _-]*\d+")
 _COMPUTED: Final = ("channel=channel", "start=start", "seconds=seconds")
 
 
-class _Row(NamedTuple):
-    """An utterance of a file."""
-
-    span: Span
-    refused: str | None
-
-
 def open_timed(suffix: str, location: str, options: SourceOptions) -> Source:
     """Open the files of a suffix, such as ``.srt``, in a folder and all folders below it."""
-    _recordings.cache_clear()
+    recordings.cache_clear()
     place = Path(location).resolve()
     folder = place.parent if place.is_file() else place
     if options.tiers:
@@ -61,7 +56,7 @@ def open_timed(suffix: str, location: str, options: SourceOptions) -> Source:
         location,
         replace(options, columns=(*_COMPUTED, *options.columns)),
         partial(_lists, suffix),
-        partial(_rows, folder=folder, tiers=options.tiers),
+        partial(_rows, folder=folder, tiers=options.tiers, longest=options.divide),
         partial(_values, folder=folder, by_speaker=options.by_speaker),
         what=f"{suffix} files with text",
     )
@@ -117,25 +112,33 @@ def _lists(suffix: str, folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _rows(path: Path, start: int, *, folder: Path, tiers: Sequence[str]) -> list[_Row]:
+def _rows(
+    path: Path, start: int, *, folder: Path, tiers: Sequence[str], longest: float | None
+) -> list[Piece]:
     """The utterances of a file, in the order of their starts."""
-    spans = _spans(path, folder, tiers)
+    longest = longest or inf
+    whole = _spans(path, folder, tiers, longest)
+    pieces = [piece for span in whole for piece in divided(span, longest)]
+    spans = [piece.span for piece in pieces]
     sounds = {span for span in spans if NO_SPEECH.fullmatch(span.text)}
     reasons = dict.fromkeys(sounds, "no speech")
     shared = overlapping((span for span in spans if span not in sounds), _OVERLAP)
     reasons |= dict.fromkeys(shared, "overlaps another utterance")
-    return [_Row(span, reasons.get(span)) for span in spans[start:]]
+    return [Piece(span, reasons.get(span, refused)) for span, refused in pieces[start:]]
 
 
-def _spans(path: Path, folder: Path, patterns: Sequence[str]) -> list[Span]:
+def _spans(path: Path, folder: Path, patterns: Sequence[str], longest: float = inf) -> list[Span]:
+    """The spans of the chosen tiers; those above ``longest`` with the times of their words."""
     channels = _length(path, folder)[1]
     spans = []
-    for tier, speaker in _chosen(path, _read(path), patterns):
+    file = _read(path)
+    for tier, speaker in chosen_tiers(path, file, patterns):
         for span in tier.spans:
             own = span.speaker or speaker
             channel = span.channel or channel_of(own)
             heard = channel if channel and channels > 1 else None  # a mix of them was transcribed
-            spans.append(span._replace(speaker=own, channel=heard))
+            timed = with_words(span, tier, file) if is_longer(span, longest) else span
+            spans.append(timed._replace(speaker=own, channel=heard))
     return sorted(spans, key=lambda span: (span.start or 0.0, span.end or 0.0, span.speaker or ""))
 
 
@@ -148,7 +151,9 @@ def _cached(path: Path, _: str) -> TimedFile:
     return read_timed(path)
 
 
-def _chosen(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[tuple[Tier, str | None]]:
+def chosen_tiers(
+    path: Path, file: TimedFile, patterns: Sequence[str]
+) -> list[tuple[Tier, str | None]]:
     """The tiers to read with their speakers; SourceError if there is a choice to make."""
     if patterns:
         return [
@@ -202,7 +207,7 @@ def _named(tier: Tier, patterns: Sequence[str]) -> str | None:
     return name if len(patterns) > 1 or tier.kind in patterns else None
 
 
-def _values(root: Path, name: str, row: _Row, *, folder: Path, by_speaker: bool) -> Values:
+def _values(root: Path, name: str, row: Piece, *, folder: Path, by_speaker: bool) -> Values:
     path, span, refused = root / name, *row
     if span.start is None or span.end is None:
         refused = refused or "no time"
@@ -233,27 +238,13 @@ def _audio(path: Path, folder: Path) -> Path | None:
     stems = [Path(name).stem for name in file.media if name.lower().endswith(AUDIO_SUFFIXES)]
     stem = path.stem
     stems += [stem, Path(stem).stem]  # anna.da.srt and anna.wav.srt are of anna.wav
-    found = _recordings(folder)
+    found = recordings(folder)
     for wanted in stems:
         everywhere = found.get(wanted.lower(), [])
         beside = [audio for audio in everywhere if audio.parent == path.parent]
         if beside or len({audio.parent for audio in everywhere}) == 1:
             return (beside or everywhere)[0]
     return None
-
-
-@lru_cache(maxsize=4)
-def _recordings(folder: Path) -> dict[str, list[Path]]:
-    """The audio files below a folder by stem in lower case, WAV first."""
-    found: dict[str, list[Path]] = {}
-    order = {suffix: number for number, suffix in enumerate(AUDIO_SUFFIXES)}
-    for parent, names in walk(folder):
-        for name in names:
-            if name.lower().endswith(AUDIO_SUFFIXES) and not name.startswith("."):
-                found.setdefault(Path(name).stem.lower(), []).append(Path(parent, name))
-    for paths in found.values():
-        paths.sort(key=lambda path: (order[path.suffix.lower()], path))
-    return found
 
 
 def _length(path: Path, folder: Path) -> tuple[float | None, int]:
@@ -274,12 +265,13 @@ def _length_of(audio: Path, _: str) -> tuple[float | None, int]:
 
 def _notes(paths: Sequence[Path], folder: Path, patterns: Sequence[str]) -> Iterator[str]:
     """What people should know of the files."""
-    chosen = {path: _chosen(path, _read(path), patterns) for path in paths}
+    chosen = {path: chosen_tiers(path, _read(path), patterns) for path in paths}
     names = Counter(tier.name for tiers in chosen.values() for tier, _ in tiers if tier.name)
     if names:
         listed = ", ".join(f"{name} ({count:,} files)" for name, count in names.most_common(8))
         yield f"read the tiers {listed}"
-    texts = [span.text for path in paths for span in _spans(path, folder, patterns)]
+    spans_of = [_spans(path, folder, patterns) for path in paths]
+    texts = [span.text for spans in spans_of for span in spans]
     labels = Counter(label[1] for text in texts if (label := LABEL.match(text)))
     if often := [name for name, count in labels.most_common(5) if count > 1]:
         yield (
@@ -287,6 +279,8 @@ def _notes(paths: Sequence[Path], folder: Path, patterns: Sequence[str]) -> Iter
             f"{len(texts):,} texts, such as '{often[0]}:'; remove them, or write one before each "
             "text of an SRT file, which makes speakers of them"
         )
+    if len(texts) >= MANY and not any(" " in text for text in texts):
+        yield f"each of the {len(texts):,} texts is a single word; utterances should be sentences"
     if empty := sum(tier.empty for tiers in chosen.values() for tier, _ in tiers):
         yield f"{empty:,} intervals without text are no utterances"
     if points := {tier.name for tiers in chosen.values() for tier, _ in tiers if tier.is_points}:
@@ -299,16 +293,18 @@ def _notes(paths: Sequence[Path], folder: Path, patterns: Sequence[str]) -> Iter
     ):
         if found:
             yield f"{what}: {len(found):,} files, such as {found[0].relative_to(folder)}"
+    yield from _speaker_notes(spans_of)
+
+
+def _speaker_notes(spans_of: Sequence[Sequence[Span]]) -> Iterator[str]:
+    """What people should know of the speakers, from the spans of each file."""
     speakers = Counter(
         speaker
-        for path in paths
-        for speaker in {span.speaker for span in _spans(path, folder, patterns)}
+        for spans in spans_of
+        for speaker in {span.speaker for span in spans}
         if speaker is not None and not _NUMBERED.fullmatch(speaker)
     )
-    channels = sum(
-        span.channel is not None for path in paths for span in _spans(path, folder, patterns)
-    )
-    if channels:
+    if channels := sum(span.channel is not None for spans in spans_of for span in spans):
         yield f"{channels:,} utterances are cut out of the channel of their speaker"
     if repeated := [name for name, count in speakers.most_common(5) if count > 1]:
         yield (

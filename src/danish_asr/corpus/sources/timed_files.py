@@ -5,45 +5,23 @@ import io
 import json
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
+from danish_asr.corpus.sources.spans import LABEL, Span, Tier, TimedFile, Word, channel_of
 
+_OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
+"""What ``danish-asr transcribe --channels split`` writes before a cue of SRT."""
 
-class Span(NamedTuple):
-    """A text, and when it is said, in seconds; None where the file gives no time."""
+_ROLLING: Final = 0.25
+"""Share of cues that repeat a line; people repeat themselves less."""
 
-    start: float | None
-    end: float | None
-    text: str
-    speaker: str | None = None
-    channel: int | None = None  # from 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
-    """Spans of a name; a format without tiers has one."""
-
-    name: str
-    spans: tuple[Span, ...]
-    empty: int = 0  # intervals without text, which are no spans
-    speaker: str | None = None
-    kind: str = ""  # its tier type in ELAN
-    is_points: bool = False  # each text is taken to last until the next point
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedFile:
-    """What a file holds."""
-
-    tiers: tuple[Tier, ...]
-    seconds: float | None = None  # of the audio, as far as the file says
-    media: tuple[str, ...] = ()  # names of the audio
-
+MANY: Final = 20
+"""Segments of a word each, at least, that are taken for times of words."""
 
 _TRIGRAPHS: Final = {r"\ae": "æ", r"\Ae": "Æ", r"\o/": "ø", r"\O/": "Ø", r"\ao": "å", r"\Ao": "Å"}
 """How Praat writes letters in old TextGrids of ASCII."""
@@ -54,17 +32,6 @@ _INTERVALS: Final = re.compile(
     r'|"(?:IntervalTier|TextTier)"\s+"(?:[^"]|"")*"\s+[\d.eE+-]+\s+[\d.eE+-]+\s+(\d+)\s'
 )
 """The numbers of tiers, and of intervals or points of each, in a TextGrid."""
-
-_OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
-"""What ``danish-asr transcribe --channels split`` writes before a cue of SRT."""
-
-_ROLLING: Final = 0.25
-"""Share of cues that repeat a line; people repeat themselves less."""
-
-LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
-
-NO_SPEECH: Final = re.compile(r"\[[^]]*\]|[♪♫].*")
-"""A text that subtitles have for music and noise."""
 
 
 def read_textgrid(path: Path) -> TimedFile:
@@ -203,21 +170,21 @@ def _on_channel(span: Span) -> Span:
     return span if channel is None else span._replace(channel=channel)
 
 
-def channel_of(speaker: str | None) -> int | None:
-    """The channel of a name as ``danish-asr transcribe --channels split`` writes it, from 1."""
-    found = re.fullmatch(r"Speaker (\d+)", speaker or "")
-    return int(found[1]) if found else None
-
-
 def read_json(path: Path) -> TimedFile:
     """Read the segments of our own JSON, or of Whisper's, WhisperX's and whisper.cpp's."""
     tree = json.loads(_text(path))
     segments = segments_of(tree)
     if segments is None:
         raise ValueError("expected an object with 'segments'")
+    spans = tuple(map(_span, segments))
+    if len(spans) >= MANY and not any(" " in span.text for span in spans):
+        raise ValueError(
+            f"each of its {len(spans):,} segments is a single word; write sentences, such as with "
+            "return_timestamps=True instead of 'word'"
+        )
     seconds = tree.get("duration")
     return TimedFile(
-        tiers=(Tier(name="", spans=tuple(map(_span, segments))),),
+        tiers=(Tier(name="", spans=spans),),
         seconds=seconds if isinstance(seconds, int | float) else None,
         media=(Path(tree["file"]).name,) if isinstance(tree.get("file"), str) else (),
     )
@@ -252,9 +219,31 @@ def _span(segment: Mapping[str, Any]) -> Span:
     start, end = (None if time is None else float(time) for time in times)
     channel, speaker = segment.get("channel"), segment.get("speaker")
     text = _line(segment["text"] or "")
+    words = tuple(word for entry in segment.get("words") or () for word in _words(entry))
     if isinstance(channel, int):  # our own count from 0
-        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
-    return Span(start, end, text, str(speaker) if speaker else None)
+        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1, words)
+    return Span(start, end, text, str(speaker) if speaker else None, words=words)
+
+
+def _words(entry: Any) -> Iterator[Word]:
+    """The words of an entry; one of several has the times of its ends only."""
+    if not isinstance(entry, Mapping):
+        return
+    texts = str(entry.get("word") or entry.get("text") or "").split()
+    start, end = _time(entry.get("start")), _time(entry.get("end"))
+    if start is not None and end is not None and end < start:
+        start = end = None
+    for number, text in enumerate(texts, start=1):
+        yield Word(start if number == 1 else None, end if number == len(texts) else None, text)
+
+
+def _time(value: Any) -> float | None:
+    """Seconds, or None for what is none."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return None
+    return seconds if isfinite(seconds) else None
 
 
 def _text(path: Path) -> str:
@@ -282,23 +271,3 @@ def read_timed(path: Path) -> TimedFile:
     except Exception as error:  # of any reader
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SourceError(f"{path}: cannot be read as {path.suffix} ({reason})") from error
-
-
-def overlapping(spans: Iterable[Span], slack: float) -> set[Span]:
-    """The spans that share more than ``slack`` seconds with another one of the same channel."""
-    found: set[Span] = set()
-    timed = [
-        (span.start, span.end, span)
-        for span in spans
-        if span.start is not None and span.end is not None
-    ]
-    timed.sort(key=lambda times: times[:2])
-    for channel in {span.channel for _, _, span in timed}:
-        last: tuple[float, Span] | None = None  # of those so far the one that ends last
-        for start, end, span in timed:
-            if None not in {channel, span.channel} and span.channel != channel:
-                continue
-            if last is not None and min(last[0], end) - start > slack:
-                found |= {last[1], span}
-            last = (end, span) if last is None or end > last[0] else last
-    return found

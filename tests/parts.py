@@ -1,0 +1,55 @@
+"""Small built datasets of different corpora, to be combined."""
+
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.sources import SourceOptions, open_source
+from tests.builders import coral_row, tone, write_parquet
+
+COLUMNS = ("id=id_recording", "speaker_id=id_speaker")
+
+
+def build_part(
+    root: Path,
+    *,
+    name: str | None = None,
+    corpus: str | None = None,
+    text: str = "{part} {split} {letter}",
+    rows: dict[str, int] | None = None,
+    shard_rows: int = 1000,
+    **options: Any,
+) -> Path:
+    """A dataset with ids, speakers, texts and audio of its own; returns its root."""
+    part = root.name
+    for split, count in (rows or {"train": 6, "dev": 2, "test": 3}).items():
+        written = [
+            coral_row(
+                number,
+                split=split,
+                id_recording=f"{part}_{split}_{number}",
+                id_speaker=f"{part}_{split}_{number % 2}",
+                text=text.format(part=part, split=split, letter=chr(97 + number)),
+                audio=tone(
+                    0.5 + 0.1 * (number % 5),
+                    hertz=200 + crc32(f"{part}{split}{number}".encode()) % 3000,
+                ),
+            )
+            for number in range(count)
+        ]
+        write_parquet(
+            root.parent / f"{part}.source" / f"{split}.parquet", written, row_group_size=shard_rows
+        )
+    source = open_source(
+        f"hf-parquet:{root.parent / f'{part}.source'}",
+        SourceOptions(corpus=corpus or part, columns=COLUMNS),
+    )
+    convert(
+        source,
+        root,
+        name=name or part,
+        options=ConvertOptions(shard_rows=shard_rows, **options),
+    )
+    return root
