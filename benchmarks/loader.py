@@ -12,7 +12,6 @@ over 100,000 small batches.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import resource
@@ -32,6 +31,7 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base import native  # noqa: F401 - libsndfile before fairseq2's native half
+from danish_asr.base.audio import encode_flac, peak_of
 from danish_asr.base.schema import (
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
@@ -125,12 +125,11 @@ def make_row(number: int, seconds: float, rng: np.random.Generator) -> dict[str,
     pitch = rng.uniform(80, 250) * (1 + 0.1 * np.sin(2 * np.pi * moment))
     wave = sum(np.sin(2 * np.pi * k * np.cumsum(pitch) / SAMPLE_RATE) / k for k in range(1, 4))
     wave = 0.1 * wave * np.sin(np.pi * 3 * moment) ** 2 + rng.normal(0, 0.002, samples)
-    file = io.BytesIO()
-    soundfile.write(file, wave.astype(np.float32), SAMPLE_RATE, format="FLAC")
+    mono = wave.astype(np.float32)
     return {
         "id": f"noise-{number}",
         "text": ("hej med dig " * 20)[: int(seconds * 10)],
-        "audio_bytes": file.getvalue(),
+        "audio_bytes": encode_flac(mono, SAMPLE_RATE, peak_of(mono)),
         "audio_size": samples,
         "speaker_id": f"speaker{number % 50}",
         "dialect": "Fynsk",

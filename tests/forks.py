@@ -13,9 +13,14 @@ _FORKS.set_forkserver_preload(
 
 
 def in_processes(
-    count: int, main: Callable[[list[str]], None], args: Sequence[str], **env: str
+    count: int,
+    main: Callable[[list[str]], None],
+    args: Sequence[str],
+    *,
+    status: int = 0,
+    **env: str,
 ) -> str:
-    """Run a function as `torchrun` would, in processes that end well; returns what they printed."""
+    """Run a function as `torchrun` would, in processes that end so; returns what they printed."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: PLC0415 - slow
 
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
@@ -34,7 +39,7 @@ def in_processes(
             each.join(300)
             each.kill()
         printed = output.read()
-    assert [each.exitcode for each in runs] == [0] * count, printed
+    assert [each.exitcode for each in runs] == [status] * count, printed
     return printed
 
 

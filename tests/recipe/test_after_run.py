@@ -81,14 +81,16 @@ def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
 def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
-    assert evaluate(finished_run, dataset) == 0
-    file = finished_run / "eval" / "best" / "test" / "predictions.jsonl"
+    run = tmp_path / "finished"
+    shutil.copytree(finished_run, run)
+    assert evaluate(run, dataset) == 0
+    file = run / "eval" / "best" / "test" / "predictions.jsonl"
     hypotheses = {p.id: p.hypothesis for p in read_predictions(file)}
     index = DanishAsrDataset(dataset).read_index("test")
     (identifier,) = index.values("id", [0])
     audio = tmp_path / "speech.flac"
     audio.write_bytes(bytes(index.audio.read(0)))
     assert soundfile.info(audio).samplerate == 16_000
-    cards, args = str(finished_run / "cards"), ["finished", str(audio)]
+    cards, args = str(run / "cards"), ["finished", str(audio)]
     printed = in_processes(1, transcribe_with_omnilingual, args, DANISH_ASR_ASSETS=cards)
     assert printed.splitlines()[-1] == repr([hypotheses[identifier]])

@@ -52,6 +52,18 @@ def test_the_moving_average_follows_the_weights(averaged: Path) -> None:
     assert step == min(rows, key=lambda row: row["Loss (nats per character)"])["Step"]
 
 
+def test_a_validation_that_was_killed_after_that_of_the_moving_average_is_recorded_once(
+    averaged: Path, tmp_path: Path, dataset: Path
+) -> None:
+    run = Path(shutil.copytree(averaged, tmp_path / "run"))
+    file = run / "metrics" / "valid.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    (run / "checkpoints" / "scores" / "step_4.txt").unlink()
+    assert train(run, dataset, *AVERAGED, TWICE) == 0
+    for kind in ("valid", "valid/ema"):
+        assert [row["Step"] for row in metrics(run, kind)] == [1, 2, 3, 4]
+
+
 def test_of_a_checkpoint_with_the_model_alone_no_moving_average_is_written(
     averaged: Path, tmp_path: Path
 ) -> None:

@@ -1,13 +1,16 @@
 """The keys that choose and augment rows."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.share import rows_of_share
 from tests.recipe.running import (
     copy_until,
     evaluate,
@@ -59,6 +62,38 @@ def test_a_run_on_a_part_of_the_rows_continues_exactly(
     assert "evaluator.label must name" in capsys.readouterr().err
 
 
+WEIGHTS = (
+    "dataset.weights=[{where: \"corpus = 'coral_conversation'\", factor: 0.5}, "
+    "{where: \"dialect = 'Bornholmsk'\", factor: 3}]"
+)
+
+
+def test_a_run_with_weights_prints_them_and_continues_exactly(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert train(run, dataset, WEIGHTS) == 0
+    printed = capsys.readouterr().err
+    assert re.search(r"0.5 x corpus = 'coral_conversation' +19 .* 0\.\d\d\n", printed), printed
+    again = copy_until(2, run, tmp_path / "again")
+    assert train(again, dataset, WEIGHTS.replace("0.5", "0.6")) == 2
+    assert "dataset.weights" in capsys.readouterr().err
+    assert train(again, dataset, WEIGHTS) == 0
+    assert same_weights(run, again)
+
+
+@pytest.mark.parametrize("factor", ["0", "-1", ".inf", ".nan", "many"])
+def test_a_factor_that_is_no_number_above_0_is_refused(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], factor: str
+) -> None:
+    weights = f"dataset.weights=[{{where: age > 0, factor: {factor}}}, {{where: ' ', factor: 2}}]"
+    assert train(tmp_path / "run", dataset, weights) == 2
+    error = capsys.readouterr().err
+    assert "dataset.weights" in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "run").exists()
+
+
 def test_scores_do_not_depend_on_the_size_of_evaluations_batches(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,3 +110,45 @@ def test_scores_do_not_depend_on_the_size_of_evaluations_batches(
     assert one == pytest.approx(all_, rel=1e-5)
     assert predictions[0] == predictions[1]
     assert capsys.readouterr().err.count("valid_max_num_elements is 100 times") == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_share_is_of_each_dialects_hours_by_speakers_and_contains_the_smaller_ones(
+    dataset: Path, seed: int
+) -> None:
+    index = DanishAsrDataset(dataset).read_index("train")
+    codes, _ = index.dialects()
+    hours = np.bincount(codes, index.lengths)
+    longest, voices = index.lengths.max(), index.voices()
+    before: set[int] = set()
+    for share in (0.05, 0.3, 0.5, 0.8, 1.0):
+        rows = rows_of_share(index, share, seed)
+        assert before <= {*rows.tolist()}
+        before = {*rows.tolist()}
+        of_share = np.bincount(codes[rows], index.lengths[rows], len(hours))
+        assert (abs(of_share - share * hours) <= longest).all()
+        for code in range(len(hours)):  # at most one speaker of a dialect is divided
+            inside = {*voices[rows[codes[rows] == code]]}
+            others = np.setdiff1d(np.flatnonzero(codes == code), rows)
+            assert len(inside & {*voices[others]}) <= 1
+    assert len(before) == len(index)
+
+
+def test_the_seed_draws_the_speakers_of_a_share(dataset: Path) -> None:
+    index = DanishAsrDataset(dataset).read_index("train")
+    drawn = {tuple(rows_of_share(index, 0.4, seed).tolist()) for seed in range(5)}
+    assert len(drawn) > 1
+
+
+def test_a_run_notes_how_much_it_trains_on(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert train(run, dataset, "dataset.train_share=0.5", "regime.num_steps=2") == 0
+    index = DanishAsrDataset(dataset).read_index("train")
+    rows = rows_of_share(index, 0.5, seed=2)
+    noted = json.loads((run / "training_data.json").read_text())
+    used = noted["utterances"]
+    line = f"{used} utterances (0.00 h) for training, {len(rows) - used} filtered out"
+    assert line in capsys.readouterr().err
+    assert 0 < noted["hours"] <= index.lengths[rows].sum() / 16_000 / 3600

@@ -22,7 +22,7 @@ from danish_asr.recipe.config.keys import defaults, key_faults
 from danish_asr.scoring.predictions import read_predictions
 from tests.builders import tone
 from tests.documented import MODULES, PAGES, ROOT, blocks, check, commands, run
-from tests.recipe.running import evaluate
+from tests.recipe.running import copy_until, evaluate
 
 ONLY_CHECKED = {
     "danish-asr demo": "minutes; integration/test_demo.py runs it",
@@ -31,6 +31,10 @@ ONLY_CHECKED = {
     "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score_file.py",
     "danish-asr doctor": "what it finds depends on the machine; unit/test_doctor.py",
     "danish-asr fetch": "network; recipe/test_fetch.py",
+    "danish-asr audit": "the tests' model is too weak to judge; recipe/test_audit.py",
+    "outputs/even": "as above",
+    "outputs/odd": "as above",
+    "audit.csv": "as above",
     " serve ": "runs until Ctrl-C; recipe/test_serve.py",
     "hf:": "network",
     "omniASR_": "network",
@@ -38,8 +42,19 @@ ONLY_CHECKED = {
     "ctc-finetune-danish.yaml": "hours on a GPU; recipe/test_guide.py",
     "FILE": "a synopsis",
     "convert interviews": "the tests' model writes no text to convert; unit/test_own_data.py",
-    "rows.py interviews": "as above",
+    "data/interviews": "as above",
+    "data/new": "corpora of the reader; recipe/test_data_options.py",
+    "test_new": "as above",
+    "data/hour": "minutes; unit/sources/test_synthetic.py",
+    "synthesize corpus --seed 7": "as above",
+    "synthesize corpus --language nob_Latn": "minutes; unit/sources/test_synthetic.py",
+    "data/own": "as above",
+    "outputs/forget": "minutes; recipe/test_data_options.py",
+    "outputs/seeds": "minutes; recipe/test_sweep.py",
+    "outputs/curve": "minutes; unit/report/test_learning_curve.py",
+    "data/radio/dataset": "the tests' model writes no text; unit/transcription/test_harvest.py",
     "lm tune": "half a minute; recipe/test_tuning.py",
+    "data/both": "as above",
     "/work3/": "a directory of DTU's cluster",
     "train.jsonl": "a corpus of the reader; unit/test_convert.py",
     "FOLDER": "a corpus of the reader; unit/sources",
@@ -64,14 +79,24 @@ def files(tmp_path_factory: pytest.TempPathFactory, finished_run: Path, dataset:
         _write_recordings()
         Path("short.txt").write_text("jeg vil gerne\nhave rødgrød\n", encoding="utf-8")
         Path("names.txt").write_text("Anna\n", encoding="utf-8")
-        links = dict.fromkeys(("outputs/v2", "demo/run", "OUTDIR", "RUN_DIR"), "outputs/300m")
-        links |= {"data/parquet": str(dataset), "FILE": "configs/demo.yaml"}
+        Path("wrong.txt").write_text("recordings.csv:3\n", encoding="utf-8")
+        links = dict.fromkeys(
+            ("outputs/v2", "outputs/even", "outputs/odd", "demo/run", "OUTDIR", "RUN_DIR"),
+            "outputs/300m",
+        )
+        links |= {
+            "data/parquet": str(dataset),
+            "FILE": "configs/demo.yaml",
+            "fits.yaml": "configs/demo.yaml",
+        }
         links |= {name: str(ROOT / name) for name in ("configs", "lsf")}
         for name, target in links.items():
             Path(name).parent.mkdir(exist_ok=True)
             Path(name).symlink_to(Path(*[".."] * name.count("/"), target))
         convert = "danish-asr convert recordings.csv --corpus demo --name demo --out demo/dataset"
         run([*convert.split(), "--split", "train", "--split-by-speaker", "60/20/20"])
+        for name, step in (("a", 4), ("b", 2)):
+            copy_until(step, finished_run, root / "outputs" / name)
         build = "danish-asr lm build --dataset demo/dataset --profile coral --out lm"
         run(build.split())
     return root
@@ -163,8 +188,8 @@ def _follow(text: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Non
         subprocess.run(["bash", "-c", command], check=True)
 
 
-def test_each_key_command_and_file_of_the_guides_page_exists() -> None:
-    text = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
+def test_each_key_command_and_file_of_the_guides_table_exists() -> None:
+    text = (ROOT / "docs" / "reference" / "guides.tsv").read_text(encoding="utf-8")
     sections = "|".join(dict.fromkeys(key.split(".")[0] for key in defaults()))
     keys = re.findall(rf"`((?:{sections})\.[\w.]+)`", text)
     assert len(keys) > 80

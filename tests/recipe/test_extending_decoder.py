@@ -1,4 +1,4 @@
-"""The decoder of docs/extending.md runs as the page says."""
+"""The decoder of docs/howto/add-a-decoder.md runs as the page says."""
 
 import re
 import shutil
@@ -9,9 +9,7 @@ import pytest
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import ROOT, evaluate
 
-SECTION = (
-    (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").split("\n## A decoder\n")[1]
-).split("\n## ")[0]
+PAGE = (ROOT / "docs" / "howto" / "add-a-decoder.md").read_text(encoding="utf-8")
 
 
 def hypotheses(folder: Path) -> dict[str, str]:
@@ -27,11 +25,11 @@ def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
-    code = re.search(r"```python\n(.*?)```", SECTION, re.DOTALL)
+    code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert code is not None
     (tmp_path / "my_decoders.py").write_text(code[1])
     monkeypatch.syspath_prepend(tmp_path)
-    own = re.findall(r"decoder\.\S+=\S+", SECTION)
+    own = re.findall(r"decoder\.\S+=\S+", PAGE)
     assert len(own) == 2
     folder = run / "eval" / "best" / "test"
 

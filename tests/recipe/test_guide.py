@@ -104,8 +104,11 @@ def test_the_guides_commands_run(project: Path, capsys: pytest.CaptureFixture[st
 
     (project / "printed.yaml").write_text(to_yaml(DANISH))
     train_main([str(run), "--config-file", "printed.yaml", "--config", "regime.num_steps=1"])
-    assert "dataset.text_profile=coral" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "dataset.text_profile=coral" in printed
+    assert f"Next: danish-asr evaluate {run}" in printed
 
     status, output = status_and_output(EVALUATE, run)
     assert status == 0, output
     assert "4 predictions written" in output
+    assert f"Next: danish-asr score {run}/eval/" in output

@@ -116,11 +116,15 @@ def test_another_decoder_reads_what_is_kept_and_gives_what_the_model_would(
     assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
     assert MODEL_DOES_NOT_RUN not in capsys.readouterr().err
     shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
-    of_model = (run / OWN_DIR / PREDICTIONS).read_bytes()
+    of_model = rows(run / OWN_DIR / PREDICTIONS)
     greedy = (run / GREEDY_DIR / PREDICTIONS).read_bytes()
     assert evaluate(run, dataset, *FEW_ROWS, OWN) == 0
     assert MODEL_DOES_NOT_RUN in capsys.readouterr().err
-    assert (run / OWN_DIR / PREDICTIONS).read_bytes() == of_model
+    of_kept = rows(run / OWN_DIR / PREDICTIONS)
+    # What is kept is rounded.
+    confidences = [[row.pop("confidence") for row in found] for found in (of_model, of_kept)]
+    assert of_kept == of_model
+    assert confidences[1] == pytest.approx(confidences[0], abs=0.01)
     assert (run / GREEDY_DIR / PREDICTIONS).read_bytes() == greedy
     about = json.loads((run / OWN_DIR / "evaluation.json").read_text())
     assert about["decoder"]["settings"] == {"times": 2}
@@ -136,3 +140,12 @@ def test_log_probabilities_of_another_model_or_precision_are_not_read(
     output = " ".join(capsys.readouterr().err.split())
     assert "is of another evaluation (evaluator changed)" in output
     assert MODEL_DOES_NOT_RUN not in output
+
+
+def test_values_of_training_do_not_matter_to_what_is_kept(
+    run: Path, dataset: Path, kept_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(kept_run / GREEDY_DIR, run / GREEDY_DIR, dirs_exist_ok=True)
+    values = "dataset.train_share=0.5", "dataset.valid_max_num_elements=2x"
+    assert evaluate(run, dataset, *FEW_ROWS, OWN, *values) == 0
+    assert MODEL_DOES_NOT_RUN in capsys.readouterr().err

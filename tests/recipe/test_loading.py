@@ -45,7 +45,11 @@ STORAGE = "dataset.mixture_parquet_storage_config"
     [
         ("model", 3, "must be a mapping of keys, but is 3"),
         ("regime.score_metric", "werr", "must be one of wer, cer, worst_group_wer"),
-        ("optimizer.config.groups", [{"parms": "x"}], "must be Sequence["),
+        (
+            "optimizer.config.groups",
+            [{"parms": "x"}],
+            "groups[0].parms is not a key of this configuration; did you mean params?",
+        ),
         # TRAPS, training: gang.timeout is in minutes; 86400 was meant as the seconds of a day.
         ("gang.timeout", 86_400, "must be at most 1440 (minutes), but is 86400"),
         ("regime.num_steps", None, "must be given for this schedule, but is None"),
@@ -68,6 +72,18 @@ STORAGE = "dataset.mixture_parquet_storage_config"
         ("regime.validate_every_n_data_epochs", 1.5, "must be a whole number, or below 1"),
         ("trainer.unfreeze", {0: "head", "1 epoch": "top 1", 9: "all"}, "or 0 and epochs"),
         ("trainer.unfreeze", {0: "head", "soon": "all"}, "or 0 and epochs"),
+        (
+            "trainer.stages",
+            {0: {"lr": 1}},
+            "must be steps above 0, each with subset and lr above 0",
+        ),
+        (
+            "trainer.stages",
+            {5: {"lr": 0}},
+            "must be steps above 0, each with subset and lr above 0",
+        ),
+        ("trainer.stages", {5: {"rate": 1}}, "(keys: where, subset, lr), but is"),
+        ("trainer.stages", {90_000: {"lr": 1}}, "must begin before regime.num_steps"),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
         (f"{STORAGE}.beta_corpus", 2, "to 1 (shares by hours), but is 2"),
     ],

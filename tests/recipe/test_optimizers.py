@@ -52,9 +52,8 @@ def test_they_learn_what_adamw_learns(runs: dict[str, Path]) -> None:
 def test_the_optimizer_of_the_page_trains_and_continues_bit_for_bit(
     tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    section = page.split("\n## An optimizer\n")[1]
-    code = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    page = (ROOT / "docs" / "howto" / "add-an-optimizer.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert code is not None
     (tmp_path / "signum.py").write_text(code[1], encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

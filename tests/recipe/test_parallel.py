@@ -1,14 +1,17 @@
 """Precision, memory and processes change a run's speed, and not what it learns."""
 
 import os
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from fairseq2.checkpoint import StandardCheckpointManager
 
 from danish_asr.recipe import entry as cli
+from danish_asr.recipe.run.run_directory import checkpoint_steps, resumable_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from tests.forks import in_processes
 from tests.recipe.running import arguments, copy_until, losses, train, train_with_two, weights
@@ -29,6 +32,29 @@ def test_two_processes_compute_the_gradients_of_one_with_twice_the_accumulation(
     train_with_two(tmp_path / "two", dataset, *short)
     one, two = (weights(tmp_path / name, 2) for name in ("one", "two"))
     torch.testing.assert_close(two, one, rtol=0, atol=5e-7)
+
+
+def train_with_a_slow_disk(args: list[str]) -> None:
+    """Train; the second process sees the checkpoints a second after the first one."""
+    list_steps = StandardCheckpointManager.get_step_numbers
+
+    def list_late(manager: StandardCheckpointManager, **options: bool) -> list[int]:
+        if options and os.environ["RANK"] == "1":
+            time.sleep(1)
+        return list_steps(manager, **options)
+
+    StandardCheckpointManager.get_step_numbers = list_late  # type: ignore[assignment, method-assign]
+    cli.train(args)
+
+
+def test_two_processes_delete_the_states_of_previous_checkpoints_together(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """TRAPS, training: upstream waits for a process that found nothing to delete."""
+    own = ("regime.save_model_only=all_but_last", "dataset.valid_split=null", "gang.timeout=1")
+    in_processes(2, train_with_a_slow_disk, arguments(tmp_path / "run", dataset, *own))
+    assert checkpoint_steps(tmp_path / "run") == [2, 4]
+    assert resumable_steps(tmp_path / "run") == [4]
 
 
 SIXTEEN_BATCHES = (

@@ -19,8 +19,10 @@ from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import Card
 from danish_asr.planning.memory import CUDA_BYTES, Model, step_memory
 from danish_asr.planning.plan import make_plan
+from danish_asr.planning.show import show_plan
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.train.learning import Freezing
@@ -99,6 +101,28 @@ def test_the_guides_configuration_fits_12_gb_with_what_the_plan_lays_over_it() -
     assert after.fits
     assert after.total == plan.total - sum(remedy.gives for remedy in plan.remedies)
     assert after.minutes == plan.minutes == 32
+
+
+@pytest.mark.parametrize(
+    ("changed", "stale"),
+    [
+        ((), False),
+        (("regime.num_steps=9", "lr_scheduler={name: passthrough}"), False),
+        (("trainer.max_wall_minutes=9", "dataset.valid_subset=9"), False),
+        (("dataset.asr_task_config.max_audio_len=960_000",), True),
+    ],
+)
+def test_what_a_plan_wrote_is_noted_where_it_was_planned_for_another_configuration(
+    tmp_path: Path, changed: tuple[str, ...], stale: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide, fits = ROOT / "configs" / "ctc-finetune-danish.yaml", tmp_path / "fits.yaml"
+    planned = Request(output_dir=None, config_files=[guide])
+    assert not show_plan(planned, "12GB", 1, write=fits, as_json=True)
+    capsys.readouterr()
+    laid_over = Request(output_dir=None, config_files=[guide, fits], overrides=changed)
+    tree = read_configuration(laid_over)
+    assert tree["dataset"]["asr_task_config"]["max_num_elements"] == 960_000
+    assert (f"{fits} was planned for another" in capsys.readouterr().err) is stale
 
 
 def preset(*names: str) -> dict[str, Any]:

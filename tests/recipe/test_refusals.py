@@ -49,6 +49,26 @@ UNUSABLE = [
     # TRAPS, names: upstream only warns of a missing path and continues without its cards.
     ("common.assets.extra_paths=[/crads]", "dataset.name", "/crads (not a directory)"),
     ("dataset.valid_split='dev,dev_coral_read_aloud'", "dataset.valid_split", "rows in common"),
+    (
+        'dataset.weights=[{where: "corpus == \'x", factor: 2}]',
+        *("dataset.weights[0].where", "expected an SQL condition"),
+    ),
+    (
+        "dataset.weights=[{where: age > 0, factor: 1e6}]",
+        *("dataset", "`weights[0].factor` must be above 0 and at most 1000, but is 1e+06"),
+    ),
+    (
+        "dataset.weights=[{where: age > 0, factor: 2}, {where: age > 0}]",
+        *("dataset.weights[1].factor", "is missing"),
+    ),
+    (
+        "dataset.weights=[{where: age > 0, facotr: 2}]",
+        *("dataset.weights[0].facotr", "did you mean factor?"),
+    ),
+    (
+        "dataset.weights=[{where: age > 0, factor: 2}, {where: \"corpus = 'ft'\", factor: 2}]",
+        *("dataset.weights[1].where", "corpus has coral_conversation, coral_read_aloud"),
+    ),
     ("model={name: nope}", "model.name", "'nope'; available: omniASR_CTC_1B"),
     ("model={path: /etc, arch: tiny}", "model.path /etc", "must be a finished run"),
     ("common.assets.prev_checkpoint_dir=../../etc", "common.assets.prev_checkpoint_dir", "OUTDIR"),

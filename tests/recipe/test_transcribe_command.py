@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 import signal
@@ -79,6 +81,34 @@ def test_the_text_of_a_single_file_is_printed_and_nothing_is_written(
 ) -> None:
     assert transcribe("in/a.wav", *FIXED)[:2] == (0, "en to\n")
     assert len(list((here / "in").iterdir())) == 4
+
+
+def test_the_transcript_of_standard_input_is_printed(
+    transcribe: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pipe() -> None:
+        content = io.BytesIO((here / "in" / "c.ogg").read_bytes())
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content))
+
+    pipe()
+    assert transcribe("-", *FIXED)[:2] == (0, "en to\n")
+    pipe()
+    status, printed, _ = transcribe("-", "--format", "srt", *FIXED)
+    assert (status, printed.splitlines()[2]) == (0, "en to")
+    for wrong in (("-", "in/a.wav"), ("-", "--out", "out"), ("-", "--format", "srt,txt")):
+        pipe()
+        status, _, report = transcribe(*wrong, *FIXED)
+        assert (status, "standard input" in report) == (1, True)
+
+
+def test_several_texts_are_written_to_json(transcribe: Run, here: Path) -> None:
+    assert transcribe("in/a.wav", "--nbest", "3", "--format", "json", "--out", "out")[0] == 0
+    transcript = json.loads((here / "out" / "a.json").read_text("utf-8"))
+    for segment in transcript["segments"]:
+        assert segment["alternatives"][0]["text"].split() == segment["text"].split()
+        assert 1 < len(segment["alternatives"]) <= 3
+    status, _, report = transcribe("in/a.wav", "--nbest", "3")
+    assert (status, "--format json" in report) == (2, True)
 
 
 def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_next_time(

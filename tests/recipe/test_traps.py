@@ -1,4 +1,4 @@
-"""Every row of docs/traps.md names a test that exists and that contains the word TRAPS."""
+"""Every row of docs/background/traps.tsv names a test that contains the word TRAPS."""
 
 import ast
 import re
@@ -13,14 +13,9 @@ INSTALL = "Install"
 
 def rows() -> list[tuple[str, str, list[str]]]:
     """Section, trap and tests of each row of the map."""
-    found, section = [], ""
-    for line in (ROOT / "docs" / "traps.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            section = line.removeprefix("## ")
-        elif line.startswith("| ") and not line.startswith("| trap "):
-            trap, *_, tests = (cell.strip() for cell in line.strip("|").split(" | "))
-            found.append((section, trap, re.findall(r"`([^`]+)`", tests)))
-    return found
+    lines = (ROOT / "docs" / "background" / "traps.tsv").read_text(encoding="utf-8").splitlines()
+    cells = [line.split("\t") for line in lines[1:]]
+    return [(part, trap, re.findall(r"`([^`]+)`", tests)) for part, trap, _, tests in cells]
 
 
 @cache

@@ -21,6 +21,8 @@ RATES = "optimizer.config.lr=1e-3,2e-3"
         ([], [], ["--over"]),
         (["trainer.max_wall_minutes=1,2"], [], ["trainer.max_wall_minutes"]),
         ([RATES], ["optimizer.config.lr=1"], ["optimizer.config.lr="]),
+        (["optimizer.config.lr=1e-3,abc,-1"], [], ["'abc'", "0 or more, but is -1"]),
+        (["dataset.speed_factors=[0.9"], [], ["bracket"]),
     ],
 )
 def test_all_faults_of_the_values_are_found_before_a_run_starts(

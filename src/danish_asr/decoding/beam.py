@@ -20,6 +20,7 @@ from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.base.workers import SECONDS_ALONE, WorkerPool
 from danish_asr.decoding.greedy import BLANK
 from danish_asr.decoding.ngram import HELD_OUT, find_language_model
+from danish_asr.decoding.transcript import Alternative
 from danish_asr.text.profiles import normalize
 
 ALPHA: Final = 0.5
@@ -36,8 +37,9 @@ _LIMITS: Final = {
     "beam_prune": (-1e9, 0),
     "symbol_prune": (-1e9, 0),
     "workers": (1, 1e9),
+    "nbest": (1, 1e9),
 }
-_WHOLE: Final = {"beam", "workers"}
+_WHOLE: Final = {"beam", "workers", "nbest"}
 
 _MOST_FOREIGN: Final = 0.9
 """Of a language model's words, those that the model cannot write; web text has many."""
@@ -52,7 +54,7 @@ class BeamDecoder:
 
     Args:
         tokenizer: One of characters; 0 is the CTC blank.
-        lm: The directory or file of a language model (docs/using.md); None searches without one.
+        lm: The directory or file of a language model (docs/howto/language-model.md), or None.
         hotwords: Words that are expected, or a file with one per line.
         hotword_weight: Added to the score for each hotword, in nats.
         alpha: Weight of the language model.
@@ -62,6 +64,7 @@ class BeamDecoder:
         beam_prune: Texts this much worse than the best one are dropped, in nats.
         symbol_prune: Symbols with a smaller log-probability are not tried in a frame.
         text_profile: How hotwords are normalised: as the model's training texts.
+        nbest: Texts that `alternatives` returns, at most ``beam``.
         workers: Processes. None: all usable CPUs, once it has decoded for some seconds.
 
     Raises:
@@ -84,6 +87,7 @@ class BeamDecoder:
         beam_prune: float = -10.0,
         symbol_prune: float = -5.0,
         text_profile: str | None = None,
+        nbest: int = 1,
         workers: int | None = None,
     ) -> None:
         try:
@@ -92,7 +96,7 @@ class BeamDecoder:
             raise MissingExtraError("the decoder 'beam'", "lm") from None
         weights = {"alpha": alpha, "beta": beta, "beam": beam, "unknown": unknown}
         prunes = {"beam_prune": beam_prune, "symbol_prune": symbol_prune}
-        others = {"hotword_weight": hotword_weight, "workers": workers}
+        others = {"hotword_weight": hotword_weight, "workers": workers, "nbest": nbest}
         self._saved = saved = check_settings({"lm": lm, **weights, **prunes, **others})
         self._labels = symbols(tokenizer)
         self._characters = {label for label in self._labels if label}
@@ -111,7 +115,8 @@ class BeamDecoder:
         if self.search_settings.language_model:  # a broken one is reported before any audio is read
             self._check_words(beam_search.load(self.search_settings.language_model)[1])
         self._usable = torch.tensor([label is not None for label in self._labels])
-        self._search = partial(beam_search.search, self.search_settings)
+        self.nbest = nbest
+        self._search = partial(beam_search.search_best, self.search_settings, nbest)
         self._columns = beam_search.Columns
         is_worker_itself = parent_process() is not None  # and then starts no others
         default_workers = 1 if is_worker_itself else usable_cpus()
@@ -122,13 +127,17 @@ class BeamDecoder:
 
     def __call__(self, logits: Tensor, lengths: Sequence[int]) -> list[str]:
         """Return one text per row of ``logits``, (N, S, V)."""
+        return [texts[0].text for texts in self.alternatives(logits, lengths)]
+
+    def alternatives(self, logits: Tensor, lengths: Sequence[int]) -> list[list[Alternative]]:
+        """Return up to ``nbest`` texts per row of ``logits``, (N, S, V), the best first."""
         tasks = self.columns(logits, lengths)
         pays = self._workers_were_chosen or self._seconds_alone >= SECONDS_ALONE
         if self._workers == 1 or len(tasks) < 2 or not pays:
             begin = time.monotonic()
-            texts = [self._search(task) for task in tasks]
+            found = [self._search(task) for task in tasks]
             self._seconds_alone += time.monotonic() - begin
-            return texts
+            return found
         if self._pool is None:
             self._pool = WorkerPool(self._workers)
             weakref.finalize(self, self._pool.close)
@@ -177,7 +186,7 @@ class BeamDecoder:
             raise ConfigError(
                 [f"decoder.config.hotwords: {fault}; text_profile normalises hotwords"]
             )
-        return tuple(word for word in words if word)
+        return tuple(dict.fromkeys(word for word in words if word))
 
     def _check_words(self, words: Sequence[str]) -> None:
         foreign = [word for word in words if not self._characters.issuperset(word)]

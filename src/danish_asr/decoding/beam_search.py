@@ -10,18 +10,23 @@ import logging
 import math
 import time
 from bisect import bisect_left
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any, Final, NamedTuple, Self, cast
 
 import kenlm
 import numpy as np
+import pyctcdecode.decoder
 from numpy.typing import NDArray
 from pyctcdecode.alphabet import Alphabet
 from pyctcdecode.decoder import BeamSearchDecoderCTC
-from pyctcdecode.language_model import AbstractLanguageModel
+from pyctcdecode.language_model import AbstractLanguageModel, HotwordScorer
 
 from danish_asr.decoding.ngram import find_language_model
+from danish_asr.decoding.transcript import Alternative
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.text.profiles import normalize
 
@@ -100,25 +105,96 @@ class NgramScorer(AbstractLanguageModel):
         return self._alpha * score * _LN10 + self._beta, state
 
 
+class Hotwords(HotwordScorer):
+    """Scores hotwords as pyctcdecode's own class does, at a cost that does not grow with them.
+
+    pyctcdecode 0.5 tries a regular expression with all of them at each place of each text.
+    """
+
+    def __init__(self, hotwords: Iterable[str], weight: float) -> None:
+        words = sorted({word for hotword in hotwords for word in hotword.split()}, key=len)
+        self._words, self._weight = frozenset(words), weight
+        self._shortest: dict[str, int] = {}  # the shortest word that begins so
+        for word in words:
+            for end in range(1, len(word) + 1):
+                self._shortest.setdefault(word[:end], len(word))
+
+    def __contains__(self, item: str) -> bool:
+        """Whether a hotword begins so."""
+        return item in self._shortest
+
+    def score(self, text: str) -> float:
+        """Return the weight of each hotword in a text."""
+        return self._weight * sum(word in self._words for word in text.split())
+
+    def score_partial_token(self, token: str) -> float:
+        """Return the part of the weight for the beginning of a word."""
+        shortest = self._shortest.get(token)
+        return self._weight * len(token) / shortest if shortest else 0.0
+
+    @classmethod
+    def build_scorer(cls, hotwords: Iterable[str] | None = None, weight: float = 10.0) -> Self:
+        """Return what pyctcdecode asks for with each utterance; keeps the last one."""
+        return cast(Self, _hotwords(tuple(hotwords or ()), weight))
+
+
+pyctcdecode.decoder.HotwordScorer = Hotwords  # type: ignore[attr-defined, assignment]
+
+
+@lru_cache(maxsize=1)
+def _hotwords(hotwords: tuple[str, ...], weight: float) -> Hotwords:
+    return Hotwords(hotwords, weight)
+
+
 def search(settings: SearchSettings, columns: Columns) -> str:
     """Return the best text of an utterance, words separated by single spaces."""
+    return search_best(settings, 1, columns)[0].text
+
+
+def search_best(settings: SearchSettings, count: int, columns: Columns) -> list[Alternative]:
+    """Return up to ``count`` texts of an utterance, the best first."""
     if not len(columns.values):
-        return ""
+        return [Alternative("", 0.0)]
+    beams = _beams(settings, columns)
+    return [Alternative(str(text), float(score)) for text, *_, score in beams[:count]]
+
+
+def _beams(settings: SearchSettings, columns: Columns) -> list[tuple[Any, ...]]:
+    """Return texts with their scores, the best first, as pyctcdecode does."""
+    limits = {
+        "beam_width": settings.beam,
+        "beam_prune_logp": settings.beam_prune,
+        "token_min_logp": settings.symbol_prune,
+        "hotwords": settings.hotwords,
+        "hotword_weight": settings.hotword_weight,
+    }
+    native = _native()
+    if native is not None and settings.language_model is None:
+        found: list[tuple[Any, ...]] = native.BeamSearchDecoder(columns.labels).decode_beams(
+            columns.values, **limits
+        )
+        return found
     decoder = BeamSearchDecoderCTC(Alphabet(columns.labels, is_bpe=False), _scorer(settings))
     try:
         # Not `decode`: it prunes texts with the same last words, and with them some of their
         # alignments, so that the best text of short inputs was not found.
-        beams = decoder.decode_beams(
-            columns.values,  # type: ignore[arg-type] # it means any float
-            beam_width=settings.beam,
-            beam_prune_logp=settings.beam_prune,
-            token_min_logp=settings.symbol_prune,
-            hotwords=settings.hotwords,
-            hotword_weight=settings.hotword_weight,
-        )
+        return list(decoder.decode_beams(columns.values, **limits))  # type: ignore[arg-type]
     finally:
         decoder.cleanup()  # it is kept in a variable of its class
-    return str(beams[0][0])
+
+
+@cache
+def _native() -> Any:
+    """Return ctc-beam-decoder, None if it is not installed or cannot run here.
+
+    The same search in C++; without a language model it gives the same texts and scores. With one it
+    would score hotwords that the language model does not know in another way.
+    """
+    with suppress(ImportError, OSError, RuntimeError):
+        module = import_module("ctc_beam_decoder")
+        module.has_kenlm()  # loads its library, which needs glibc 2.35
+        return module
+    return None
 
 
 class Chunk(NamedTuple):

@@ -6,6 +6,7 @@ utterances that it decodes.
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,16 @@ MOST: Final = 64
 """Symbols that are kept of one frame: what bounds the file of a model that is sure of nothing."""
 
 
+def average(log_probs: Sequence[Tensor]) -> Tensor:
+    """Return the logarithm of the mean of several models' probabilities; each is (S, V).
+
+    A mean of probabilities needs no normalisation. The other choice, the renormalised mean of
+    log-probabilities, lets each model veto a symbol, also one that was only not kept
+    (docs/background/ensembles.md compares both).
+    """
+    return torch.stack([*log_probs]).logsumexp(dim=0) - math.log(len(log_probs))
+
+
 def keep_command(run: Path, checkpoint: str = "best", split: str = "dev") -> str:
     """Return the command that keeps log-probabilities in ``OUTDIR/eval/<checkpoint>/<split>``."""
     chosen = "" if checkpoint == "best" else f"evaluator.checkpoint={checkpoint} "
@@ -43,6 +54,11 @@ class KeptFrames(NamedTuple):
     counts: NDArray[np.uint8]  # symbols per frame, (S,)
     symbols: NDArray[Any]  # (sum of counts,), unsigned integers
     values: NDArray[np.float16]  # their log-probabilities
+
+    def best(self) -> NDArray[Any]:
+        """Return the most probable symbol of each frame, (S,)."""
+        counts = self.counts.astype(np.int64)
+        return np.asarray(self.symbols[np.cumsum(counts) - counts])
 
     def log_probs(self, vocabulary: int) -> Tensor:
         """Return log-probabilities, (S, V), float32.
@@ -115,7 +131,7 @@ class LogProbsFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.paths = path, (path,)
         with self._explained():
             self._reader = pa.ipc.open_file(pa.memory_map(str(path)))
             self.about: Mapping[str, Any] = json.loads(self._reader.schema.metadata[b"about"])

@@ -16,6 +16,15 @@ class Word:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """One of the texts that a decoder found."""
+
+    text: str
+    score: float
+    """Its log-probability, with those of a language model and of hotwords; higher is better."""
+
+
+@dataclass(frozen=True)
 class Segment:
     """Speech without a long pause."""
 
@@ -23,11 +32,19 @@ class Segment:
     end: float
     words: Sequence[Word]
     channel: int | None = None  # from 0; None if the channels were mixed
+    alternatives: Sequence[Alternative] = ()  # the best first, if they were asked for
 
     @property
     def text(self) -> str:
         """The words, joined by spaces."""
         return " ".join(word.text for word in self.words)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it, alternatives only if there are any."""
+        values = {"text": self.text, **asdict(self)}
+        if not self.alternatives:
+            del values["alternatives"]
+        return values
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,6 @@ class Transcript:
             "file": self.file,
             "duration": self.duration,
             "text": self.text,
-            "segments": [{"text": segment.text, **asdict(segment)} for segment in self.segments],
+            "segments": [segment.to_dict() for segment in self.segments],
             "about": self.about,
         }

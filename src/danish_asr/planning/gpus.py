@@ -1,6 +1,7 @@
 """GPUs by name or size: the memory that they leave to a process, and their speed. No torch."""
 
 import re
+from difflib import get_close_matches
 from typing import Final, NamedTuple, Self
 
 from danish_asr.base.errors import ConfigError
@@ -73,7 +74,9 @@ class Card(NamedTuple):
         size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(gb|gib)", name)
         if not size or not float(size[1]):
             fault = f"--gpu must be a size such as 12GB, or one of {', '.join(CARDS)}"
-            raise ConfigError([f"{fault}, but is '{text}'"], where="the command line")
+            alike = [card for card in CARDS if name in card] or get_close_matches(name, CARDS)
+            hint = f"; did you mean {' or '.join(alike)}?" if alike and name else ""
+            raise ConfigError([f"{fault}, but is '{text}'{hint}"], where="the command line")
         share = 1.0 if size[2] == "gib" else _LEFT
         return cls(text, int(float(size[1]) * share * 2**30))
 

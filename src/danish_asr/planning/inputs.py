@@ -48,7 +48,8 @@ class Inputs:
                     fault = f"dataset.name: no dataset '{section.name}' is known here"
                     raise ConfigError([fault])
             dataset = self._assets.open_dataset(section, self._dataset_card)
-            self._index = training_rows(dataset, section)
+            indices = [training_rows(dataset, stage) for stage in config.stages().values()]
+            self._index = max(indices, key=len)
             self._dataset = dataset
         except (DanishAsrError, OSError) as error:
             self._note(f"{_first_fault(error)}. Steps and padding of an epoch are unknown")

@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from danish_asr.base.config_tree import Tree, flatten
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
-from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.base.stops import PassingOn
 from danish_asr.planning.gpus import Card, here
 from danish_asr.recipe.config.keys import defaults
+from danish_asr.recipe.config.overlay import overlay_text
 from danish_asr.recipe.entry import Request, note, read_configuration, refuse
 from danish_asr.recipe.run.run_directory import PROBE
 
@@ -63,7 +64,8 @@ def probe_command(
     overlay: Tree = {}
     try:
         machine = Machine(gpus, Card.of(gpu).free if gpu else None)
-        values = dict(flatten(read_configuration(request)))
+        tree = read_configuration(request)
+        values = dict(flatten(tree))
     except ConfigError as error:
         refuse(error)
     if searches and not machine.limit and not here():
@@ -76,14 +78,14 @@ def probe_command(
     report = _probe(request, machine, steps, [f"{k}={v}" for k, v in flatten(overlay)])
     lines = report.get("lines", ["memory   not enough"])
     if price_per_hour is not None and report.get("hours"):
-        cost = report["hours"] * price_per_hour
-        lines.append(f"cost     {cost:,.2f}, at {price_per_hour:g} per hour")
+        cost = report["hours"] * gpus * price_per_hour
+        lines.append(f"cost     {cost:,.2f}, at {price_per_hour:g} per GPU and hour")
     if machine.limit:
         verdict = "fits     " if report["fits"] else "does not fit "
         lines.append(f"{verdict}{machine.limit / 2**30:.2f} GiB")
     print(json.dumps(report, indent=1) if as_json else "\n".join(lines))  # noqa: T201
     if write is not None and overlay and report["fits"]:
-        publish_text(write, "".join(f"# {line}\n" for line in lines) + to_yaml(overlay))
+        publish_text(write, overlay_text(overlay, tree, lines))
         note(f"wrote {write}; lay it over the configuration with --config")
     return bool(report["fits"])
 

@@ -12,9 +12,10 @@ from rich.table import Table
 
 from danish_asr.base.config_tree import flatten
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.gpus import CARDS, NO_BFLOAT16, Card, here
+from danish_asr.recipe.config.overlay import overlay_text
 from danish_asr.recipe.entry import Request, note, read_configuration, refuse
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _GIB: Final = 2**30
 
 _USUAL: Final = "1 to 5 of 2,000 h, 6 to 80 of 470 h"
-"""Epochs of published fine-tuning (docs/training.md)."""
+"""Epochs of published fine-tuning (docs/background/training-values.md)."""
 
 
 def show_plan(
@@ -58,8 +59,8 @@ def show_plan(
     else:
         _print(console, plan, price_per_hour)
     if write and card and plan.remedies:
-        title = f"# Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
-        publish_text(write, f"{title}\n{to_yaml(plan.overlay)}")
+        title = f"Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
+        publish_text(write, overlay_text(plan.overlay, tree, [title]))
         note(f"wrote {write}; lay it over the configuration with --config")
     elif write:
         note(f"{write} not written: there is nothing to change")
@@ -120,9 +121,11 @@ def _estimate(plan: "Plan", price_per_hour: float | None) -> dict[str, str]:
         missing = "not known: name a card (--gpu a100-40), a model of 300M or more and num_steps"
         return {} if price_per_hour is None else {"cost": missing}
     text = f"{_range(plan.hours)}: an estimate, without validations"
+    if plan.gpus > 1:
+        text += f"; assumes perfect scaling to {plan.gpus} GPUs"
     if price_per_hour is not None:
-        cost = _range([hours * price_per_hour for hours in plan.hours])
-        text += f"; cost {cost}, at {price_per_hour:g} per hour"
+        cost = _range([hours * plan.gpus * price_per_hour for hours in plan.hours])
+        text += f"; cost {cost}, at {price_per_hour:g} per GPU and hour"
     return {"hours": text}
 
 
@@ -175,7 +178,9 @@ def _as_json(plan: "Plan", price_per_hour: float | None) -> dict[str, Any]:
         "epochs": plan.epochs,
         "audio_hours": plan.audio_hours,
         "hours": plan.hours,
-        "cost": plan.hours and price_per_hour and [price_per_hour * h for h in plan.hours],
+        "cost": plan.hours
+        and price_per_hour
+        and [price_per_hour * plan.gpus * h for h in plan.hours],
         "disk": plan.disk._asdict(),
         "host": plan.host,
         "steps": [remedy._asdict() for remedy in plan.remedies],

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from rich.console import Console
 from ruamel.yaml.error import YAMLError
 
-from danish_asr.base.config_tree import flatten, merge, parse_override, read_yaml, short_names
+from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunError
 from danish_asr.base.files import from_yaml, publish_text, take, to_yaml
 from danish_asr.base.schema import CARDS_DIR
@@ -110,11 +110,14 @@ def open_sweep(
         faults.append(f"{_LIMIT} is set by the sweep itself")
     if faults:
         raise ConfigError(faults, where="the sweep")
+    runs = _runs(grid)
+    if faults := _wrong_values(base, runs.values()):
+        raise ConfigError(faults, where="the sweep")
     section, _, limit = _LIMIT.partition(".")
     minutes = (base.get(section) or {}).pop(limit, None)
     if recorded:
         _check_same(out, dict(flatten(base)), recorded, grid)
-    sweep = Sweep(out, _runs(grid), minutes)
+    sweep = Sweep(out, runs, minutes)
     publish_text(out / BASE, to_yaml(base))
     publish_text(out / SWEEP, json.dumps(grid, ensure_ascii=False, indent=1) + "\n")
     return sweep
@@ -129,7 +132,9 @@ def _read_grid(over: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
         try:
             values = from_yaml(f"[{listed}]")
         except (YAMLError, ValueError):
-            values = []
+            faults.append(f"--over {text}: the values are no YAML; is a bracket missing?")
+            grid[key] = []
+            continue
         distinct = {json.dumps(value) for value in values}
         if key in grid:
             faults.append(f"--over {key} is given twice")
@@ -137,6 +142,18 @@ def _read_grid(over: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
             faults.append(f"--over {text}: expected KEY=V1,V2 with two or more different values")
         grid[key] = values
     return grid, faults
+
+
+def _wrong_values(base: Tree, runs: Iterable[Sequence[str]]) -> list[str]:
+    """Return what the configurations of the runs are refused for, without their data."""
+    from danish_asr.recipe.config.config import AsrConfig  # noqa: PLC0415 - slow: PyTorch
+    from danish_asr.recipe.config.loading import load_with_faults  # noqa: PLC0415
+
+    faults: dict[str, None] = {}
+    for overrides in runs:
+        tree = merge(base, *map(parse_override, overrides))
+        faults |= dict.fromkeys(load_with_faults(AsrConfig, tree)[1])
+    return list(faults)
 
 
 def _check_same(

@@ -18,6 +18,7 @@ from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, re
 from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError
 from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
 from danish_asr.recipe.config.keys import NO_EFFECT, defaults, key_faults
+from danish_asr.recipe.config.overlay import stale_overlays
 
 TRAIN: Final = "recipe.train.training"
 EVALUATE: Final = "recipe.evaluate.recipe"
@@ -39,6 +40,8 @@ class Request:
     overrides: Sequence[str] = ()
     dump_config: bool = False
     trust: bool = False
+    others: Sequence[Path] = ()
+    """Further runs, whose probabilities an evaluation averages with those of ``output_dir``."""
 
     @property
     def where(self) -> str:
@@ -146,18 +149,29 @@ def read_configuration(request: Request) -> Tree:
     Raises:
         ConfigError: A file cannot be read, or a key is unknown.
     """
-    files = [read_yaml(file) for file in request.config_files]
-    try:
-        overrides = [parse_override(text) for text in request.overrides]
-    except ValueError as error:
-        raise ConfigError([str(error)], where="the command line") from None
+    files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
     if faults := key_faults(tree):
         raise ConfigError(faults, where=request.where)
     values = dict(flatten(tree))
     if rank_info().rank == 0:
         _note_ineffective(values, request.overrides)
+        for file in stale_overlays(request.config_files, files, overrides):
+            note(
+                f"{file} was planned for another configuration, so it may not fit or may waste "
+                "memory; run `danish-asr plan --write` again"
+            )
     return tree
+
+
+def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
+    """Return the files and the overrides; raises ConfigError if one cannot be read."""
+    files = [read_yaml(file) for file in request.config_files]
+    try:
+        overrides = [parse_override(text) for text in request.overrides]
+    except ValueError as error:
+        raise ConfigError([str(error)], where="the command line") from None
+    return files, overrides
 
 
 def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:

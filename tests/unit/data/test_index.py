@@ -6,7 +6,8 @@ import pytest
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import INDEX_DIR, Index
+from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index_file import INDEX_DIR
 from tests.shards import utterance, write_dataset, write_shard
 
 
@@ -64,7 +65,7 @@ COUNT_BUILDS = """
 import sys
 import numpy as np
 from pathlib import Path
-from danish_asr.recipe.data import index as module
+from danish_asr.recipe.data import index_file as module
 from danish_asr.recipe.data.dataset import DanishAsrDataset
 built, build = [], module._build
 module._build = lambda *arguments: (built.append(1), build(*arguments))
@@ -75,7 +76,7 @@ print(len(built), index.digest(np.arange(500, dtype=np.int32)))
 KILLED = """
 import os, sys
 from pathlib import Path
-from danish_asr.recipe.data import index as module
+from danish_asr.recipe.data import index_file as module
 from danish_asr.recipe.data.dataset import DanishAsrDataset
 module._build = lambda *_: os.kill(os.getpid(), 9)
 DanishAsrDataset(Path(sys.argv[1])).read_index("train")

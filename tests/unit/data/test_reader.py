@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,8 +12,11 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
+from typing_extensions import override
 
 from danish_asr.base.errors import DatasetError, RunError
+from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.settings import TRANSFORMS
 from tests.shards import flac, ids_of, reader, task, utterance, write_dataset, write_shard
@@ -133,6 +137,23 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     assert content(rest[: len(undisturbed) - done]) == content(undisturbed[done:])
 
 
+def test_a_stage_reads_its_own_rows_from_its_first_step_on_and_counts_epochs_on(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    staged = reader(root, tokenizer)
+    staged.add_stage(3, reader(root, tokenizer, "train_b"))
+    plain = content(list(reader(root, tokenizer)))
+    read: list[list[list[Seq2SeqBatch]]] = [[], []]  # of two epochs
+    while staged.epoch < 2:
+        for step in staged:
+            read[staged.epoch].append(step)
+            staged.step += 1
+        staged.reset()
+    assert content(read[0]) == plain[:3]
+    assert {name[0] for name in ids_of(read[1])} == {"b"}
+    assert len(ids_of(read[1])) == COUNTS["b", "train"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -186,3 +207,41 @@ print("end")
     )
 
     assert (result.returncode, result.stdout) == (0, "end\n"), result.stderr
+
+
+class Weighted(DanishAsrDataset):
+    """A dataset with weights, as a configuration gives them."""
+
+    @override
+    def read_index(self, *args: Any, **options: Any) -> Index:
+        where = "corpus = 'b'"
+        less = super().read_index("train", where=where)
+        more = super().read_index("train", where="dialect = 'Fynsk'")
+        index = super().read_index(*args, **options)
+        return index.weighted([(where, 0.4, less), ("dialect = 'Fynsk'", 2.5, more)])
+
+
+def test_weights_give_any_number_of_processes_and_a_resumed_run_the_same_rows(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    dataset = Weighted(root)
+    alone = reader(dataset, tokenizer, accumulate=2)
+    steps = epochs(alone, 3)
+    two = [epochs(reader(dataset, tokenizer, rank=rank, world=2), 3) for rank in range(2)]
+    together = [sorted(ids_of([*step])) for step in zip(*two, strict=True)]
+    assert together == [sorted(ids_of([step])) for step in steps]
+    stopped = reader(dataset, tokenizer, accumulate=2)
+    for _ in range(5):
+        next(stopped)
+    halves = [reader(dataset, tokenizer, rank=rank, world=2) for rank in range(2)]
+    rest = []
+    for half in halves:
+        half.load_state_dict(stopped.state_dict())
+        rest.append(ids_of(list(half)))
+    per_epoch = len(steps) // 3
+    assert sorted(chain(*rest)) == sorted(ids_of(steps[5:per_epoch]))
+    plain = reader(root, tokenizer, accumulate=2)
+    with pytest.raises(
+        RunError, match=r"weights: 0\.4 x corpus = 'b' \(20 rows\), .* then, none now"
+    ):
+        plain.load_state_dict(stopped.state_dict())

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 import torch
 from fairseq2.data.tokenizers import Tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
+from pyctcdecode.language_model import HotwordScorer
 from torch import Tensor
 
 from danish_asr.base.errors import ConfigError, LanguageModelError
+from danish_asr.decoding import beam_search
 from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.beam_search import Hotwords
 from tests.builders import arpa_text
+from tests.documented import ROOT
 
 ARPA = arpa_text("en", "ko")
 
@@ -90,11 +96,67 @@ def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_pat
         {"hotwords": ["kå"]},
         {"hotwords": words, "text_profile": "coral"},
     ]
-    for given in cases:
-        decoder = BeamDecoder(tokenizer, hotword_weight=2.0, **given)
+    for case in cases:
+        decoder = BeamDecoder(tokenizer, hotword_weight=2.0, **case)
         assert decoder(logits, [10]) == ["en kå"]
     with pytest.raises(ConfigError, match=r"'Kå'.*lacks: K;"):
         BeamDecoder(tokenizer, hotwords=words)
+
+
+@given(
+    st.lists(st.text("abå ", max_size=6)), st.text("abå ", max_size=20), st.text("abå", max_size=4)
+)
+def test_hotwords_score_as_pyctcdecode_scores_them(words: list[str], text: str, part: str) -> None:
+    ours = Hotwords.build_scorer(words, weight=2.0)
+    theirs = HotwordScorer.build_scorer(words, weight=2.0)
+    assert ours.score(text) == theirs.score(text)
+    assert ours.score_partial_token(part) == theirs.score_partial_token(part)
+    assert (part in ours) == (part in theirs) or not part
+
+
+def test_several_texts_come_with_the_best_first(tokenizer: Tokenizer) -> None:
+    logits = logits_of("en ko", tokenizer)[None]
+    decoder = BeamDecoder(tokenizer, nbest=4)
+    (found,) = decoder.alternatives(logits, [10])
+    assert [found[0].text] == decoder(logits, [10]) == BeamDecoder(tokenizer)(logits, [10])
+    assert len({each.text for each in found}) == 4
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    assert decoder.alternatives(logits[:, :0], [0])[0][0].text == ""
+
+
+@pytest.mark.parametrize("hotwords", [(), ("kå",)])
+def test_ctc_beam_decoder_gives_the_same_texts_and_scores(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, hotwords: tuple[str, ...]
+) -> None:
+    pytest.importorskip("ctc_beam_decoder")
+    logits = torch.stack([logits_of("en ko", tokenizer, seed, noise=2) for seed in range(20)])
+    decoder = BeamDecoder(tokenizer, nbest=10, hotwords=hotwords)
+    native = decoder.alternatives(logits, [10] * 20)
+    monkeypatch.setattr(beam_search, "_native", lambda: None)
+    plain = decoder.alternatives(logits, [10] * 20)
+    assert [[each.text for each in texts] for texts in native] == [
+        [each.text for each in texts] for texts in plain
+    ]
+    scores = [[each.score for each in texts] for texts in native]
+    assert scores == [pytest.approx([each.score for each in texts]) for texts in plain]
+
+
+def test_the_documented_rescoring_chooses_among_them(tokenizer: Tokenizer) -> None:
+    page = (ROOT / "docs/howto/n-best.md").read_text("utf-8")
+    code: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], code)  # noqa: S102
+    logits = logits_of("a ko", tokenizer, noise=0)[None]
+    logits[0, 2, symbols(tokenizer).index("r")] = 3.9  # "ar", nearly as probable
+    logits[0, 2, symbols(tokenizer).index(" ")] = 4
+    assert BeamDecoder(tokenizer)(logits, [8]) == ["a ko"]
+    rescored = code["Rescored"](tokenizer, weight=20.0)(logits, [8])
+    assert all(len(word) > 1 for word in rescored[0].split())
+
+
+def test_hotwords_are_taken_once(tokenizer: Tokenizer) -> None:
+    assert BeamDecoder(tokenizer, hotwords=["bo", "anna", "bo"]).search_settings.hotwords == (
+        *("bo", "anna"),
+    )
 
 
 def test_the_layout_of_hugging_face_is_read_with_the_links_of_its_cache(

@@ -4,8 +4,9 @@ The keys are upstream's (omnilingual-asr's recipe of the same name), so its YAML
 unchanged. Defaults are defined here; a YAML file holds only what differs.
 """
 
+import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -32,13 +33,13 @@ _SEEDS: Final = 4_000_000_000
 
 @dataclass(kw_only=True)
 class DecoderSection:
-    """How logits become text, in validation and in evaluation (docs/extending.md)."""
+    """How logits become text, in validation and in evaluation (docs/howto/add-a-decoder.md)."""
 
     name: str = GREEDY
-    """``greedy``, or ``package.module:name`` of another decoder."""
+    """``greedy``, ``beam``, or ``package.module:name`` of your own."""
 
     config: dict[str, object] = field(default_factory=dict)
-    """Its keyword arguments."""
+    """Its settings; those of ``beam`` are below."""
 
     def validate(self) -> ValidationResult:
         """Check that the decoder can be imported and takes its configuration."""
@@ -166,6 +167,14 @@ class AsrConfig:
         )
     )
 
+    def stages(self) -> "dict[int, AsrConfig]":
+        """The configuration of each stage of training, by the steps before it, from 0 on."""
+        stages = {0: self}
+        for first, stage in sorted(self.trainer.stages.items()):
+            rows = replace(self.dataset, train_where=stage.where, train_subset=stage.subset)
+            stages[first] = replace(self, dataset=rows)
+        return stages
+
     def validate(self) -> ValidationResult:
         """Refuse what this recipe cannot do, and what fairseq2 ignores or finds late."""
         schedule = getattr(self.lr_scheduler, "config", None)  # an evaluation has none
@@ -202,6 +211,9 @@ class AsrConfig:
             "`gang.timeout` must be at most 1440 (minutes)": self.gang.timeout <= 24 * 60,
             "`regime.num_steps` must be given for this schedule": (
                 endless or self.regime.num_steps is not None
+            ),
+            "`trainer.stages` must begin before regime.num_steps": (
+                max(self.trainer.stages, default=0) < (self.regime.num_steps or math.inf)
             ),
             "`regime.early_stopping_patience` must be null without validation "
             "(`dataset.valid_split` and `regime.validate_every_n_steps`)": (

@@ -5,15 +5,20 @@ and fails if it is stale. Types and the keys of other optimizers and schedules a
 `danish_asr.recipe.config.loading`.
 """
 
+import json
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from textwrap import fill
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.config_tree import Tree, flatten, join, unknown_key
 from danish_asr.base.files import from_yaml
 
 FILE: Final = Path(__file__).with_name("defaults.yaml")
+TABLE: Final = FILE.with_name("keys.tsv")
+"""Key, default, values and effect; a test writes it from the sections (UPDATE_GOLDEN=1)."""
 
 _IGNORED: Final = {
     "mixture_parquet_storage_config": "sync_batches sync_mode pa_cpu_count max_workers "
@@ -32,6 +37,62 @@ NO_EFFECT: Final = tuple(
     f"dataset.{section}.{key}" for section, keys in _IGNORED.items() for key in keys.split()
 )
 """Keys that upstream has and `danish_asr.recipe.data` ignores."""
+
+WITHOUT_EFFECT: Final = "Read and without effect."
+
+_SUGGESTED: Final = 3
+"""Most keys that an unknown one may mean."""
+
+
+class Key(NamedTuple):
+    """A key of the configuration, or a section, which has no default and no values."""
+
+    key: str
+    default: str  # of a transform, its settings with theirs
+    values: str
+    effect: str
+
+
+def as_text(value: object) -> str:
+    """Return a value as one writes it after KEY=."""
+    return value if isinstance(value, str) and value else json.dumps(value, default=str)
+
+
+def table() -> list[Key]:
+    """Return the table of keys, section by section."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    return [Key(*line.split("\t")) for line in lines[1:]]
+
+
+def help_text(name: str, width: int = 80) -> str:
+    """Describe the keys of a section, of a part of one, or a single key; empty if unknown."""
+    rows = [row for row in table() if row.key == name or row.key.startswith(f"{name}.")]
+    lines, ineffective = list[str](), list[str]()
+    for key, default, values, effect in rows:
+        if effect == WITHOUT_EFFECT and key != name:
+            ineffective.append(key.removeprefix(f"{name}."))
+            continue
+        if not values and not default:
+            lines.append(fill(effect, width))
+            continue
+        kind = f"{values}; default: {default}" if values else default
+        lines += ["", f"{key}  ({kind})"]
+        lines.append(fill(effect, width, initial_indent="    ", subsequent_indent="    "))
+    if ineffective:
+        lines += ["", fill(f"Read and without effect: {', '.join(ineffective)}", width)]
+    return "\n".join(lines).strip("\n")
+
+
+def same_name(key: object) -> list[str]:
+    """Return the dotted keys that end with a name; none if there are more than three."""
+    keys = [row.key for row in table() if row.key.endswith(f".{key}")]
+    return keys if len(keys) <= _SUGGESTED else []
+
+
+def near_keys(name: str) -> list[str]:
+    """Return the keys and sections that an unknown ``name`` may mean, the nearest first."""
+    last = name.rpartition(".")[2]
+    return same_name(last) or get_close_matches(name, [row.key for row in table()], n=1)
 
 
 @cache
@@ -56,7 +117,7 @@ def _faults(tree: Mapping[str, Any], section: Tree, path: str) -> Iterator[str]:
     for key, value in tree.items():
         dotted = join(path, key)
         if key not in section:
-            yield unknown_key(dotted, key, section)
+            yield unknown_key(dotted, key, section, same_name(key))
         elif not isinstance(section[key], dict) or not section[key]:
             continue  # a value, or a mapping of names that the user chooses
         elif key == "config" and other_component:

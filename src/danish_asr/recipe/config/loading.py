@@ -8,7 +8,7 @@ fault is a text that begins with its dotted key.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import EnumType
 from operator import attrgetter
 from types import UnionType
@@ -146,8 +146,32 @@ def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[Faul
             return converted
     except (StructureError, ValueError, OverflowError):
         pass
-    faults.append(Fault(path, f"{path} must be {_describe(hint)}, but is {value!r}"))
+    faults.extend(
+        _faulty_entries(hint, value, path)
+        or [Fault(path, f"{path} must be {_describe(hint)}, but is {value!r}")]
+    )
     return current
+
+
+def _faulty_entries(hint: Any, value: object, path: str) -> list[Fault]:
+    """The faults of keys that are unknown to the sections of a list, or missing in them."""
+    kinds = [kind for kind in get_args(hint) if is_dataclass(kind)]
+    if not kinds or not isinstance(value, list):
+        return []
+    own, texts = {field.name: field for field in fields(kinds[0])}, list[str]()
+    for number, entry in enumerate(value):
+        place = f"{path}[{number}]"
+        if not isinstance(entry, Mapping):
+            texts.append(no_section(place, entry))
+        elif unknown := [key for key in entry if key not in own]:
+            texts += [unknown_key(f"{place}.{key}", key, own) for key in unknown]
+        else:
+            texts += [
+                f"{place}.{key} is missing"
+                for key, field in own.items()
+                if field.default is field.default_factory is MISSING and key not in entry
+            ]
+    return [Fault(path, text) for text in texts]
 
 
 def _built(config: Any, tree: Mapping[str, Any], path: str, faults: list[Fault]) -> Any:
@@ -195,7 +219,10 @@ def _describe(hint: Any) -> str:
         return f"one of {', '.join(sorted(get_args(hint)))}"
     if hint is torch.dtype:
         return "float32, bfloat16 or float16"
-    return hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
+    text = hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
+    for kind in filter(is_dataclass, get_args(hint)):
+        text += f" (keys: {', '.join(field.name for field in fields(kind))})"
+    return text
 
 
 def _broken_rules(

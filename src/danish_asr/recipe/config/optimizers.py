@@ -1,4 +1,4 @@
-"""The optimizers: names, settings and memory; docs/extending.md shows one of your own.
+"""The optimizers: names, settings and memory; docs/howto/add-an-optimizer.md shows one of your own.
 
 Names and settings are known without the code of an optimizer, whose library may not be installed.
 """

@@ -17,6 +17,9 @@ from danish_asr.text.profiles import normalizer
 
 FULL: Final = "full"
 
+_MAX_FACTOR: Final = 1000
+"""Of ``dataset.weights``: an epoch has so many times the rows."""
+
 
 def names_of_splits(text: str | None) -> list[str]:
     """The names in a comma-separated list of splits, each once."""
@@ -56,7 +59,7 @@ class AsrModelSection(base.ModelSection):
 
     keep_layers: Sequence[int] = ()
     """Of a trained model take these encoder layers alone, counted from 0: ``[0, 2, 4]``. The
-    smaller model is then fine-tuned. Empty: all."""
+    smaller model is then fine-tuned. A new model merely has so many layers. Empty: all."""
 
     def validate(self) -> ValidationResult:
         """Check that there is a trained head."""
@@ -104,6 +107,18 @@ class MaskingSection:
 
 
 @dataclass(kw_only=True)
+class WeightConfig:
+    """How often an epoch shows the rows that fulfil a condition."""
+
+    where: str
+    """An SQL condition, as ``dataset.train_where``: ``corpus = 'ftspeech'``."""
+
+    factor: float
+    """So many times as often as without it, above 0 and at most 1000. Of several conditions that a
+    row fulfils, the factors multiply."""
+
+
+@dataclass(kw_only=True)
 class AsrDatasetSection(base.DatasetSection):
     """Which utterances are read, and how they become batches."""
 
@@ -124,12 +139,22 @@ class AsrDatasetSection(base.DatasetSection):
     """Train on about this many rows, counted before the filters, each dialect in its share. A
     larger subset contains the smaller ones. Null: all rows."""
 
+    train_share: float | None = None
+    """Train on this share of the hours, counted before the filters: speakers in an order drawn by
+    ``common.seed``, of each dialect its share. A larger share contains the smaller ones, for a
+    learning curve. Null: all rows."""
+
     train_split: str | None = "train"
     """The split to train on; ``train_<corpus>`` is one corpus."""
 
     train_where: str | None = None
     """Train on the rows that fulfil this SQL condition, such as ``dialect = 'Fynsk' and age >=
-    60``; the shares of the corpora are then by the hours of these rows. Null: all rows."""
+    60``; the shares of the corpora use the remaining hours. Null: all rows."""
+
+    weights: Sequence[WeightConfig] = ()
+    """Show rows more or less often: ``[{where: "corpus = 'ftspeech'", factor: 0.3}, {where:
+    "dialect = 'Bornholmsk'", factor: 4}]``, each a factor beside ``beta_corpus``. A row with 0.3
+    is in three of ten epochs. The log has hours, share and repeats of each."""
 
     valid_split: str | None = "dev"
     """The splits to validate on, separated by commas; ``test_<corpus>`` is one corpus."""
@@ -163,7 +188,7 @@ class AsrDatasetSection(base.DatasetSection):
 
     transforms: Sequence[Mapping[str, object]] = ()
     """Changes to training waveforms, in this order, in place of ``speed_factors`` and
-    ``spec_aug_*``: each a ``name`` (docs/extending.md) and its parameters."""
+    ``spec_aug_*``: each a ``name`` (docs/howto/add-a-transform.md) and its parameters."""
 
     max_unknown_share: float | None = None
     """Refuse to train if a larger share of the target text is unknown to the tokenizer. Null: 20 %
@@ -176,7 +201,16 @@ class AsrDatasetSection(base.DatasetSection):
         rules["`valid_max_num_elements` must be a number above 0 or a multiple such as 3x"] = (
             self.valid_max_num_elements is None or (self.valid_elements or 0) > 0
         )
+        rules["`train_share` must be above 0 and at most 1"] = (
+            self.train_share is None or 0 < self.train_share <= 1
+        )
         rules["`max_unknown_share` must be 0 to 1"] = 0 <= (self.max_unknown_share or 0) <= 1
+        for number, weight in enumerate(self.weights):
+            rule = f"must be above 0 and at most {_MAX_FACTOR}, but is {weight.factor:g}"
+            rules[f"`weights[{number}].factor` {rule}"] = 0 < weight.factor <= _MAX_FACTOR
+            rules[f"`weights[{number}].where` must be an SQL condition"] = bool(
+                weight.where.strip()
+            )
         result = with_broken(rules, super().validate())
         try:
             check_settings(

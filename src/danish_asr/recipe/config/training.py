@@ -45,6 +45,21 @@ def in_steps(first: int | str, epoch: float = 1.0) -> float:
 
 
 @dataclass(kw_only=True)
+class StageConfig:
+    """The rows and the learning rate of a stage; a key that is left out is not as it was before."""
+
+    where: str | None = None
+    """Train on the rows of ``dataset.train_split`` that fulfil this SQL condition. Null: all."""
+
+    subset: int | None = None
+    """Train on about this many of them, as ``dataset.train_subset``. Null: all."""
+
+    lr: float | None = None
+    """The learning rate in place of ``optimizer.config.lr``, to which those of groups are in
+    proportion. Null: that one."""
+
+
+@dataclass(kw_only=True)
 class AsrTrainerSection(base.TrainerSection):
     """The trainer, and which parameters are frozen for how long."""
 
@@ -55,6 +70,11 @@ class AsrTrainerSection(base.TrainerSection):
     """What learns after so many steps, in stages, instead of ``freeze_encoder_for_n_steps``:
     ``{0: head, 1000: top 8, 3000: all}``; or after so many passes over the training data: ``{0:
     head, 1 epoch: top 8, 2.5 epochs: all}``."""
+
+    stages: Mapping[int, StageConfig] = field(default_factory=dict)
+    """Rows and learning rate after so many steps: ``{5000: {subset: 500_000}, 9000: {lr: 1e-5}}``.
+    The first stage has ``dataset.train_where`` and ``dataset.train_subset``. A stage begins a new
+    epoch; the schedule is one for all stages."""
 
     effective_audio_minutes: float | None = None
     """Minutes of audio in a step, padding included, on any number of processes: sets
@@ -74,8 +94,8 @@ class AsrTrainerSection(base.TrainerSection):
     from scratch that cannot train them learns little."""
 
     probe_steps: int | None = None
-    """Only measure: take so many steps, the longest batches first and with all that will ever
-    learn, and write ``OUTDIR/probe.json``: memory, time, what the whole run takes. Null: train."""
+    """Only measure: take so many steps, the longest batches first and with all trainable
+    layers, and write ``OUTDIR/probe.json``: memory, time, what the whole run takes. Null: train."""
 
     max_wall_minutes: float | None = None
     """Save and exit with status 75 after this many minutes; the same command continues."""
@@ -95,6 +115,10 @@ class AsrTrainerSection(base.TrainerSection):
             "`unfreeze` must be steps from 0 on, or 0 and epochs (1.5 epochs), each with head, "
             "top <n> or all, in this order"
         ] = _are_stages(self.unfreeze)
+        rules["`stages` must be steps above 0, each with subset and lr above 0, or null"] = all(
+            first > 0 and all(positive(stage, "subset", "lr").values())
+            for first, stage in self.stages.items()
+        )
         return with_broken(rules, super().validate())
 
 

@@ -99,15 +99,19 @@ class Collate:
         parts, pause = epoch_lengths.parts(row)
         begin = 0
         for part in parts:
-            waveform = np.empty(int(self.index.lengths[part]), np.float32)
-            decode(self.index.audio.read(part), waveform)
-            waveform = epoch_lengths.change(waveform, part)
-            end = begin + len(waveform)
-            out[begin:end] = waveform
+            end = begin + int(epoch_lengths.lengths[part])
+            encoded = self.index.audio.read(part)
+            if epoch_lengths.draws:
+                waveform = np.empty(int(self.index.lengths[part]), np.float32)
+                decode(encoded, waveform)
+                out[begin:end] = epoch_lengths.change(waveform, part)
+            else:
+                decode(encoded, out[begin:end])
             begin = end + pause
             out[end:begin] = 0
-        rng = np.random.default_rng(seed)
-        described = self._describe(row, epoch_lengths) if self.transforms else ""
+        if self.transforms:
+            rng = np.random.default_rng(seed)
+            described = self._describe(row, epoch_lengths)
         for transform in self.transforms:
             if not transform.after_normalization:
                 _apply(transform, out, rng, described)

@@ -19,8 +19,9 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.data.collate import Collate
 from danish_asr.recipe.data.dataset import StorageConfig
 from danish_asr.recipe.data.epoch_lengths import EpochLengths
-from danish_asr.recipe.data.epochs import Mix, TrainingEpochs
+from danish_asr.recipe.data.epochs import TrainingEpochs
 from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.mix import Mix
 from danish_asr.recipe.data.sampler import (
     Batches,
     BatchLimits,
@@ -44,6 +45,13 @@ class EpochSize(NamedTuple):
     longest: int  # samples of the longest row
 
 
+class _Source(NamedTuple):
+    """What a stage of training reads."""
+
+    collate: Collate
+    make_epoch: Callable[[int], tuple[Batches, EpochLengths]]
+
+
 class BatchReader(DataReader[Seq2SeqBatch]):
     """Reads batches, the same number on every process, without any communication.
 
@@ -57,6 +65,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         filtered: What training's filters kept and removed; None in evaluation.
         mix: The effective mix of training; None in evaluation.
         epoch: The current epoch, counted from 0.
+        step: Steps that training has taken; they decide which stage is read.
         before_step: Called before each step is read; it may end the run with an exception.
     """
 
@@ -74,8 +83,9 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         fingerprint: Mapping[str, object],
     ) -> None:
         self.before_step: Callable[[], None] = lambda: None
-        self._collate, self._make_epoch, self._sharding = collate, make_epoch, sharding
-        self._seed, self._keep_all, self._fingerprint = seed, not training, dict(fingerprint)
+        self.step, self.stages = 0, {0: _Source(collate, make_epoch)}
+        self._sharding = sharding
+        self._seed, self._keep_all, self.fingerprint = seed, not training, dict(fingerprint)
         self._begin_epoch(0, 0, [])
         if not self._steps:
             raise DatasetError(
@@ -84,10 +94,20 @@ class BatchReader(DataReader[Seq2SeqBatch]):
                 f"{sharding.world_size} processes"
             )
 
-    def _begin_epoch(self, epoch: int, position: int, carried: list[Rows]) -> None:
+    def add_stage(self, first: int, other: "BatchReader") -> None:
+        """From step ``first`` on, read what another reader of training reads."""
+        self.stages[first] = other.stages[0]
+        self.fingerprint |= {f"{key} {first}": value for key, value in other.fingerprint.items()}
+
+    @property
+    def _due_stage(self) -> int:
+        return max(first for first in self.stages if first <= self.step)
+
+    def _begin_epoch(self, epoch: int, position: int, carried: list[Rows], stage: int = 0) -> None:
         self._pipeline: Iterator[Any] | None = None
+        self._stage = stage
         self.epoch, self._position, self._carried = epoch, position, carried
-        batches, self._lengths = self._make_epoch(epoch)
+        batches, self._lengths = self.stages[stage].make_epoch(epoch)
         self._batches = batches.after(carried)
         self._steps = self._sharding.steps(self._batches, position, keep_all=self._keep_all)
         self._done = 0
@@ -127,7 +147,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     @override
     def __next__(self) -> list[Seq2SeqBatch]:
         self.before_step()
-        if self._done == len(self._steps):
+        if self._done == len(self._steps) or self._stage != self._due_stage:
             raise StopIteration
         if self._pipeline is None:
             self._pipeline = self._open_pipeline()
@@ -148,6 +168,9 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         if self._keep_all:
             self._begin_epoch(0, 0, [])
             return
+        if self._stage != self._due_stage:
+            self._begin_epoch(self.epoch + 1, 0, [], self._due_stage)
+            return
         carried = self._sharding.remainder(self._batches, self._position)
         if self._lengths.draws or self._lengths.pairs is not None:
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
@@ -158,7 +181,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
                     parts, _ = self._lengths.parts(row)
                     single += [np.array([part], np.int32) for part in parts]
             carried = single
-        self._begin_epoch(self.epoch + 1, 0, carried)
+        self._begin_epoch(self.epoch + 1, 0, carried, self._stage)
 
     def begin_with_longest(self, steps: int) -> int:
         """Let the epoch begin with so many steps of the batches that need the most memory.
@@ -180,9 +203,10 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def state_dict(self) -> dict[str, object]:
         return {
             "epoch": self.epoch,
+            "stage": self._stage,
             "position": self._position,
             "carried": [batch.tolist() for batch in self._carried],
-            "fingerprint": dict(self._fingerprint),
+            "fingerprint": dict(self.fingerprint),
         }
 
     @override
@@ -192,7 +216,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         then = state["fingerprint"]
         changes = [
             f"{key}: {then.get(key)} then, {value} now"
-            for key, value in self._fingerprint.items()
+            for key, value in self.fingerprint.items()
             if then.get(key) != value
         ]
         if changes:
@@ -202,14 +226,15 @@ class BatchReader(DataReader[Seq2SeqBatch]):
                 "with the checkpoint's model as model.path"
             )
         carried = [np.array(batch, np.int32) for batch in state["carried"]]
-        self._begin_epoch(state["epoch"], state["position"], carried)
+        self._begin_epoch(state["epoch"], state["position"], carried, state["stage"])
 
     def _open_pipeline(self) -> Iterator[Any]:
         """Decode the remaining batches of this process in the background, in order."""
         spans = [span for step in self._steps[self._done :] for span in step.spans]
         # No reference to the reader itself: a cycle through the native pipeline is never collected,
         # and one that lives until the interpreter ends crashes it.
-        collate, rows, lengths = self._collate, self._batches.rows, self._lengths
+        collate = self.stages[self._stage].collate
+        rows, lengths = self._batches.rows, self._lengths
         seed = (self._seed, self.epoch)
 
         def load(number: int) -> Seq2SeqBatch | DanishAsrError:

@@ -1,6 +1,6 @@
 """Transforms of training waveforms that keep their length: SpecAugment, noise, rooms, channels.
 
-docs/extending.md shows how to add one. Each draws from a generator that is seeded with the
+docs/howto/add-a-transform.md adds one. Each draws from a generator that is seeded with the
 utterance's place in the epoch. Levels are relative to the utterance's own, so that they hold for
 quiet recordings too. Transforms that change the length are in :mod:`.epoch_lengths`.
 """

@@ -30,6 +30,8 @@ from danish_asr.base.progress import watch
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.base.workers import SECONDS_ALONE, run_in_processes
 from danish_asr.decoding.decoders import Decoder, decode, make_decoder
+from danish_asr.decoding.ensemble import Ensemble, open_kept
+from danish_asr.decoding.likelihood import Likelihood
 from danish_asr.decoding.log_probs import LogProbsFile, keep, keep_command, to_batch, write_batches
 from danish_asr.decoding.ngram_tuning import DevLogProbs
 from danish_asr.recipe.config.loading import unstructure
@@ -117,8 +119,15 @@ def open_decoder(spec: DecoderSpec) -> Decoder:
     return make_decoder(spec.name, json.loads(spec.config), tokenizer)
 
 
-def decode_kept(kept: LogProbsFile, selection: Selection, rows: Mapping[str, int]) -> None:
-    """Decode all utterances of a file over processes, and write the results.
+@lru_cache(maxsize=1)
+def _open_likelihood(spec: DecoderSpec) -> Likelihood:
+    return Likelihood(open_tokenizer(spec.tokenizer, spec.cards))
+
+
+def decode_kept(
+    kept: LogProbsFile | Ensemble, selection: Selection, rows: Mapping[str, int]
+) -> None:
+    """Decode all utterances of a file, or of several models, over processes; write the results.
 
     ``rows`` are the number of each split's rows.
 
@@ -128,12 +137,16 @@ def decode_kept(kept: LogProbsFile, selection: Selection, rows: Mapping[str, int
     config, directory = selection.config, selection.output_dir
     configure_logging()
     configure_console()
-    log.info("Decoding the log-probabilities in {}; the model does not run.", kept.path)
+    if isinstance(kept, Ensemble) and (warning := kept.agreement().warning()):
+        log.warning("{}", warning)
+    files = " and ".join(map(str, kept.paths))
+    log.info("Decoding the log-probabilities in {}; the model does not run.", files)
     publish_text(directory / CONFIG_FILE, to_yaml(unstructure(config)))
     tokenizer = str(config.tokenizer.path or config.tokenizer.name)
     cards, decoder_config = config.common.assets.extra_paths, json.dumps(config.decoder.config)
     spec = DecoderSpec(config.decoder.name, decoder_config, tokenizer, tuple(cards))
     decoder = open_decoder(spec)
+    _open_once.cache_clear()  # a file may have been written again in this process
     end = time.monotonic() + 60 * (config.trainer.max_wall_minutes or inf)
     predictions = _decode_all(kept, spec, sum(rows.values()), end)
     rates = ErrorRates(tuple(rows) if len(rows) > 1 else (), config.regime.score_profile)
@@ -147,12 +160,16 @@ def decode_kept(kept: LogProbsFile, selection: Selection, rows: Mapping[str, int
     about = selection.about(decoder, rows)
     about["content"] = kept.about["rows"]
     about["log_probs"] = os.path.relpath(kept.path, directory)
+    for member, file in zip(about.get("with", []), kept.paths[1:], strict=True):
+        member["log_probs"] = os.path.relpath(file, directory)
     publish_predictions(directory, predictions, about)
 
 
-def _decode_all(kept: LogProbsFile, spec: DecoderSpec, rows: int, end: float) -> list[Prediction]:
+def _decode_all(
+    kept: LogProbsFile | Ensemble, spec: DecoderSpec, rows: int, end: float
+) -> list[Prediction]:
     stop_requests, predictions = list[bool](), list[Prediction]()
-    task = partial(_decode_batch, kept.path, spec)
+    task = partial(_decode_batch, kept.paths, spec)
     with (
         on_stop_signals(lambda: stop_requests.append(True)),
         closing(_results(task, len(kept))) as batches,
@@ -176,11 +193,20 @@ def _results(
         yield from batches
 
 
-def _decode_batch(file: Path, spec: DecoderSpec, number: int) -> list[Prediction]:
-    kept, decoder, predictions = LogProbsFile(file), open_decoder(spec), []
+_open_once = lru_cache(maxsize=1)(open_kept)  # per process: reading where rows are takes time
+
+
+def _decode_batch(files: tuple[Path, ...], spec: DecoderSpec, number: int) -> list[Prediction]:
+    kept, decoder, predictions = _open_once(files), open_decoder(spec), []
+    likelihood = _open_likelihood(spec)
     for text, log_probs in kept.log_probs(number):
-        (hypothesis,) = decode(decoder, log_probs[None], [len(log_probs)])
-        predictions.append(from_row({**json.loads(text), "hypothesis": hypothesis}, str(file)))
+        batch = log_probs[None], [len(log_probs)]
+        hypotheses = decode(decoder, *batch)
+        (confidence,) = likelihood.confidences(*batch, hypotheses)
+        row = json.loads(text) | {"hypothesis": hypotheses[0], "confidence": confidence}
+        if len(files) > 1:
+            row["loss"] = None  # that of the first model alone
+        predictions.append(from_row(row, str(files[0])))
     return predictions
 
 

@@ -23,14 +23,24 @@ from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
+from danish_asr.decoding.ensemble import open_kept
+from danish_asr.decoding.likelihood import Likelihood, ctc_losses
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrEvalConfig, DecoderSection
+from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.evaluate.kept import (
     LOG_PROBS,
     LogProbsKeeper,
     content_of_splits,
     decode_kept,
     find_kept,
+)
+from danish_asr.recipe.evaluate.others import (
+    check_processes,
+    check_rows,
+    check_tokenizers,
+    resolved,
+    select_others,
 )
 from danish_asr.recipe.evaluate.selection import (
     Selection,
@@ -49,7 +59,7 @@ from danish_asr.recipe.train.ending import (
     explained,
     on_stop_signals,
 )
-from danish_asr.recipe.train.preflight import dump, resolve
+from danish_asr.recipe.train.preflight import dump
 from danish_asr.recipe.train.readers import (
     ReaderSetup,
     SplitsReader,
@@ -74,17 +84,17 @@ def run(request: cli.Request, tree: Tree) -> None:
     """Score a split; `danish_asr.recipe.entry.evaluate` has the exit statuses."""
     hide_progress_bar()
     with exit_on_error():
-        selection = select(request.output_dir, tree)
+        others = select_others(request)
+        selection = select(request.output_dir, tree, others)
         if request.dump_config:
             dump(selection.config, where=request.where, faults=selection.faults)
             return
-        config = cast(
-            AsrEvalConfig, resolve(selection.config, where=request.where, faults=selection.faults)
-        )
-        selection = selection._replace(config=config)
+        selection = resolved(selection, request.where)
+        check_tokenizers(selection)
         if selection.step is not None and rank_info().rank == 0:
             _note_models(cast(Path, request.output_dir), selection)
-        if config.decoder.name == GREEDY or not _decode_kept(selection):
+        alone = selection.config.decoder.name == GREEDY and not others
+        if alone or not _decode_kept(selection):
             _run_model(selection)
 
 
@@ -113,26 +123,44 @@ def _run_model(selection: Selection) -> None:
 def _decode_kept(selection: Selection) -> bool:
     """Decode what greedy's evaluation kept, on the first rank; False if it kept nothing that fits.
 
-    With ``evaluator.keep_log_probs`` greedy's evaluation runs first if it has to.
+    With ``evaluator.keep_log_probs``, and for an average over runs, greedy's evaluation runs first
+    if it has to.
     """
-    config, folder = selection.config, selection.greedy_dir
-    if not (config.evaluator.keep_log_probs or (folder / LOG_PROBS).is_file()):
+    keeps = bool(selection.config.evaluator.keep_log_probs or selection.others)
+    if not (keeps or (selection.greedy_dir / LOG_PROBS).is_file()):
         return False
-    dataset, splits = configured_dataset(config), str(config.evaluator.split)
-    indices = validation_indices(dataset, config.dataset, splits)
-    content = content_of_splits(indices)
-    kept = find_kept(selection, content)
-    if kept is None and config.evaluator.keep_log_probs:
-        evaluator = replace(config.evaluator, label=None)
-        greedy = replace(config, decoder=DecoderSection(), evaluator=evaluator)
-        _run_model(selection._replace(config=greedy, output_dir=folder))
-        kept = find_kept(selection, content)
-    if kept is None:
+    members = (selection, *selection.others)
+    indices = [_indices(member) for member in members]
+    contents = check_rows(members, [content_of_splits(of_member) for of_member in indices])
+    kept = [*map(find_kept, members, contents)]
+    lacking = [number for number, file in enumerate(kept) if file is None]
+    if lacking and not keeps:
         return False
+    check_processes([members[number] for number in lacking])
+    for number in lacking:
+        _run_greedy(members[number])
+        kept[number] = find_kept(members[number], contents[number])
     if rank_info().rank == 0:
         with locked(selection.output_dir), explained():
-            decode_kept(kept, selection, {name: len(index) for name, index in indices.items()})
+            rows = {name: len(index) for name, index in indices[0].items()}
+            files = [file.path for file in kept if file is not None]
+            assert len(files) == len(members)
+            decode_kept(open_kept(files), selection, rows)
     return True
+
+
+def _indices(selection: Selection) -> dict[str, Index]:
+    config = selection.config
+    splits = str(config.evaluator.split)
+    return validation_indices(configured_dataset(config), config.dataset, splits)
+
+
+def _run_greedy(selection: Selection) -> None:
+    """Evaluate with greedy, and keep the log-probabilities."""
+    evaluator = replace(selection.config.evaluator, label=None, keep_log_probs=True)
+    greedy = replace(selection.config, decoder=DecoderSection(), evaluator=evaluator)
+    alone = selection._replace(config=greedy, output_dir=selection.greedy_dir, others=())
+    _run_model(alone)
 
 
 @final
@@ -159,7 +187,10 @@ class AsrEvalRecipe(EvalRecipe):
             keeper = LogProbsKeeper(context.output_dir, context.gangs, depends)
         about = self._selection.about(decoder, reader.rows)
         about["content"] = content_of_splits(indices)
-        unit = PredictionUnit(context, config, decoder, about=about, keeper=keeper)
+        likelihood = Likelihood(setup.tokenizer)
+        unit = PredictionUnit(
+            context, config, decoder, likelihood=likelihood, about=about, keeper=keeper
+        )
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
 
@@ -185,31 +216,38 @@ class PredictionUnit(AsrValidationUnit):
         config: AsrEvalConfig,
         decoder: Decoder,
         *,
+        likelihood: Likelihood,
         about: Mapping[str, Any],
         keeper: LogProbsKeeper | None,
     ) -> None:
         criterion = CtcCriterion(context.model)
         super().__init__(criterion, decoder, profile=config.regime.score_profile)
         self._gangs, self._output_dir = context.gangs, context.output_dir
-        self._about, self._keeper = about, keeper
+        self._likelihood, self._about, self._keeper = likelihood, about, keeper
         self.predictions: list[Prediction] = []
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         example = cast(dict[str, list[Any]], batch.example)
         decoded = self._count_errors(batch, metric_bag)
-        predictions = [
-            from_row(
-                {
-                    "reference": example["text"][row],
-                    "hypothesis": hypothesis,
-                    "duration": example["audio_size"][row] / SAMPLE_RATE,
-                    **{name: example[name][row] for name in _COLUMNS},
-                },
-                f"row {row} of a batch",
-            )
-            for row, hypothesis in enumerate(decoded.hypotheses)
-        ]
+        log_probs = decoded.logits.float().log_softmax(dim=-1)
+        sizes: list[int] = example["target_size"]
+        targets = [row[:size] for row, size in zip(batch.target_seqs, sizes, strict=True)]
+        losses = ctc_losses(log_probs, decoded.lengths, targets)
+        confidences = self._likelihood.confidences(log_probs, decoded.lengths, decoded.hypotheses)
+        predictions = []
+        for row, hypothesis in enumerate(decoded.hypotheses):
+            seconds = example["audio_size"][row] / SAMPLE_RATE
+            values = {
+                "reference": example["text"][row],
+                "hypothesis": hypothesis,
+                "duration": seconds,
+                "loss": losses[row],
+                "confidence": confidences[row],
+                "seconds_per_character": round(seconds / sizes[row], 4) if sizes[row] else None,
+                **{name: example[name][row] for name in _COLUMNS},
+            }
+            predictions.append(from_row(values, f"row {row} of a batch"))
         if self._keeper:
             self._keeper.add(predictions, decoded.logits, decoded.lengths)
         self.predictions += predictions

@@ -1,7 +1,7 @@
 """What an evaluation scores: which model on which split, and where the results go."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -11,6 +11,7 @@ from fairseq2.recipe.config import ReferenceModelSection
 from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import RunError, RunFailedError
 from danish_asr.base.files import publish_text
+from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.decoding.decoders import GREEDY, Decoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
@@ -37,6 +38,9 @@ TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "p
 
 NO_CHECKPOINT: Final = "none"
 
+_DECISIVE: Final = ("checkpoint", "split", "where", "amp", "amp_dtype")
+"""Keys of the evaluator on which log-probabilities depend."""
+
 
 class Selection(NamedTuple):
     """What will be scored, and the faults of the configuration."""
@@ -46,6 +50,12 @@ class Selection(NamedTuple):
     greedy_dir: Path  # of greedy's results, which keep the log-probabilities
     step: int | None  # of the checkpoint; None for `model.name` as it is
     faults: list[str]
+    others: tuple["Selection", ...] = ()  # whose probabilities are averaged with this one's
+
+    @property
+    def run(self) -> Path:
+        """The OUTDIR that was named."""
+        return self.greedy_dir.parents[2].resolve()
 
     @property
     def model(self) -> str:
@@ -87,6 +97,9 @@ class Selection(NamedTuple):
             "weights": self.weights,
             "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
         }
+        if self.others:
+            about["model"] += f" with {', '.join(other.run.name for other in self.others)}"
+            about["with"] = [other.as_member() for other in self.others]
         if config.decoder.name != GREEDY:
             about["decoder"] = dict(vars(config.decoder))
             if settings := getattr(decoder, "settings", None):  # such as tuned values
@@ -100,21 +113,23 @@ class Selection(NamedTuple):
             rows_in_split = {name: len(index) for name, index in indices.items()}
         return about | {"rows": dict(rows), "rows_in_split": dict(rows_in_split)}
 
+    def as_member(self) -> dict[str, Any]:
+        """What ``evaluation.json`` says of a run whose probabilities are averaged with others."""
+        return {"run": str(self.run), "model": self.config.model.name, "weights": self.weights}
+
     def dependencies(self, content: Mapping[str, str]) -> dict[str, Any]:
         """All that log-probabilities depend on; ``content`` has the digest of each split's rows."""
         sections = unstructure(self.config)
-        evaluator = dict(sections["evaluator"])
-        del evaluator["label"], evaluator["keep_log_probs"]
+        evaluator, dataset = sections["evaluator"], sections["dataset"]
         depends: dict[str, Any] = {
             "model": sections["model"],
-            "dataset": sections["dataset"],
+            "weights": self.weights,
             "tokenizer": sections["tokenizer"],
-            "evaluator": evaluator,
+            "text_profile": dataset["text_profile"],
+            "normalize_audio": dataset["asr_task_config"]["normalize_audio"],
+            "evaluator": {key: evaluator[key] for key in _DECISIVE},
             "rows": content,
         }
-        if self.step is not None:
-            checkpoints = cast(Path, self.config.common.assets.prev_checkpoint_dir)
-            depends["checkpoint"] = (checkpoints / f"step_{self.step}").stat().st_mtime
         return cast(dict[str, Any], json.loads(json.dumps(depends, default=str)))
 
 
@@ -138,6 +153,7 @@ def publish_predictions(
     text = json.dumps({**about, **of_file}, ensure_ascii=False, indent=2) + "\n"
     publish_text(directory / EVALUATION, text)
     log.info("{} predictions written to {}.", rows, file)
+    log.info("{}", next_step("score", file, why="rates with intervals, and a page"))
     if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
         log.warning("{}", NOTHING_HELD_OUT)
 
@@ -151,8 +167,10 @@ def log_stop(done: int, rows: int) -> None:
     )
 
 
-def select(run_dir: Path | None, tree: Tree) -> Selection:
+def select(run_dir: Path | None, tree: Tree, others: Sequence[Selection] = ()) -> Selection:
     """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML.
+
+    ``others`` are averaged with it; the results then have a directory of their own.
 
     Where ``evaluator.checkpoint`` is not given, a YAML that only names a model scores that model;
     any other, such as that of a training run, scores the best checkpoint of the run in OUTDIR.
@@ -188,7 +206,7 @@ def select(run_dir: Path | None, tree: Tree) -> Selection:
         optimizer=None,  # type: ignore[arg-type]
         lr_scheduler=None,  # type: ignore[arg-type]
     )
-    return _with_directory(run_dir or Path(), config, step, faults)
+    return _with_directory(run_dir or Path(), config, step, faults, others)
 
 
 def _as_trained(tree: Tree) -> Tree:
@@ -236,7 +254,11 @@ def _texts(section: object) -> dict[str, str]:
 
 
 def _with_directory(
-    run_dir: Path, config: AsrEvalConfig, step: int | None, faults: list[str]
+    run_dir: Path,
+    config: AsrEvalConfig,
+    step: int | None,
+    faults: list[str],
+    others: Sequence[Selection],
 ) -> Selection:
     """Choose the directory of the results, and refuse to replace others there."""
     scored = str(config.evaluator.checkpoint)
@@ -244,15 +266,25 @@ def _with_directory(
         scored = config.model.path.name if config.model.path else str(config.model.name)
     output_dir = greedy_dir = run_dir / "eval" / scored / str(config.evaluator.split)
     label = config.evaluator.label
-    if label is None and config.decoder.name != GREEDY:
-        label = config.decoder.name.replace(":", ".")
+    if label is None:
+        names = ["_".join(["with", *(other.run.name for other in others)])] if others else []
+        if config.decoder.name != GREEDY:
+            names.append(config.decoder.name.replace(":", "."))
+        label = ".".join(names)
+    selection = Selection(config, output_dir, greedy_dir, step, faults, tuple(others))
     if label:
-        output_dir = greedy_dir / label
-        faults += _faults_of_replacing(output_dir, config)
-    selection = Selection(config, output_dir, greedy_dir, step, faults)
+        selection = selection._replace(output_dir=greedy_dir / label)
+        faults += _faults_of_replacing(selection)
     other = selection.results_of_other_models().get(greedy_dir)
     # With kept log-probabilities, greedy's evaluation runs again first.
-    if other is not None and step is not None and not config.evaluator.keep_log_probs:
+    keeps = bool(config.evaluator.keep_log_probs or others)
+    if keeps and config.evaluator.where and (others or config.decoder.name != GREEDY):
+        faults.append(
+            "evaluator.where must be null with --with, and where another decoder than greedy has "
+            f"evaluator.keep_log_probs: greedy's results of all rows, in {greedy_dir}, would "
+            "become those of a part"
+        )
+    if other is not None and step is not None and not keeps:
         faults.append(
             f"evaluator.checkpoint: '{scored}' is now {selection.model}, but {greedy_dir} has "
             f"greedy's results of {other}, and the two cannot be compared. Evaluate with greedy "
@@ -261,20 +293,25 @@ def _with_directory(
     return selection
 
 
-def _faults_of_replacing(output_dir: Path, config: AsrEvalConfig) -> list[str]:
-    """Refuse to write over the results of another decoder, configuration or part of the rows."""
-    file = output_dir / EVALUATION
+def _faults_of_replacing(selection: Selection) -> list[str]:
+    """Refuse to write over the results of another decoder, part of the rows, or other runs."""
+    file, config = selection.output_dir / EVALUATION, selection.config
     if not file.is_file():
         return []
     about = read_evaluation(file)
     decoder = about.get("decoder", {"name": GREEDY, "config": {}})
-    then = decoder["name"], decoder["config"], about.get("where")
-    now = config.decoder.name, config.decoder.config, config.evaluator.where
+    runs = [member["run"] for member in about.get("with", [])]
+    then = decoder["name"], decoder["config"], about.get("where"), runs
+    now = (
+        *(config.decoder.name, config.decoder.config, config.evaluator.where),
+        [str(other.run) for other in selection.others],
+    )
     if then == now:
         return []
     fault = (
-        f"evaluator.label: {output_dir} has the results of the decoder, configuration and rows "
-        f"{then}, not {now}; set evaluator.label=NAME for another directory, or delete this one"
+        f"evaluator.label: {file.parent} has the results of the decoder, configuration, rows and "
+        f"further runs {then}, not {now}; set evaluator.label=NAME for another directory, or "
+        "delete this one"
     )
     return [fault]
 

@@ -1,6 +1,5 @@
 """fairseq2's asset store as a configuration sees it: cards, and what can be opened from them."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -30,6 +29,7 @@ from fairseq2.utils.uri import Uri
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import library_container, supported
+from danish_asr.corpus.sources.location import source_of_dataset
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import ConfigT, overlay
 from danish_asr.recipe.config.sections import AsrDatasetSection, AsrModelSection, names_of_splits
@@ -42,6 +42,7 @@ from danish_asr.recipe.data.dataset import (
     open_manifest,
 )
 from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.share import rows_of_share
 from danish_asr.recipe.models.cards import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD
@@ -259,11 +260,16 @@ def configured_dataset(config: AsrConfig) -> AsrDataset:
     return assets.open_dataset(section, card)
 
 
-def training_rows(dataset: AsrDataset, section: AsrDatasetSection) -> Index:
-    """Index the rows that a run trains on, before the filters."""
-    index = dataset.read_index(
-        str(section.train_split), section.storage_config, section.train_where
+def training_rows(dataset: AsrDataset, config: AsrConfig) -> Index:
+    """Index the rows that a run, or a stage of it, trains on, before the filters, with weights."""
+    section = config.dataset
+    split, storage = str(section.train_split), section.storage_config
+    index = dataset.read_index(split, storage, section.train_where).weighted(
+        (weight.where, weight.factor, dataset.read_index(split, storage, weight.where))
+        for weight in section.weights
     )
+    if section.train_share is not None:
+        index = index.take(rows_of_share(index, section.train_share, config.common.seed))
     size = section.train_subset
     return index if size is None else index.subset(size, nested=True)
 
@@ -305,10 +311,10 @@ def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
 
 def _conversion(name: str) -> str:
     """Offer the command that makes a dataset of this name; of CoRal, the whole command."""
-    coral = re.match(r"coral_v([23])", name)
-    source = f"hf:CoRal-project/coral-v{coral[1]}" if coral else "SOURCE"
-    command = f"danish-asr convert {source} --name {name} --out data/parquet"
-    return f" `{command}` makes it, or goes on with it."
+    source = source_of_dataset(name)
+    command = f"danish-asr convert {source or 'SOURCE'} --name {name} --out data/parquet"
+    prepare = "; `danish-asr train` does so with --prepare" if source else ""
+    return f" `{command}` makes it, or goes on with it{prepare}."
 
 
 def _card_fault(key: str, card: AssetCard) -> str | None:

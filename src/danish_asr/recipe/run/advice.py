@@ -72,7 +72,7 @@ def advise(
     """
     advice = [
         _unstable(reports),
-        _begins_blind(reports, config) or (_learnt_nothing(reports) if complete else None),
+        _begins_blind(reports, config) or (_learnt_nothing(reports, config) if complete else None),
         _harder_than_validation(reports, validations, config),
         _still_improving(validations, score) if complete else None,
         overfitting(reports, validations, score, config),
@@ -102,10 +102,13 @@ def loss_warning(loss: float, chance: float, best: float = math.inf) -> Advice |
 
 
 def _unstable(reports: Rows) -> Advice | None:
-    """Return the last warning of `loss_warning`, with its step; a run may have recovered."""
+    """Return the last warning of `loss_warning`, with its step; a run may have recovered.
+
+    Two reports in a row must be high: one may hold a few rows with wrong texts.
+    """
     warning, at, best, last = None, 0, math.inf, math.inf
-    for row in reports:
-        last = row[LOSS]
+    for number, row in enumerate(reports):
+        last = min(report[LOSS] for report in reports[max(0, number - 1) : number + 1])
         if judged := loss_warning(last, row[CHANCE], best):
             at = row["Step"]
             warning = Advice(f"at step {at:,} {judged.evidence}", judged.text)
@@ -161,11 +164,18 @@ def _begins_blind(reports: Rows, config: Mapping[str, Any]) -> Advice | None:
     )
 
 
-def _learnt_nothing(reports: Rows) -> Advice | None:
+def _learnt_nothing(reports: Rows, config: Mapping[str, Any]) -> Advice | None:
     """Whether the training loss of a complete run ends where knowing no sound would leave it."""
     losses = [row[LOSS] for row in reports if LOSS in row]
     if len(losses) < _JUDGED or min(losses[-_JUDGED:]) < BLIND:
         return None
+    step = reports[-1]["Step"]
+    if not config.get("model.name") and not config.get("model.path") and step <= _SOON:
+        return Advice(
+            f"the run ended after {step:,} steps from random weights, at {losses[-1]:.2f} nats per "
+            "character",
+            "these are too few steps to judge the data or the rate by: raise regime.num_steps",
+        )
     return Advice(
         f"the training loss ends at {losses[-1]:.2f} nats per character; guessing each letter by "
         f"how often it occurs gives {BLIND:g} and more",

@@ -26,6 +26,9 @@ PREDICTIONS: Final = "predictions.jsonl"
 EVALUATION: Final = "evaluation.json"
 """What was evaluated, with the name and the hashes of the predictions beside it."""
 
+TRAINING_DATA: Final = "training_data.json"
+"""The utterances that a run trains on, and their hours, after the filters."""
+
 PROBE: Final = "probe.json"
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
@@ -129,6 +132,7 @@ _EVALUATION_TEXTS: Final = (
 _EVALUATION_TYPES: Final[Mapping[str, type[Any]]] = {
     **dict.fromkeys(_EVALUATION_TEXTS, str),
     **dict.fromkeys(("rows", "rows_in_split", "decoder", "content"), dict),
+    "with": list,
 }
 
 
@@ -149,8 +153,9 @@ def read_evaluation(path: Path) -> dict[str, Any]:
             isinstance(value, kind) and all(type(count) is int for count in counts)
         ):
             continue
-        objects = "numbers of rows by split" if key.startswith("rows") else "an object"
-        expected = "a text" if kind is str else objects
+        expected = "numbers of rows by split" if key.startswith("rows") else "an object"
+        if kind in {str, list}:
+            expected = "a text" if kind is str else "a list"
         raise PredictionsError(f"{path}: {key}: expected {expected}, found {value!r:.40}; {advice}")
     return about
 

@@ -47,10 +47,11 @@ def write_own_tokenizer(run: Path, config: AsrConfig) -> None:
     if file.is_file() and resumable_steps(run):
         return
     if config.model.head != FULL:
-        data = config.dataset
-        index = training_rows(configured_dataset(config), data)
+        dataset, words = configured_dataset(config), set[str]()
+        for stage in config.stages().values():
+            words |= _words(training_rows(dataset, stage), stage.dataset.text_profile)
         full = Assets(config).tokenizer_file(section).read_bytes()
-        content = sliced_tokenizer(full, _words(index, data.text_profile))
+        content = sliced_tokenizer(full, words)
     elif section.path is not None and section.family == CHAR_TOKENIZER_FAMILY:
         content = section.path.read_bytes()
     else:

@@ -190,6 +190,14 @@ def _condition_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
     else:
         parts = [
             ("dataset.train_where", section.train_where, section.train_split),
+            *(
+                (f"trainer.stages.{first}.where", stage.where, section.train_split)
+                for first, stage in config.trainer.stages.items()
+            ),
+            *(
+                (f"dataset.weights[{number}].where", weight.where, section.train_split)
+                for number, weight in enumerate(section.weights)
+            ),
             ("dataset.valid_where", section.valid_where, section.valid_split),
         ]
     for key, where, splits in parts:

@@ -29,7 +29,7 @@ def probed(config: AsrConfig) -> AsrConfig:
     """Return the configuration of a probe of a run with this one, which must be resolved."""
     steps, stages = config.trainer.probe_steps or 0, Freezing(config).stages
     last: dict[int | str, str] = {0: stages[max(stages)]}
-    trainer = replace(config.trainer, freeze_encoder_for_n_steps=0, unfreeze=last)
+    trainer = replace(config.trainer, freeze_encoder_for_n_steps=0, unfreeze=last, stages={})
     regime: Any = config.regime
     off = {name: None for name in vars(regime) if "_every_n_" in name}
     off |= dict.fromkeys(("num_data_epochs", "early_stopping_patience", "average_n_checkpoints"))
@@ -42,6 +42,8 @@ def probed(config: AsrConfig) -> AsrConfig:
     recorders = replace(recorders, wandb=wandb, tensorboard=tensorboard)
     common = replace(config.common, metric_recorders=recorders)
     dataset = replace(config.dataset, valid_split=None)
+    if config.trainer.stages:  # the rows of all stages, and more
+        dataset = replace(dataset, train_where=None, train_subset=None)
     return replace(config, trainer=trainer, regime=regime, common=common, dataset=dataset)
 
 

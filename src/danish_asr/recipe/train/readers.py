@@ -53,10 +53,15 @@ def model_frames(model: object) -> FrameCount:
     return FrameCount([(kernel, stride) for _, kernel, stride in layers])
 
 
-def training_index(context: RecipeContext, config: AsrConfig) -> Index:
-    """Index the training split and check that the tokenizer can write its text."""
+def training_indices(context: RecipeContext, config: AsrConfig) -> dict[int, Index]:
+    """Index the rows of each stage and check that the tokenizer can write their text."""
+    return {first: _checked_index(context, stage) for first, stage in config.stages().items()}
+
+
+def _checked_index(context: RecipeContext, config: AsrConfig) -> Index:
     section = config.dataset
-    index = training_rows(context.default_dataset.as_(AsrDataset), section)
+    dataset = context.default_dataset.as_(AsrDataset)
+    index = training_rows(dataset, config)
     if section.train_where:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
     unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
@@ -69,13 +74,31 @@ def training_index(context: RecipeContext, config: AsrConfig) -> Index:
     return index
 
 
-def training_reader(setup: ReaderSetup, config: AsrConfig, index: Index) -> BatchReader:
-    """Open the training split: filtered, mixed, shuffled and augmented; logs what remains."""
+def training_reader(
+    setup: ReaderSetup, config: AsrConfig, indices: Mapping[int, Index]
+) -> BatchReader:
+    """Open the rows of each stage: filtered, mixed, shuffled and augmented; logs what remains."""
+    readers = {}
+    stages = config.stages()
+    ends = [*stages, config.regime.num_steps][1:]
+    for (first, stage), end in zip(stages.items(), ends, strict=True):
+        if config.trainer.stages:
+            log.info("The stage that begins after step {:,}:", first)
+        readers[first] = _open_stage(setup, stage, indices[first], end and end - first)
+    reader = readers.pop(0)
+    for first, later in readers.items():
+        reader.add_stage(first, later)
+    return reader
+
+
+def _open_stage(
+    setup: ReaderSetup, config: AsrConfig, index: Index, num_steps: int | None
+) -> BatchReader:
     reader = open_reader(setup, config, index, training=True)
     if reader.filtered and reader.mix:
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
-    epoch, num_steps = reader.epoch_size(), config.regime.num_steps
+    epoch = reader.epoch_size()
     line = (
         f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
         f"Audio per step: {60 * epoch.hours / epoch.steps:.3g} minutes"

@@ -29,15 +29,18 @@ from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import MissingExtraError, RunError
 from danish_asr.base.fairseq2_private import provide_wandb_ids
 from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import find_optimizer
+from danish_asr.recipe.data.targets import FilterStatistics
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     ENVIRONMENT,
     MODEL_CARD,
     TOKENIZER,
+    TRAINING_DATA,
     best_model,
     checkpoint_steps,
     own_tokenizer,
@@ -91,6 +94,12 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
             f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, or keep fewer "
             "(regime.keep_last_n_checkpoints)"
         )
+
+
+def write_training_data(output_dir: Path, filtered: FilterStatistics) -> None:
+    """Note how much a run trains on."""
+    data = {"utterances": filtered.rows, "hours": filtered.seconds / 3600}
+    publish_text(output_dir / TRAINING_DATA, json.dumps(data) + "\n")
 
 
 def recorder_faults(section: WandbConfig) -> list[str]:
@@ -190,4 +199,6 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         else:
             card["tokenizer_ref"] = tokenizer.name
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
-    log.info("Model '{}' (card in {}) is step {} of {}.", run.name, folder, step, checkpoints)
+    where = f"step {step}" if checkpoints == CHECKPOINTS else f"{checkpoints}, step {step}"
+    log.info("Model '{}' (best: {}) is ready; its card is in {}.", run.name, where, folder)
+    log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))

@@ -28,7 +28,7 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
-from danish_asr.base.fairseq2_private import set_data_epoch, trainer_state
+from danish_asr.base.fairseq2_private import delete_together, set_data_epoch, trainer_state
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import EMA, validations
@@ -65,6 +65,9 @@ class StoppableTraining(StoppableTask):
         self._optimizer = resolver.resolve(Optimizer)
         self._scheduler = resolver.resolve(LRScheduler)
         self._schedule = self._scheduler.state_dict()
+        lr = config.optimizer.config.lr  # type: ignore[attr-defined] # each optimizer has it
+        rates = {first: stage.lr or lr for first, stage in section.stages.items()}
+        self._lr_factors = {first: rate / lr for first, rate in rates.items()}
         self._stopper = patience_stopper(context.output_dir, self._regime)
         self._model, self._reader = unit.model, reader
         self._average: MovingAverage | None = None
@@ -103,6 +106,7 @@ class StoppableTraining(StoppableTask):
             **regime,
             **shared,
         )
+        delete_together(self._trainer, self._checkpoints, self._gang)
 
     @override
     def run(self) -> None:
@@ -170,8 +174,9 @@ class StoppableTraining(StoppableTask):
     def _before_step(self) -> None:
         step, regime = self.step_nr, self._regime
         set_data_epoch(self._trainer, self._reader.epoch + 1, regime.num_data_epochs)
-        if self._saved_step is not None and not self.began:
-            self._follow_schedule()
+        self._reader.step = step
+        if step in self._lr_factors or (self._saved_step is not None and not self.began):
+            self._follow_schedule(step)
         self._say_how_long_steps_take(step)
         if self._probe_steps and (step >= self._probe_steps or self.must_stop()):
             self._stopped = True  # and nothing is saved
@@ -198,15 +203,19 @@ class StoppableTraining(StoppableTask):
             often = f"every {every} steps" if every else "after each epoch"
             log.info("step {:,}: {:.2f} s/step; a report comes {}", step, seconds / steps, often)
 
-    def _follow_schedule(self) -> None:
-        """Let a run that continues follow the schedule of its configuration, not the saved one."""
+    def _follow_schedule(self, step: int) -> None:
+        """Follow the schedule of the stage and of the configuration, not the saved one."""
         saved, position = self._scheduler.state_dict(), {"last_epoch", "_step_count", "_last_lr"}
         new = {key: value for key, value in self._schedule.items() if key not in position}
+        begun = [first for first in self._lr_factors if first <= step]
+        factor = self._lr_factors[max(begun)] if begun else 1
+        new["base_lrs"] = [factor * rate for rate in new["base_lrs"]]
         if any(saved.get(key) != value for key, value in new.items()):
             before = saved["last_epoch"] - 1
             self._scheduler.load_state_dict({**saved, **new, "last_epoch": before})
             self._scheduler.step()  # sets the rate of this step
-            log.info("The learning rate follows the schedule of {} steps.", self._regime.num_steps)
+            text = "The learning rate follows the schedule of {} steps, at most {:g}."
+            log.info(text, self._regime.num_steps, max(new["base_lrs"]))
 
     def stop(self, reason: StoppedAtStep | None = None) -> NoReturn:
         """End the run, between two steps, with a checkpoint of the last one.

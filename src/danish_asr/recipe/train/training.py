@@ -39,7 +39,7 @@ from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.train.probe import Probe, probed
-from danish_asr.recipe.train.readers import ReaderSetup, training_index, training_reader
+from danish_asr.recipe.train.readers import ReaderSetup, training_indices, training_reader
 from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import open_validation, patience_stopper
@@ -196,13 +196,15 @@ class AsrRecipe(TrainRecipe):
     def create_trainer(self, context: RecipeContext) -> Trainer:
         config = context.config.as_(AsrConfig)
         # The text is checked first: the model takes longer to load.
-        index = training_index(context, config)
+        indices = training_indices(context, config)
         learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model, config.masking.consistency_scale)
         setup = ReaderSetup.of(context)
-        reader = training_reader(setup, config, index)
+        reader = training_reader(setup, config, indices)
         if self._probe is not None:
             self._probe.prepare(reader)
+        elif reader.filtered and context.gangs.root.rank == 0:
+            record.write_training_data(context.output_dir, reader.filtered)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.part_of_epoch:
             config.regime.set_steps(epoch)
