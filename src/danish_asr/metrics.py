@@ -154,7 +154,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "wer": Metric(name="wer", title="WER", unit="words", count=count_word_errors),
     "cer": Metric(name="cer", title="CER", unit="characters", count=count_character_errors),
 }
-"""What every score has. Others are named as ``package.module:Name`` (docs/extending.md)."""
+"""What every score has. Others are named as ``package.module:Name`` (docs/howto)."""
 
 
 def find_metrics(names: Sequence[str]) -> tuple[Metric, ...]:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _DOUBTFUL: Final = 0.1
 """Words with a lower confidence are reported."""
 
+_MOST_DOUBTFUL: Final = 0.5
+_ENOUGH: Final = 20
+"""With a larger share of such words, in so many, the text is probably that of another recording."""
+
 _NEVER: Final = -30.0
 """The log-probability of a symbol where nobody speaks."""
 
@@ -57,7 +61,8 @@ def align_file(
         device: ``auto``, or a device of PyTorch.
 
     Raises:
-        AlignmentError: The text cannot be read, does not fit, or an output exists.
+        AlignmentError: The text cannot be read, does not fit, or an output exists; or most words
+            are hardly heard, when the outputs are written.
         TranscriptionError: The audio cannot be read.
         ConfigError: The model is unknown.
     """
@@ -84,6 +89,12 @@ def align_file(
         publish_text(path, FORMATS[name](transcript))
         console.print(f"wrote {path}")
     _report(transcript, len(lines), console)
+    doubtful, words = len(_doubtful(transcript.words)), len(transcript.words)
+    if words >= _ENOUGH and doubtful > _MOST_DOUBTFUL * words:
+        raise AlignmentError(
+            f"{audio}: {doubtful:,} of {words:,} words have a confidence below {_DOUBTFUL}; "
+            "check that this is the text of this recording. The files above have its times"
+        )
 
 
 def read_text(text: str) -> list[str]:
@@ -127,7 +138,9 @@ def align(
     from danish_asr.decoding.alignment import FRAME_SECONDS, SpokenText  # noqa: PLC0415
     from danish_asr.inference.streaming import read_regions  # noqa: PLC0415
 
-    segments = _spoken_lines(lines, model)
+    spelling = Spelling(model)
+    segments = [words for words in map(spelling.words, lines) if words]
+    spelling.check(" ".join(lines))
     text = " ".join(word.spoken for words in segments for word in words)
     symbols, spoken = SpokenText.of(text, model.tokenizer).compact()
     with open_sound(audio) as sound:
@@ -153,47 +166,61 @@ def align(
 
 
 @dataclass(frozen=True)
-class _Written:
+class WrittenWord:
     """One or more words of the text, and what the model writes for them, in one or more words."""
 
     text: str
     spoken: str
 
 
-def _spoken_lines(lines: Sequence[str], model: Model) -> list[list[_Written]]:
-    encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+class Spelling:
+    """Turns the words of a text into those that a model writes, line by line.
 
-    @cache
-    def can_write(character: str) -> bool:
-        return unknown is None or not bool((encode(character) == unknown).any())
+    Attributes:
+        count: Words with a letter or a digit, so far.
+        silent: Those of which nothing is left.
+    """
 
-    result, silent, count = [], [], 0
-    for line in lines:
-        words: list[_Written] = []
+    def __init__(self, model: Model) -> None:
+        encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+
+        @cache
+        def can_write(character: str) -> bool:
+            return unknown is None or not bool((encode(character) == unknown).any())
+
+        self.count = 0
+        self.silent: list[str] = []
+        self._profile, self._can_write = model.text_profile, can_write
+
+    def words(self, line: str) -> list[WrittenWord]:
+        """Return the words of a line; one of which nothing is left stays with a neighbour."""
+        words: list[WrittenWord] = []
         before = ""
         for text in line.split():
-            spoken = _spoken(text, model.text_profile, can_write)
+            spoken = _spoken(text, self._profile, self._can_write)
             letters = any(map(str.isalnum, text))
-            count += letters
+            self.count += letters
             if spoken:
-                words.append(_Written(before + text, spoken))
+                words.append(WrittenWord(before + text, spoken))
                 before = ""
                 continue
-            silent += [text] * letters
+            self.silent += [text] * letters
             if words:
                 words[-1] = replace(words[-1], text=f"{words[-1].text} {text}")
             else:
                 before += f"{text} "
-        if words:
-            result.append(words)
-    if not count:
-        raise AlignmentError(f"the text '{' '.join(lines):.40}' has no word; expected a transcript")
-    if len(silent) > count / 2 or not result:
-        raise AlignmentError(
-            f"{len(silent)} of the text's {count} words have no letter that the model writes "
-            f"({' '.join(silent[:3]):.40}); expected text in the alphabet that it was trained on"
-        )
-    return result
+        return words
+
+    def check(self, text: str) -> None:
+        """Raise AlignmentError if the model can write less than half of the lines so far."""
+        if not self.count:
+            raise AlignmentError(f"the text '{text:.40}' has no word; expected a transcript")
+        if len(self.silent) > self.count / 2:
+            raise AlignmentError(
+                f"{len(self.silent)} of the text's {self.count} words have no letter that the "
+                f"model writes ({' '.join(self.silent[:3]):.40}); expected text in the alphabet "
+                "that it was trained on"
+            )
 
 
 def _spoken(text: str, profile: str, can_write: Callable[[str], bool]) -> str:
@@ -209,15 +236,19 @@ def _spoken(text: str, profile: str, can_write: Callable[[str], bool]) -> str:
     return " ".join("".join(characters).split())
 
 
-def _joined(written: _Written, timed: Iterable[Word]) -> Word:
+def _joined(written: WrittenWord, timed: Iterable[Word]) -> Word:
     words = list(timed)
     sure = math.prod(word.confidence or 0.0 for word in words)
     return Word(written.text, words[0].start, words[-1].end, sure)
 
 
+def _doubtful(words: Sequence[Word]) -> list[Word]:
+    return [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
+
+
 def _report(transcript: Transcript, lines: int, console: Console) -> None:
     words, segments = transcript.words, len(transcript.segments)
-    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
+    doubtful = _doubtful(words)
     console.print(f"aligned {len(words):,} words in {segments:,} segments")
     if lines > segments:
         console.print(f"left out {lines - segments:,} lines without a word that the model writes")

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.models.hugging_face import is_hugging_face
 from danish_asr.recipe.run.run_directory import (
@@ -45,6 +46,11 @@ def select_model(model: str | Path) -> AsrEvalConfig:
         config = _of_directory(path)
     else:
         config, _ = load_with_faults(AsrEvalConfig, {"model": {"name": str(model)}})
+        assets = Assets(config)
+        if assets.find("model.name", str(model), []) is None:
+            named = assets.available("model.name", str(model))
+            fault = f"no run, checkpoint or named CTC model '{model}'; named models: {named}"
+            raise ConfigError([fault], where="the model")
     # Neither is needed, and the data that a model was trained on may be gone.
     dataset = replace(config.dataset, name=None, family=None)
     config = replace(config, dataset=dataset, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ from typing import IO, Any, Final, Literal, TypeAlias
 import numpy as np
 import soxr
 from numpy.typing import NDArray
-from soundfile import LibsndfileError
 
 from danish_asr.base.audio import (
     RESAMPLING_QUALITY,
@@ -26,6 +25,7 @@ from danish_asr.base.audio_beyond_libsndfile import Media, Mp3
 from danish_asr.base.audio_length import missing
 from danish_asr.base.errors import TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.inference.not_audio import refuse_address, what_it_is
 
 Samples: TypeAlias = NDArray[np.float32]
 Audio: TypeAlias = str | Path | bytes | bytearray | IO[bytes] | NDArray[np.generic]
@@ -70,7 +70,8 @@ class Sound:
         for block in self.blocks:
             if not np.isfinite(block).all():
                 raise TranscriptionError(
-                    f"{self.name}: the samples after {self.seconds:.1f} s are NaN or infinite"
+                    f"{self.name}: the samples after {self.seconds:.1f} s are NaN or infinite; "
+                    "make the file again from its source"
                 )
             self.seconds += len(block) / self.rate
             samples = _mixed(block) if block.shape[1] > self.channels else block
@@ -78,7 +79,7 @@ class Sound:
         if self.rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
         if not self.seconds:
-            raise TranscriptionError(f"{self.name}: no samples")
+            raise TranscriptionError(f"{self.name}: no samples; record or copy it again")
         if self.total is not None and self.seconds < self.total - _SLACK:
             raise TranscriptionError(
                 f"{self.name}: ends at {self.seconds:.1f} s, but its header says "
@@ -117,6 +118,7 @@ def open_sound(
         return
     file = None
     if isinstance(audio, str | Path):
+        refuse_address(audio)
         source: Path | bytes = Path(audio).expanduser()
         # A name that is not UTF-8 could not be printed or written.
         file = os.fsencode(audio).decode(errors="replace")
@@ -142,13 +144,13 @@ def _open(source: Path | bytes, name: str) -> Decoder:
     try:
         return open_audio(source)
     except AudioError as error:
-        raise TranscriptionError(f"{name}: {error}") from None
+        fix = "; name one that exists" if "missing" in str(error) else ""
+        fix = "; save each as a file of its own" if "several" in str(error) else fix
+        raise TranscriptionError(f"{name}: {error}{fix}") from None
     except RuntimeError as error:  # of any decoder
         # Messages of libsndfile mislead: a text named .mp3 "does not exist or is a pipe".
-        reason = "" if isinstance(error, LibsndfileError) else f" ({error})"
         raise TranscriptionError(
-            f"{name}: cannot be decoded as audio{reason}; WAV, FLAC, OGG, Opus, MP3, AIFF and "
-            "others of libsndfile can be read, with the extra 'media' also M4A, MP4, AAC and WebM"
+            f"{name}: cannot be decoded as audio; it is {what_it_is(source)}"
         ) from error
 
 

@@ -15,8 +15,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.alignment import align_words
+from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.decoders import Decoder, decode
-from danish_asr.decoding.transcript import Segment
+from danish_asr.decoding.transcript import Alternative, Segment
 from danish_asr.inference.sound import Sound
 from danish_asr.inference.voice_activity import VoiceActivity
 from danish_asr.inference.windows import Cutter, Cutting, Window, join, separate
@@ -133,12 +134,18 @@ def _recognise(
         return []
     tensors = [joined for _, _, joined in regions]
     lengths = [len(joined) for joined in tensors]
-    texts = decode(decoder, pad_sequence(tensors, batch_first=True), lengths)
+    logits, alternatives = pad_sequence(tensors, batch_first=True), list[Sequence[Alternative]]()
+    if isinstance(decoder, BeamDecoder) and decoder.nbest > 1:
+        alternatives += decoder.alternatives(logits, lengths)
+        texts = [found[0].text for found in alternatives]
+    else:
+        texts = decode(decoder, logits, lengths)
+        alternatives += [()] * len(texts)
     segments = []
-    for (channel, offset, joined), text in zip(regions, texts, strict=True):
+    for (channel, offset, joined), text, found in zip(regions, texts, alternatives, strict=True):
         words = align_words(joined, text.replace(_UNKNOWN, ""), model.tokenizer, offset=offset)
         if words:
-            segment = Segment(words[0].start, words[-1].end, words, channel.number)
+            segment = Segment(words[0].start, words[-1].end, words, channel.number, found)
             segments.append((channel.sound, segment))
     return segments
 

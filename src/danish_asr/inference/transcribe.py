@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
@@ -26,6 +25,7 @@ from danish_asr.base.progress import Progress
 from danish_asr.decoding.ngram import find_language_model
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats, to_txt
+from danish_asr.inference.recordings import Recording, find_recordings
 from danish_asr.inference.sound import open_sound
 from danish_asr.recipe.run.run_directory import check_model
 
@@ -35,15 +35,10 @@ if TYPE_CHECKING:
 _BYTES_PER_SECOND: Final = 32_000
 """Of speech in 16 bits at 16 kHz."""
 
+_STDIN: Final = Path("-")
+
 _LISTED: Final = 10
 """Most skipped files that are named."""
-
-_SUFFIXES: Final = (
-    "wav flac mp3 ogg oga opus aif aiff aifc au snd caf w64 rf64 sph nist "
-    "m4a m4b mp4 m4v mov 3gp aac webm weba mkv mka"
-)
-AUDIO_SUFFIXES: Final = frozenset(f".{name}" for name in _SUFFIXES.split())
-"""What is taken from a folder. A file that is named itself may have any suffix."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +50,9 @@ class Settings:
     hotwords: Path | None = None
     channels: str = "mix"
     batch_seconds: float | None = None
+    others: Sequence[str] = ()
+    """Models whose probabilities are averaged with the model's."""
+    nbest: int | None = None
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of ``Model.transcribe``.
@@ -63,11 +61,13 @@ class Settings:
             DanishAsrError: The decoder takes no such option.
             LanguageModelError: There is no such language model.
         """
-        config = {}
+        config: dict[str, object] = {}
         if self.lm is not None:
             config["lm"] = str(self.lm)
         if self.hotwords is not None:
             config["hotwords"] = str(self.hotwords)
+        if self.nbest is not None:
+            config["nbest"] = self.nbest
         decoder = self.decoder or ("beam" if config else "greedy")
         if config and decoder == "greedy":
             raise DanishAsrError(f"--{next(iter(config))} needs --decoder beam, not greedy")
@@ -87,7 +87,7 @@ class Settings:
         from danish_asr.inference.model import load_model
 
         decoder = options["decoder"], options["decoder_config"]
-        return load_model(model, device=device, decoder=decoder)
+        return load_model(model, *self.others, device=device, decoder=decoder)
 
 
 def transcribe_files(
@@ -102,34 +102,36 @@ def transcribe_files(
 ) -> bool:
     """Transcribe files and folders; return whether all succeeded.
 
-    The text of a single file is printed if neither ``formats`` nor the folder ``out`` is given.
+    The text of a single file is printed if neither ``formats`` nor the folder ``out`` is given, and
+    the transcript of standard input, which is the path ``-``, in any format.
     Otherwise a file that fails is reported at the end, and the others go on.
 
     Raises:
         ConfigError: The model or the decoder is unknown.
         DanishAsrError: A path is missing, a format unknown or the output cannot be written.
     """
+    if _STDIN in paths:
+        if len(paths) > 1 or out is not None:
+            raise DanishAsrError(
+                "-: standard input is transcribed alone and without --out; it is printed"
+            )
+        _print_stdin(model, settings, formats or "txt", device)
+        return True
     recordings, others = find_recordings(paths, out)
     settings.options()  # raises before the model is loaded
-    check_model(model)
+    for name in (model, *settings.others):
+        check_model(name)
     if formats is None and out is None and len(paths) == 1 and paths[0].is_file():
         _print_text(model, paths[0], settings, device)
         return True
     names = parse_formats(formats or "txt")
     for folder in {recording.target.parent for recording in recordings}:
         _check_writable(folder)
-    tasks: dict[Path, dict[str, Path]] = {}
-    skipped = []
-    for recording in recordings:
-        outputs = {
-            name: recording.target.with_name(recording.target.name + SUFFIXES[name])
-            for name in names
-        }
-        missing = {name: path for name, path in outputs.items() if overwrite or not path.exists()}
-        if missing:
-            tasks[recording.path] = missing
-        else:
-            skipped.append(str(recording.path))
+    missing = {
+        recording.path: _missing(recording, names, overwrite=overwrite) for recording in recordings
+    }
+    tasks = {path: outputs for path, outputs in missing.items() if outputs}
+    skipped = [str(path) for path in missing if path not in tasks]
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if others:
         console.print(f"files that are not audio, by their suffix: {others:,}")
@@ -142,16 +144,52 @@ def transcribe_files(
     return not tasks or _transcribe(settings.load(model, device), tasks, settings, console)
 
 
-def _print_text(model: str, path: Path, settings: Settings, device: str) -> None:
-    with open_sound(path):
+def _missing(recording: Recording, names: Sequence[str], *, overwrite: bool) -> dict[str, Path]:
+    """Return the transcripts to write, by format."""
+    target = recording.target
+    outputs = {name: target.with_name(target.name + SUFFIXES[name]) for name in names}
+    return {name: path for name, path in outputs.items() if overwrite or not path.exists()}
+
+
+def _print_stdin(model: str, settings: Settings, formats: str, device: str) -> None:
+    """Print the transcript of standard input."""
+    settings.options()  # raises before the model is loaded
+    names = parse_formats(formats)
+    if len(names) > 1:
+        raise DanishAsrError(f"--format: standard input needs one format, found {formats}")
+    if sys.stdin.isatty():
+        raise DanishAsrError("-: expected audio on standard input: `... | danish-asr transcribe`")
+    for name in (model, *settings.others):
+        check_model(name)
+    audio = sys.stdin.buffer.read()
+    if names == ["txt"]:
+        _print_text(model, audio, settings, device)
+        return
+    with open_sound(audio):
+        pass
+    loaded = settings.load(model, device)
+    sys.stdout.write(FORMATS[names[0]](loaded.transcribe(audio, **settings.options())))
+    _warn_of_frames(loaded)
+
+
+def _print_text(model: str, audio: Path | bytes, settings: Settings, device: str) -> None:
+    with open_sound(audio):
         pass  # what is no audio is refused before fairseq2 is imported
-    spoken = False
-    for segment in settings.load(model, device).stream(path, **settings.options()):
+    spoken, loaded = False, settings.load(model, device)
+    for segment in loaded.stream(audio, **settings.options()):
         spoken = True
         sys.stdout.write(to_txt(Transcript(0.0, [segment])))
         sys.stdout.flush()
     if not spoken:
-        sys.stderr.write(f"{path}: no speech found\n")
+        name = audio if isinstance(audio, Path) else "standard input"
+        sys.stderr.write(f"{name}: no speech found\n")
+    _warn_of_frames(loaded)
+
+
+def _warn_of_frames(model: Model) -> None:
+    """Warn of an average of models that emit their symbols in different frames."""
+    if warning := model.agreement.warning():
+        sys.stderr.write(f"warning: {warning}\n")
 
 
 def _check_writable(folder: Path) -> None:
@@ -172,7 +210,8 @@ def _transcribe(
     console: Console,
 ) -> bool:
     """Write the missing transcripts of each recording; return whether all succeeded."""
-    sizes = {path: path.stat().st_size for path in tasks}
+    # Of a broken link 0; it fails alone, when its turn comes.
+    sizes = {path: path.stat().st_size if path.exists() else 0 for path in tasks}
     limit = model.seconds_of_batch(settings.batch_seconds) * _BYTES_PER_SECOND
     failures: list[str] = []
     begin, done, finished, seconds = time.monotonic(), 0, 0, 0.0
@@ -196,6 +235,7 @@ def _transcribe(
         )
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
+    _warn_of_frames(model)
     return not failures
 
 
@@ -236,77 +276,3 @@ def _show(bar: Progress, done: int, size: int, seconds: float, total: float | No
 
 def _clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
-
-
-@dataclass(frozen=True)
-class Recording:
-    """An audio file, and the path of its transcripts without a suffix."""
-
-    path: Path
-    target: Path
-
-
-class Recordings(NamedTuple):
-    """What files and folders contain."""
-
-    recordings: list[Recording]
-    others: int
-    """Files in the folders that are neither audio nor transcripts, by their suffix."""
-
-
-def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Recordings:
-    """Find audio files, in folders by their suffix and recursively; hidden ones are left out.
-
-    Transcripts are written beside the audio, or below ``out`` with the tree of their folder. Where
-    two recordings differ only in their suffix, their transcripts keep it: ``a.wav.txt``.
-
-    Raises:
-        DanishAsrError: A path is missing, a folder has no audio, or two recordings would have the
-            same transcript.
-    """
-    recordings: dict[Path, Recording] = {}
-    others = 0
-    transcripts = {suffix.lower() for suffix in SUFFIXES.values()}
-    for path in paths:
-        if not path.exists():
-            raise DanishAsrError(f"{path}: no such file or folder")
-        folder, audio = path.parent, [path]
-        if path.is_dir():
-            files = list(_walk(path))
-            folder, audio = path, [file for file in files if file.suffix.lower() in AUDIO_SUFFIXES]
-            others += sum(file.suffix.lower() not in AUDIO_SUFFIXES | transcripts for file in files)
-            if not audio:
-                raise DanishAsrError(
-                    f"{path}: no audio file among {len(files)} files; known suffixes: "
-                    f"{_SUFFIXES} (a file with another one can be named)"
-                )
-        for file in audio:
-            target = file if out is None else out / file.relative_to(folder)
-            recordings.setdefault(file.resolve(), Recording(file, target.with_suffix("")))
-    return Recordings(_with_distinct_targets([*recordings.values()]), others)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for root, folders, files in os.walk(folder, onerror=_refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(root, name) for name in sorted(files) if not name.startswith("."))
-
-
-def _refuse(error: OSError) -> None:
-    raise DanishAsrError(f"{error.filename}: cannot be read ({error.strerror})") from error
-
-
-def _with_distinct_targets(recordings: Sequence[Recording]) -> list[Recording]:
-    shared = Counter(recording.target for recording in recordings)
-    distinct: dict[Path, Recording] = {}
-    for recording in recordings:
-        target = recording.target
-        if shared[target] > 1:
-            target = target.with_name(recording.path.name)
-        if target in distinct:
-            raise DanishAsrError(
-                f"{distinct[target].path} and {recording.path} would both be written to "
-                f"{target}.*; name the folder that contains both, or use another --out for each"
-            )
-        distinct[target] = replace(recording, target=target)
-    return [*distinct.values()]

@@ -165,6 +165,7 @@ def comparison_page(comparison: Comparison) -> str:
         "comparison_page.html",
         summary=wording.sentence(_summary(comparison)),
         runs=comparison.runs,
+        rows=comparison.rows,
         verdicts=_verdicts(comparison),
         headings=[wording.sentence(HEADINGS[column]) for column in columns],
         tables=titled,

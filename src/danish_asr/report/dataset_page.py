@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_text, sha256_of
 from danish_asr.base.schema import (
     CARDS_DIR,
     INVENTORY_FILE,
@@ -95,7 +95,7 @@ def _render(
     tokenizer: str | None,
     unknown: Mapping[str, UnknownSymbols],
 ) -> str:
-    table, clips = rows.table, Clips(rows)
+    table, clips, manifest = rows.table, Clips(rows), root / INVENTORY_FILE
     total = numbers.groups(table)[0]
     speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.numbers("seconds"), 1e-3)
     vocabulary, words = numbers.vocabulary(rows)
@@ -113,6 +113,7 @@ def _render(
     return render_template(
         "dataset_page.html",
         name=_name(root),
+        manifest=sha256_of(manifest) if manifest.is_file() else None,
         languages=sorted({p.language for index in rows.indexes for p in index.partitions}),
         titles=_TITLES,
         limits=(MIN_SPEAKERS, SILENCE, MAX_PAGE_BYTES / 1e6),

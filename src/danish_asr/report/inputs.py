@@ -1,7 +1,7 @@
 """The predictions files that are scored, with their evaluations and the references they lack."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os.path import realpath
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,10 +88,17 @@ def open_files(paths: Sequence[Path], options: ReportOptions, console: Console) 
     for key in {"rows", "rows_in_split"} & same:
         counts = (Counter(file.about[key]) for file in files.values())
         about[key] = dict(sum(counts, Counter()))
-    in_split = [file.in_split for file in files.values()]
-    known = [rows for rows in in_split if rows is not None]
     rows = PooledFiles({name: file.rows for name, file in files.items()})
-    return OpenedFile(rows, about, sum(known) if len(known) == len(files) else None)
+    return OpenedFile(rows, about, _rows_of_all(files.values()))
+
+
+def _rows_of_all(files: Collection[OpenedFile]) -> int | None:
+    """The rows of all splits together; None if a file does not say, and has no dataset's."""
+    evaluated = [file.in_split for file in files if file.about.get("rows_in_split")]
+    known = [rows for rows in (evaluated or (file.in_split for file in files)) if rows is not None]
+    if len(known) < len(files):
+        return None
+    return sum(known) if evaluated else max(known)  # each has the rows of the dataset's split
 
 
 def _references(path: Path, options: ReportOptions) -> dict[str, Row] | None:
@@ -123,7 +130,7 @@ def _has_only_hypotheses(path: Path) -> bool:
     return not any(row.get("reference") for _, row in rows)
 
 
-def _run_of(about: Mapping[str, Any]) -> Path | None:
+def evaluated_run(about: Mapping[str, Any]) -> Path | None:
     """Return the run of an evaluation, also that of an average; None for a model by its name."""
     if not about.get("run"):
         return None
@@ -139,8 +146,8 @@ def warn_of_other_models(opened: Mapping[str, OpenedFile], console: Console) -> 
     for file, other in others:
         other_model = evaluated_model(other.about)
         if (
-            _run_of(base.about) is not None
-            and _run_of(base.about) == _run_of(other.about)
+            evaluated_run(base.about) is not None
+            and evaluated_run(base.about) == evaluated_run(other.about)
             and other_model != model
             and folders & {Path(file).parent, Path(file).parent.parent}
         ):

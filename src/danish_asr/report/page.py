@@ -13,6 +13,7 @@ from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import wording
 from danish_asr.report.components import RateAxis, audio_url, curves_chart, render_template
+from danish_asr.report.corpora_table import corpora_table
 from danish_asr.report.outputs import ReportOptions
 from danish_asr.report.run_history import Panel, read_panels
 from danish_asr.report.tables import warn
@@ -99,6 +100,7 @@ def render_page(
         absent=absent,
         bands=MEASURES,
         axis=RateAxis(scores),
+        corpora=corpora_table(scores),
         metrics=metrics,
         other_headings=[f"{metric.title} %" for metric in metrics[1:]],
         analysis=analysis,

@@ -53,7 +53,7 @@ def advise_predictions(file: Path, split: str) -> Iterator[Advice]:
             f"{len(others)} of {len(rates)} rows of {split} have a CER above {_OTHER_TEXT:.0%}, "
             f"half of all rows below {typical:.0%}",
             f"their texts may be those of other recordings, or they hold no speech: listen to "
-            f"{worst}; `danish-asr report OUTDIR` lists the worst",
+            f"{worst}; `danish-asr audit DATASET --model OUTDIR` lists them by kind",
         )
     letters = {
         letter: count

@@ -1,10 +1,12 @@
 """What to do next: by a run's metrics and evaluations, or by the values in which runs differ."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import sqrt
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
 
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import (
     LOSS,
     MOST,
@@ -61,7 +63,12 @@ _MUCH_WORSE: Final = 3.0
 _CLOSE: Final = 1.05
 """One run each does not distinguish a score below this multiple of the best from the best."""
 
-_SEED: Final = "common.seed"
+_WORDS_PER_SECOND: Final = 2.0
+"""Of read Danish, about."""
+
+SEED: Final = "common.seed"
+SHARE: Final = "dataset.train_share"
+"""Of a learning curve; no value of it is good or bad."""
 
 
 def advise_run(history: History) -> list[Advice]:
@@ -157,7 +164,7 @@ def _deletions(evaluation: Evaluation) -> Advice | None:
     )
 
 
-def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
+def advise_values(runs: Sequence[History], keys: Sequence[str]) -> list[Advice]:
     """Name the best values, and the bad ones with the evidence; at most five.
 
     A value is bad if each run with it failed, or is clearly behind the best run at the last
@@ -168,16 +175,19 @@ def advise_values(runs: Sequence[History], keys: Iterable[str]) -> list[Advice]:
         return []
     best = scored[0]
     others = [run for run in scored[1:] if run.score == best.score]
-    keys = [key for key in keys if key != _SEED]
+    is_curve, keys = SHARE in keys, [key for key in keys if key not in {SEED, SHARE}]
     score = best.models[0].score
     learned = best.score == LOSS or score <= SATURATED
     advice = []
-    if others and learned:
-        advice = [_keep(best, others, keys)]
-    elif others:
+    if is_curve:
+        text = "`danish-asr advise OUTDIR --learning-curve` says what more hours give"
+        advice = [Advice(f"the runs differ in {SHARE}", text)]
+    if others and learned and (keys or not is_curve):
+        advice.append(_keep(best, others, keys))
+    elif others and not learned:
         evidence = f"the best run on dev, {best.run.name}, has {best.score} {score:.2f}"
         text = "the runs are hardly trained and say little about values: raise regime.num_steps"
-        advice = [Advice(evidence, text)]
+        advice.append(Advice(evidence, text))
     bad: dict[Path, str | None] = {}
     for run in runs:
         if run.state == FAILED_STATE:
@@ -209,7 +219,7 @@ def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advi
     for key in keys:
         tried = [run.config.get(key) for run in (best, *others)]
         numbers = [value for value in tried if isinstance(value, int | float)]
-        if len(set(numbers)) < 3 or len(numbers) < len(tried):
+        if len(set(numbers)) < 2 or len(numbers) < len(tried):
             continue
         if best.config[key] == min(numbers):
             texts.append(f"it is the smallest {key} tried: try a smaller one too")
@@ -217,16 +227,30 @@ def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advi
             texts.append(f"it is the largest {key} tried: try a larger one too")
     ended = [run for run in others if run.scored[-1]["Step"] >= best.scored[-1]["Step"]]
     second = ended[0].models[0].score if ended else None
-    if second is not None and model.score <= second < _CLOSE * model.score:
+    if second is not None and _close(model.score, second, best):
         texts.append(
             f"{ended[0].run.name} is close with {second:.2f}: to tell both apart, train each "
-            f"with several seeds ({_SEED})"
+            f"with several seeds ({SEED})"
         )
     return Advice(
         f"the run {best.run.name} is the best on dev, with {best.score} {model.score:.2f} at step "
         f"{model.step}",
         "; ".join(texts),
     )
+
+
+def _close(score: float, second: float, best: History) -> bool:
+    """Whether one run each does not say which is better.
+
+    The standard deviation of a number of errors is at least about its square root.
+    """
+    limit = _CLOSE * score
+    samples = best.scored[-1].get("Number of Source Elements")
+    if best.score == _ALL and samples:
+        words = _WORDS_PER_SECOND * samples / SAMPLE_RATE
+        errors = score / 100 * words
+        limit = max(limit, 100 * (errors + sqrt(errors)) / words)
+    return score <= second < limit
 
 
 def standing_of(run: History) -> tuple[bool, tuple[float, float]]:

@@ -42,6 +42,9 @@ FAILED_STATE: Final = "failed"
 OF_EMA: Final = ", EMA"
 """The end of the name of a curve of validations with the average of the weights."""
 
+_BY_STEP: Final = ("unfreeze", "stages")
+"""Keys of ``trainer`` with a mapping of steps, which is one value."""
+
 _LOSSES: Final = {
     "training": ("train", LOSS),
     "validation": ("valid", LOSS),
@@ -118,7 +121,7 @@ class History:
                 "which has both soon after its start"
             )
         self.run = run.resolve()
-        self.config: dict[str, Any] = dict(flatten(read_yaml(run / CONFIG_FILE)))
+        self.config = _flat(read_yaml(run / CONFIG_FILE))
         self.reports, self.validations = _metrics(run, "train"), _metrics(run, "valid")
         self.score = SCORE_TITLES[self.config.get("regime.score_metric") or "wer"]
         self.steps: int | None = self.config.get("regime.num_steps")
@@ -205,6 +208,16 @@ class History:
         return changes
 
 
+def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by dotted key; what begins at which step is one value."""
+    trainer = tree.get("trainer")
+    if not isinstance(trainer, Mapping):
+        return dict(flatten(tree))
+    by_step = {f"trainer.{name}": trainer[name] for name in _BY_STEP if trainer.get(name)}
+    rest = {name: value for name, value in trainer.items() if name not in _BY_STEP}
+    return dict(flatten({**tree, "trainer": rest})) | by_step
+
+
 def _metrics(run: Path, name: str) -> Rows:
     return [row for _, row in recorded(run / METRICS / f"{name}.jsonl")]
 
@@ -224,9 +237,9 @@ def _layers(run: Path) -> dict[str, dict[str, Any]]:
                 overrides.append(parse_override(text))
             elif text.endswith((".yaml", ".yml")):
                 with suppress(ConfigError):  # moved, or named from another directory
-                    layers[Path(text).name] = dict(flatten(read_yaml(Path(text))))
+                    layers[Path(text).name] = _flat(read_yaml(Path(text)))
     if overrides:
-        layers["command line"] = dict(flatten(merge(*overrides)))
+        layers["command line"] = _flat(merge(*overrides))
     return layers
 
 
@@ -300,13 +313,17 @@ def _step_panels(lines: pd.DataFrame) -> list[Panel]:
 
 
 def evaluations(run: Path) -> list[Evaluation]:
-    """Return the finished evaluations of a run, those of the whole test split first."""
+    """Return the finished evaluations of a run; greedy's of the whole test split come first."""
     finished = [
         _evaluation(file, file.stat().st_mtime_ns, about.stat().st_mtime_ns)
         for file in sorted(run.glob("eval/**/predictions.jsonl"))
         if (about := file.with_name(EVALUATION)).is_file()
     ]
-    return sorted(finished, key=lambda each: ("test" not in each.split, "where" in each.about))
+    special = ("where", "with", "decoder")
+    return sorted(
+        finished,
+        key=lambda each: ("test" not in each.split, *(key in each.about for key in special)),
+    )
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from danish_asr.recipe.run.run_directory import (
     TENSORBOARD,
 )
 from danish_asr.report.components import curves_chart, render_template
+from danish_asr.report.corpora_table import corpora_table
 from danish_asr.report.run_advice import DIALECT, advise_run
 from danish_asr.report.run_history import (
     COMPLETE,
@@ -108,6 +109,7 @@ def render_run(history: History, page: Path, *, reload: int | None = None) -> st
         charts={panel.title: curves_chart(panel) for panel in panels},
         dialects=_dialects(history),
         evaluations=finished,
+        corpora=corpora_table(finished[0].scores) if finished else None,
         pages=pages,
         utterances=_utterances(finished[0]) if finished else {},
         changes=history.changes(),

@@ -15,6 +15,7 @@ from typing_extensions import override
 from danish_asr.base.schema import MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
 from danish_asr.report import wording
+from danish_asr.report.corpora_table import corpora_table
 from danish_asr.report.outputs import guarded
 from danish_asr.scoring.intervals import Estimate
 from danish_asr.scoring.pooled import FEWEST
@@ -50,6 +51,13 @@ def print_scores(scores: Scores, console: Console) -> None:
     print_table(Table(*_headings(scores)), lines, [], console)
     if _has_pooled(scores):
         say(wording.POOLED_NOTE, console)
+    corpora = corpora_table(scores)
+    if corpora:
+        say(f"\n{corpora.title}", console)
+        headings = [heading.replace("_", "_\n") for heading in corpora.headings]
+        print_table(
+            light_table(headings), {"": corpora.rows}, filter(None, [corpora.note]), console
+        )
     rows = _gap_cells(scores)
     if rows:
         say("", console)
@@ -126,6 +134,11 @@ def to_markdown(scores: Scores) -> str:
         title = wording.sentence(wording.grouping_title(name))
         cells = [_cells(group)[:-1] for group in grouping.groups]
         parts += [f"### {plain(title)}", markdown_table(headings, cells)]
+    corpora = corpora_table(scores)
+    if corpora:
+        table = markdown_table(corpora.headings, corpora.rows)
+        parts += [f"### {corpora.title}", table]
+        parts += [f"{wording.sentence(corpora.note)}."] if corpora.note else []
     rows = _gap_cells(scores)
     if rows:
         table = markdown_table(_GAPS, rows)

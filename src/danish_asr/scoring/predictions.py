@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf, isnan
+from math import inf, isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
 from sys import intern
@@ -22,7 +22,10 @@ from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One utterance with its reference and hypothesis; what is unknown is None."""
+    """One utterance with its reference and hypothesis; what is unknown is None.
+
+    `danish_asr.decoding.likelihood` defines loss and confidence.
+    """
 
     id: str
     reference: str
@@ -30,6 +33,9 @@ class Prediction:
     corpus: str | None = None
     split: str | None = None
     duration: float | None = None  # in seconds
+    loss: float | None = None  # of the reference, in nats per character; None if it is too long
+    confidence: float | None = None  # in the hypothesis, 0 to 1
+    seconds_per_character: float | None = None  # of the reference
     speaker_id: str | None = None
     dialect: str | None = None
     age_group: str | None = None
@@ -41,6 +47,9 @@ _TEXTS: Final = ("id", "reference", "hypothesis")
 _OPTIONAL: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
 COLUMNS: Final = (*_TEXTS, "duration", *_OPTIONAL)
 """What a column of a file can be read as."""
+
+MEASURES: Final = ("loss", "confidence", "seconds_per_character")
+"""What an evaluation measures of each row."""
 
 _HYPOTHESIS: Final = ("hypothesis", "prediction", "pred", "pred_text")
 _OTHER_NAMES: Final = {"reference": "text", "id": "audio_filepath"}  # as in NeMo
@@ -61,6 +70,8 @@ def to_row(prediction: Prediction) -> Row:
     """Return a prediction as the JSON object of its line."""
     row: Row = asdict(prediction)
     row |= row.pop("extra")
+    if all(row[name] is None for name in MEASURES):  # not measured
+        row = {name: value for name, value in row.items() if name not in MEASURES}
     return row
 
 
@@ -217,6 +228,7 @@ def from_row(row: Row, location: str) -> Prediction:
             raise PredictionsError(f"{location}: {key} must be a string, found {text!r:.40}")
     seconds = _seconds(row.pop("duration", None), location)
     values |= {key: _label(row.pop(key, None), key, location) for key in _OPTIONAL}
+    values |= {key: _pop_number(row, key) for key in MEASURES}
     extra = {key: _text(value, key, location) for key, value in row.items()}
     return Prediction(**values, duration=seconds, extra=extra)
 
@@ -267,6 +279,17 @@ def _seconds(value: Any, location: str) -> float | None:
     if not 0 <= seconds < inf:  # so NaN is refused, too
         raise PredictionsError(f"{location}: expected a duration in seconds, found {value!r:.40}")
     return seconds
+
+
+def _pop_number(row: Row, key: str) -> float | None:
+    """Take a number out of the row; anything else stays, as other tools have such columns too."""
+    value = row.get(key)
+    try:
+        number = nan if value is None else float(value)
+    except (TypeError, ValueError):
+        return None
+    row.pop(key, None)
+    return number if isfinite(number) else None
 
 
 def _text(value: Any, key: str, location: str) -> str | None:

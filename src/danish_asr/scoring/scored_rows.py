@@ -21,6 +21,7 @@ from danish_asr.scoring.groupings import (
     name_of,
     requested_bands,
 )
+from danish_asr.scoring.predictions import MEASURES as MEASURED
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import ROW_FILTERS, Settings
 from danish_asr.text.labels import similar_labels
@@ -223,7 +224,7 @@ def score_rows(
     normalize = settings.normalizer()
     reason_to_skip = ROW_FILTERS[settings.row_filter]
     groupings = {grouping: column_specs(grouping) for grouping in by}
-    specs = dict.fromkeys(["speaker_id", *chain(*groupings.values())])
+    specs = dict.fromkeys(["speaker_id", *chain(*groupings.values()), "corpus", "dialect"])
     bands = {spec: requested_bands(spec) for spec in specs}
     values_of: dict[str, list[str | None]] = {spec: [] for spec in specs}
     extra_columns: set[str] = set()
@@ -295,7 +296,7 @@ def _words_per_second(counts: IntArray, seconds: Sequence[float]) -> float | Non
 
 
 def _check_columns(specs: Iterable[str], extra_columns: Iterable[str]) -> None:
-    available = [*COLUMNS, *MEASURES, *sorted(extra_columns)]
+    available = [*COLUMNS, *MEASURES, *sorted({*extra_columns, *MEASURED})]
     unknown = sorted({name_of(spec) for spec in specs} - set(available))
     if unknown:
         known = ", ".join(available)
@@ -310,4 +311,7 @@ def _value(row: Prediction, name: str, words: int) -> str | None:
         return None if row.duration is None else str(row.duration)
     if name == "words_per_second":
         return str(words / row.duration) if row.duration else None
+    if name in MEASURED and name not in row.extra:
+        number = getattr(row, name)
+        return None if number is None else str(number)
     return row.extra.get(name)

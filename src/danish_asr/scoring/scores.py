@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from math import isnan
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -16,6 +16,9 @@ from danish_asr.scoring.pooled import pooled_intervals
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scored_rows import GroupSums, RowsUsed, score_rows
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
+
+_CORPORA: Final = (("corpus",), ("dialect",), ("corpus", "dialect"))
+"""The columns of ``Scores.by_corpus``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,8 @@ class Scores:
     overall: GroupScore
     groupings: Mapping[str, Grouping]
     words_and_errors: float | None  # see `danish_asr.scoring.intervals.words_and_errors`
+    by_corpus: tuple[GroupScore, ...] = ()
+    """Of several corpora: each corpus, each dialect, and each dialect of a corpus."""
 
     def warnings(self) -> list[str]:
         """Return what to know before the scores are used."""
@@ -124,6 +129,7 @@ class Scores:
             "overall": self.overall.to_dict(),
             "words_and_errors": self.words_and_errors,
             "groupings": {name: part.to_dict() for name, part in self.groupings.items()},
+            "by_corpus": [group.to_dict() for group in self.by_corpus],
         }
 
     def to_pandas(self) -> pd.DataFrame:
@@ -198,6 +204,11 @@ def score_predictions(
         overall=overall,
         groupings=groupings,
         words_and_errors=words_and_errors(of_all),
+        by_corpus=tuple(
+            _score_group(group.sums(rows.counts), settings)
+            for columns in _CORPORA
+            for group in (rows.groups(columns) if len(rows.groups(("corpus",))) > 1 else ())
+        ),
     )
 
 

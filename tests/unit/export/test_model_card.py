@@ -65,6 +65,21 @@ def test_the_card_has_the_scores_of_this_checkpoint_and_the_terms_of_base_and_da
         assert text in card.text
 
 
+def test_the_card_of_the_demo_reports_no_scores_under_corals_names(run: Path, model: Path) -> None:
+    config = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "danish_asr_demo"}}
+    (run / "config.yaml").write_text(to_yaml(config))
+    card = ModelCard(model_card(load_model(model, device="cpu"), str(run), "onnx", "me/danish"))
+    assert "model-index" not in card.data.to_dict()  # type: ignore[no-untyped-call]
+    assert "synthetic speech" in card.text
+
+
+def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:
+    section = {"name": "mine", "text_profile": "coral"}
+    (run / "config.yaml").write_text(to_yaml({"dataset": section}))
+    card = model_card(load_model(model, device="cpu"), str(run), "onnx")
+    assert "CoRal's official normalisation" in card
+
+
 def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model: Path) -> None:
     average = run / "averages" / "best_2"
     (average / "checkpoints" / "step_4").mkdir(parents=True)

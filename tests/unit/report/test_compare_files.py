@@ -189,6 +189,7 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert "@&lt;b&gt;|" in page
     assert hostile not in page
+    assert document["rows"][str(b)]["predictions_sha256"][:16] in page
     assert "MAPSSWE" not in page
     assert "for these speakers only -" in page
     compare_files(parse_runs([f"old={a}", f"new={b}"]), ReportOptions(outputs=outputs[2:3]))

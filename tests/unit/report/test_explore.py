@@ -12,6 +12,7 @@ import pytest
 import soundfile
 from rich.console import Console
 
+from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.report import dataset_numbers as numbers
@@ -211,3 +212,10 @@ def test_no_table_is_cut_at_1280_pixels_and_the_title_is_the_name(tmp_path: Path
           .map((node) => node.getAttribute("aria-labelledby"))];
         """
     assert in_browser(tmp_path / "explore.html", script, width=1280) == ["Speech dataset: radio"]
+
+
+def test_the_page_names_the_dataset_that_it_was_made_from_by_its_hash(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", train=2, dev=1, test=1, conversation=False)
+    _explore(tmp_path / "ds", tmp_path / "explore.html")
+    text = (tmp_path / "explore.html").read_text(encoding="utf-8")
+    assert sha256_of(tmp_path / "ds" / "manifest.json") in text

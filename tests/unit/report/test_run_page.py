@@ -111,9 +111,10 @@ def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(r
         ([3.0, 2.0, 1.0, 0.9], [50, 40, 30, 20], "still improves"),
         ([3.0, 2.0, 1.0, 0.9], [50, 51, 52, 53], "overfits"),
         ([3.0, 1.0, 5.0, 4.9], [50, 30, 25, 24.9], "diverges"),
-        ([3.0, 1.0, 5.0, 0.9], [50, 30, 25, 24.9], "has recovered"),
+        ([3.0, 1.0, 5.0, 5.0, 0.9], [50, 30, 25, 24.9], "has recovered"),
+        ([3.0, 1.0, 5.0, 0.9, 5.0], [50, 30, 25, 24.9], None),
         ([14.0, 2.0, 1.0, 0.9], [50, 30, 25, 24.9], None),
-        ([3.0, 2.9, 2.8, 2.8], [100, 99, 98, 98], "hears nothing"),
+        ([3.0, 2.9, 2.8, 2.8], [100, 99, 98, 98], "too few steps"),
     ],
 )
 def test_advice_names_what_a_run_shows_and_is_silent_otherwise(
@@ -126,6 +127,13 @@ def test_advice_names_what_a_run_shows_and_is_silent_otherwise(
     assert len(advice) == (found is not None)
     assert all(found and found in each.text for each in advice)
     assert not any("masking.time" in each.text for each in advice)
+
+
+def test_a_trained_model_that_learns_nothing_is_told_to_look_at_its_data() -> None:
+    reports = [{"Step": 120 + n, LOSS: 2.9, CHANCE: 9.0} for n in range(3)]
+    for config in ({"model.name": "omniASR_CTC_300M"}, {}):
+        (advice,) = advise(reports, [], WER, config, complete=True)
+        assert "hears nothing" in advice.text
 
 
 SENTENCE = "jens køber ti røde æbler på fyn"

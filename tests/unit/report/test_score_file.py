@@ -308,6 +308,20 @@ def test_hypotheses_of_another_system_are_scored_with_a_dataset(tmp_path: Path) 
     assert len((tmp_path / "utterances.csv").read_text("utf-8").splitlines()) == 11
 
 
+def test_files_without_an_evaluation_have_the_rows_of_the_dataset_together(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "data")
+    references = read_references(tmp_path / "data")
+    lines = [f"{key}\t{row['reference']}\n" for key, row in references.items()]
+    files = [tmp_path / f"{number}.tsv" for number in (0, 1)]
+    for number, file in enumerate(files):
+        file.write_text(f"id\tpred\n{''.join(lines[number::2])}", encoding="utf-8")
+    options = ReportOptions(dataset=tmp_path / "data")
+    for some, partial in ((files, False), (files[:1], True)):
+        scores = score_file(some, options, console=_console())
+        assert scores.rows.in_split == len(lines)
+        assert scores.rows.partial == partial
+
+
 def test_references_in_the_file_are_those_of_the_dataset(tmp_path: Path) -> None:
     build_dataset(data := tmp_path / "data")
     path = tmp_path / "p.jsonl"

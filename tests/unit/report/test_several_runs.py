@@ -12,7 +12,7 @@ from rich.console import Console
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS
 from danish_asr.recipe.run.run_directory import FAILED
-from danish_asr.report.run_table import report_runs
+from danish_asr.report.run_table import Runs, report_runs
 from danish_asr.scoring.predictions import write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.score_rows import prediction, write_evaluation
@@ -55,6 +55,9 @@ def sweep(tmp_path: Path) -> Path:
     (part := results / "part").mkdir()  # its name comes first, and it is not the split's result
     write_predictions(part / "predictions.jsonl", [prediction("x", "ja nej", "ja nej")])
     write_evaluation(part / "predictions.jsonl", **about, where="age > 20")
+    (beam := results / "beam").mkdir()  # no comparison with greedy of another run
+    write_predictions(beam / "predictions.jsonl", [prediction("x", "ja nej", "ja nej")])
+    write_evaluation(beam / "predictions.jsonl", **about, decoder={"name": "beam", "config": {}})
     return tmp_path
 
 
@@ -90,3 +93,40 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     )
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
     assert in_browser(page, WIDTH, width=380) <= 380
+
+
+def test_two_runs_within_a_few_errors_are_close_and_the_smaller_value_is_at_the_edge(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "sweep.json").touch()
+    for lr, wer in ((1e-4, 9.0), (3e-4, 9.8)):
+        run = make_run(tmp_path / str(lr), lr, [30, 20, 10, wer])
+        metrics = run / "metrics" / "valid.jsonl"
+        rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+        lines = [json.dumps({**row, "Number of Source Elements": 2_000_000}) for row in rows]
+        metrics.write_text("\n".join(lines) + "\n")
+    (advice,) = Runs(tmp_path).advice
+    assert "it is the smallest optimizer.config.lr tried" in advice.text
+    assert "0.0003 is close with 9.80" in advice.text
+
+
+def test_what_begins_at_which_step_is_one_column(tmp_path: Path) -> None:
+    for name, stages in (("a", {8: {"lr": 1e-3}}), ("b", {})):
+        run = make_run(tmp_path / name, 1e-3, [90, 80])
+        trainer = {"unfreeze": {0: "head", "2 epochs": "all"} if stages else {}, "stages": stages}
+        (run / "config.yaml").write_text(to_yaml({"trainer": trainer}))
+    runs = Runs(tmp_path)
+    assert {*runs.keys} == {"trainer.unfreeze", "trainer.stages"}
+    (row,) = [row for row in runs.rows if row.name == "a"]
+    assert runs.values(row)["trainer.stages"] == '{"8": {"lr": 0.001}}'
+
+
+def test_a_learning_curve_has_no_bad_share(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").touch()
+    for share, wer in ((0.1, 70), (0.3, 50), (1.0, 30)):
+        run = make_run(tmp_path / str(share), 1e-3, [90, 80, wer, wer])
+        config = {"dataset": {"train_share": share}, "regime": {"num_steps": 4}}
+        (run / "config.yaml").write_text(to_yaml(config))
+    report_runs(tmp_path, console=Console(file=(output := io.StringIO())))
+    (advice,) = [line for line in output.getvalue().splitlines() if line.startswith("advice: ")]
+    assert "advise OUTDIR --learning-curve" in advice

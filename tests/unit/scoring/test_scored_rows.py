@@ -56,6 +56,12 @@ def test_words_per_second_are_those_of_the_normalised_reference() -> None:
     assert list(_groups(rows, "words_per_second")) == [("2–2.5 words/s",), (None,)]
 
 
+def test_confidence_is_grouped_in_bands_whoever_measured_it() -> None:
+    own, other = {"confidence": 0.95}, {"extra": {"confidence": "0.2"}}
+    rows = [prediction("a", "ja", "ja", **own), prediction("b", "nej", "nej", **other)]
+    assert list(_groups(rows, "confidence:0.5,0.9")) == [("under 0.5",), ("0.9 and more",)]
+
+
 @pytest.mark.parametrize("denominator", DENOMINATORS)
 def test_rates_of_sums_are_the_rates_of_counts(denominator: Denominator) -> None:
     numbers = np.array([[2, 3, 1, 1, 1, 9, 2, 0, 3], [1, 0, 0, 0, 4, 0, 0, 0, 7]])

@@ -1,4 +1,4 @@
-"""A text profile and a metric of one's own, as docs/extending.md shows them."""
+"""A text profile and a metric of one's own, as docs/howto shows them."""
 
 import io
 import json
@@ -22,8 +22,9 @@ from tests.shards import char_tokenizer
 # The modules of the page, together.
 MODULE = "\n".join(
     "\n".join(lines)
-    for language, lines in blocks("docs/extending.md")
-    if language == "python" and lines[0].startswith(('"""my_scoring', '"""my_metrics'))
+    for page in ("docs/howto/add-a-profile.md", "docs/howto/add-a-metric.md")
+    for language, lines in blocks(page)
+    if language == "python"
 )
 
 

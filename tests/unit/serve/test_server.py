@@ -112,7 +112,10 @@ def test_addresses_of_this_machine_and_tunnels_are_accepted(
 
 @pytest.mark.parametrize(
     ("length", "status", "says"),
-    [("1000001", 413, "At most 1 MB"), (None, 411, "length"), ("-1", 411, "length")],
+    [
+        *(("1000001", 413, "At most 1 MB"), ("9" * 400, 413, "At most 1 MB")),
+        *((None, 411, "length"), ("-1", 411, "length")),
+    ],
 )
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     server: Server, length: str | None, status: int, says: str
@@ -125,6 +128,23 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     response = connection.getresponse()
     assert response.status == status
     assert says in json.loads(response.read())["error"]
+
+
+def test_a_client_that_sends_too_slowly_is_refused_and_keeps_no_place(
+    server: Server, speech: _Speech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("danish_asr.inference.serve.server._Handler.timeout", 5)
+    monkeypatch.setattr("danish_asr.inference.serve.server._SLOWEST", -1)  # each is too slow
+    for _ in range(MAX_WAITING + 1):
+        connection = _open(server)
+        connection.putrequest("POST", "/transcribe")
+        connection.putheader("Content-Length", "10")
+        connection.endheaders(b"a")
+        response = connection.getresponse()
+        assert (response.status, b"slowly" in response.read()) == (408, True)
+    monkeypatch.undo()
+    speech.going_on.set()
+    assert _post(server, b"hej")[0] == 200
 
 
 def test_a_bug_is_reported_and_the_next_is_transcribed(

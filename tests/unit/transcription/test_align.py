@@ -65,6 +65,16 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
         CliRunner().invoke(app, command, catch_exceptions=False)
 
 
+def test_a_text_that_is_hardly_heard_is_written_and_does_not_succeed(
+    model_directory: Path, speech: Path, tmp_path: Path
+) -> None:
+    text = "a b c d e f g h i j k l m n o p q r s t"  # the model has random weights
+    command = ["align", str(speech), text, "--model", str(model_directory), "--out", str(tmp_path)]
+    with pytest.raises(AlignmentError, match=r"of 20 words have a confidence below 0\.1"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert (tmp_path / f"{speech.stem}.srt").read_text("utf-8").count("-->") >= 1
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.inference.transcribe import find_recordings
+from danish_asr.inference.recordings import find_recordings
 
 
 def tree(root: Path, *names: str) -> Path:
@@ -65,6 +65,13 @@ def test_links_to_a_recording_are_that_recording() -> None:
     tree(Path("in"), "real.wav", "elsewhere.wav")
     Path("in", "z.wav").symlink_to("real.wav")
     assert targets([Path("in"), Path("in/real.wav")]) == ["in/elsewhere", "in/real"]
+
+
+def test_broken_links_and_links_to_themselves_end_no_folder() -> None:
+    tree(Path("in"), "real.wav")
+    Path("in", "loop.wav").symlink_to("loop.wav")
+    Path("in", "gone.wav").symlink_to("nowhere.wav")
+    assert targets([Path("in")]) == ["in/gone", "in/loop", "in/real"]
 
 
 _RUN = """

@@ -25,6 +25,7 @@ from danish_asr.scoring.hub import BY_CORPUS, DigestsByCorpus, model_index
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY
+from danish_asr.text.profiles import PROFILES
 
 _LIBRARIES: Final = {"hf": "transformers", "onnx": "onnx", "sherpa-onnx": "sherpa-onnx"}
 _TRAINING: Final = (
@@ -39,13 +40,14 @@ _TRAINING: Final = (
     "common.seed",
 )
 _OMNI: Final = "omniASR"
+_DEMO: Final = "danish_asr_demo"
 _CORAL: Final = (
     "The training data is from CoRal, whose licence OpenRAIL-D forbids, among other things, speech "
     "synthesis and biometric identification. Read it on CoRal's page on Hugging Face."
 )
 _SYNTHETIC: Final = (
     "The training data is synthetic speech (eSpeak NG): this model shows that the pipeline works, "
-    "and nothing else."
+    "and nothing else. Its corpora and dialects have the names of CoRal's."
 )
 _OTHER_DATA: Final = (
     "The licences of the training data apply too; add them before you publish this model."
@@ -95,9 +97,9 @@ def model_card(
     if scores:
         corpora += [str(group.group["corpus"]) for group in scores.groupings[BY_CORPUS].groups]
         parts.append(_evaluation(scores))
-        if not scores.rows.partial:
+        if not scores.rows.partial and _DEMO not in corpora:  # its corpora have CoRal's names
             about |= from_yaml(model_index(scores, name, hashes)) | {"language": about["language"]}
-    if "danish_asr_demo" in corpora:
+    if _DEMO in corpora:
         data = _SYNTHETIC
     elif any("coral" in corpus for corpus in corpora):
         about["license"] = "openrail"
@@ -173,6 +175,13 @@ def _training(origin: _Origin, base: str) -> str:
         value = _get(origin.config, key)
         if value is not None:
             lines.append(f"- `{key}`: {value}")
+    profile = str(_get(origin.config, "dataset.text_profile"))
+    if profile in PROFILES:
+        lines += [
+            "",
+            f"The text profile `{profile}` is how the training texts were written, and so ",
+        ]
+        lines[-1] += f"how the model writes: {PROFILES[profile].about}."
     return "\n".join(["## Training", "", *lines])
 
 
@@ -204,7 +213,7 @@ def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
         predictions = file.with_name(PREDICTIONS)
         # The run may have been moved or renamed since.
         evaluated = average_name(Path(about.get("run", "")).parent), about.get("step")
-        if evaluated != (origin.average, origin.step) or "decoder" in about or "where" in about:
+        if evaluated != (origin.average, origin.step) or {"decoder", "where", "with"} & {*about}:
             continue
         if predictions.is_file():
             rows = about["rows_in_split"]

@@ -14,7 +14,7 @@ _SAMPLES: Final = """\
 """
 _INT8: Final = """\
 `model.int8.onnx`, if there is one, has 8-bit weights: smaller, faster on most CPUs, a little less
-exact.
+exact. Its rounding depends on the whole batch: decode recordings one by one.
 """
 
 _USAGE: Final = {

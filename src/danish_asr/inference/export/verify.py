@@ -19,7 +19,7 @@ from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.inference.export.to_hugging_face import SILENT, TOKENS
 from danish_asr.inference.export.to_onnx import INT8, MODEL
 from danish_asr.inference.model import Model
-from danish_asr.inference.transcribe import find_recordings
+from danish_asr.inference.recordings import find_recordings
 from danish_asr.metrics import compute_wer
 from danish_asr.text.profiles import normalize
 

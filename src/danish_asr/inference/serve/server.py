@@ -1,11 +1,12 @@
-"""``danish-asr serve``: a page, and one request that sends audio and gets segments as they come."""
+"""``danish-asr serve``: a page, whose request gets segments as they come, and OpenAI's request."""
 
 import ipaddress
 import json
+import select
 import socket
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -20,6 +21,7 @@ from rich.console import Console
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.formats import FORMATS, rounded
+from danish_asr.inference.serve import openai_form
 from danish_asr.inference.transcribe import Settings
 from danish_asr.recipe.run.run_directory import check_model
 
@@ -30,6 +32,9 @@ DOWNLOADS: Final = ("txt", "srt", "vtt", "json")
 
 MAX_WAITING: Final = 8
 """Recordings in memory, with the one at work."""
+
+_SLOWEST: Final = 100_000
+"""Bytes a second that a client must send, after a first minute."""
 
 _TYPES: Final = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 _HEADERS: Final = {
@@ -68,7 +73,7 @@ def serve(model: str, *, host: str, port: int, max_mb: int, lm: Path | None, dev
         segments: list[Segment] = []
         for segment in loaded.stream(audio, progress=progress, **options):
             segments.append(segment)
-            send({"segment": asdict(segment)})
+            send({"segment": segment.to_dict()})
         transcript = Transcript(duration, segments, about=about)
         files = {name: FORMATS[name](transcript) for name in DOWNLOADS}
         send({"files": files, "duration": duration})
@@ -106,7 +111,7 @@ class Server(ThreadingHTTPServer):
         port: int,
         max_mb: int,
     ) -> None:
-        self.transcribe, self.max_mb = transcribe, max_mb
+        self.transcribe, self.model, self.max_mb = transcribe, model, max_mb
         self.turn, self.places, self.closing = Lock(), BoundedSemaphore(MAX_WAITING), False
         self.names = {host.lower(), "localhost", socket.gethostname().lower()}
         here = files("danish_asr.inference.serve")
@@ -147,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_ours():
             message = f"The page is at {self.server.url} only; serve --host NAME adds a name."
             self._refuse(HTTPStatus.FORBIDDEN, message)
+        elif f"/{name}" == openai_form.MODELS:
+            self._answer(openai_form.models(self.server.model))
         elif name not in self.server.files:
             self._refuse(HTTPStatus.NOT_FOUND, "There is no such page.")
         else:
@@ -154,27 +161,42 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(self.server.files[name].encode())
 
     def do_POST(self) -> None:
-        size, server = self.headers.get("Content-Length", ""), self.server
+        server, path = self.server, urlsplit(self.path).path
+        answers = {"/transcribe": self._transcribe, openai_form.PATH: self._transcribe_form}
+        stated = self.headers.get("Content-Length", "")
+        # More digits would be more than any limit.
+        size = int(stated[:15]) if stated.isascii() and stated.isdigit() else -1
         if not self._is_ours():
             self._refuse(HTTPStatus.FORBIDDEN, f"Only the page at {server.url} can send audio.")
-        elif self.path != "/transcribe":
+        elif path not in answers:
             self._refuse(HTTPStatus.NOT_FOUND, "There is no such page.")
-        elif not (size.isascii() and size.isdigit()):
+        elif size < 0:
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "The request does not state its length.")
-        elif int(size) > server.max_mb * 1_000_000:
+        elif size > server.max_mb * 1_000_000:
             self._refuse(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"The file has {int(size) / 1e6:.0f} MB. At most {server.max_mb} MB are accepted.",
+                f"The file has {size / 1e6:.0f} MB. At most {server.max_mb} MB are accepted.",
             )
         elif not server.places.acquire(blocking=False):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many recordings wait. Try later.")
         else:
             try:
-                audio = self.rfile.read(int(size))
-                if len(audio) == int(size):
-                    self._transcribe(audio)
+                body = self._read(size)
+                if len(body) == size:
+                    answers[path](body)
             finally:
                 server.places.release()
+
+    def _read(self, size: int) -> bytes:
+        """Read the body, less if the client goes away or is too slow."""
+        end = time.monotonic() + self.timeout + size / _SLOWEST
+        body = bytearray()
+        while len(body) < size and (part := self.rfile.read1(min(size - len(body), 1 << 16))):
+            body += part
+            if time.monotonic() > end and len(body) < size:
+                self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The file comes too slowly.")
+                break
+        return bytes(body)
 
     def _transcribe(self, audio: bytes) -> None:
         self._begin(HTTPStatus.OK, "application/x-ndjson")
@@ -192,6 +214,36 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.server.turn.release()
 
+    def _transcribe_form(self, body: bytes) -> None:
+        """Answer a program that knows OpenAI's interface, at the end and at once."""
+        messages: list[dict[str, Any]] = []
+
+        def collect(message: dict[str, Any]) -> None:
+            gone = select.select([self.connection], [], [], 0)[0]
+            if self.server.closing or (gone and not self.connection.recv(1, socket.MSG_PEEK)):
+                raise ConnectionAbortedError
+            messages.append(rounded(message))
+
+        try:
+            form = openai_form.read_form(self.headers.get("Content-Type", ""), body)
+            with self.server.turn:
+                self.server.transcribe(form.audio, collect)
+        except DanishAsrError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+            return
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception:
+            message = "The server failed; its terminal says more."
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, message)
+            raise
+        segments = [message["segment"] for message in messages if "segment" in message]
+        end = messages[-1]
+        found = openai_form.Transcription(end["files"], end["duration"], segments)
+        kind, text = form.answer(found)
+        self._begin(HTTPStatus.OK, kind)
+        self.wfile.write(text.encode())
+
     def _is_ours(self) -> bool:
         """Whether the browser has a page of this server open, and not one of another site.
 
@@ -207,8 +259,15 @@ class _Handler(BaseHTTPRequestHandler):
         return is_known and origin in {None, f"http://{host}", f"https://{host}"}
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
+        if urlsplit(self.path).path.startswith("/v1/"):
+            self._answer(openai_form.error(message), status)
+            return
         self._begin(status, "application/x-ndjson")
         self._send({"error": message})
+
+    def _answer(self, message: dict[str, Any], status: HTTPStatus = HTTPStatus.OK) -> None:
+        self._begin(status, openai_form.JSON)
+        self.wfile.write(json.dumps(message).encode())
 
     def _begin(self, status: HTTPStatus, kind: str) -> None:
         self.send_response(status)
