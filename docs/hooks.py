@@ -1,12 +1,20 @@
-"""Add pages from outside of docs/ to the site, and point the links of all pages to their places."""
+"""Add pages and tables from outside of a page to the site, and point links to their places."""
 
+import csv
+import html
 import posixpath
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from typer.main import get_command
+
+from danish_asr.cli.app import app
+from danish_asr.recipe.config.keys import table
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -16,6 +24,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
 }
 _LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")
+_GENERATED = re.compile(r"<!-- generated: (\S+)([^>]*) -->")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -26,7 +35,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links between files of the repository to pages; other files become downloads."""
+    """Write generated tables, and point links between files of the repository to pages.
+
+    Other files become downloads.
+    """
     uri = page.file.src_uri
     here = next((path for path, of_page in PAGES.items() if of_page == uri), f"docs/{uri}")
 
@@ -37,4 +49,63 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
         return posixpath.relpath(place, posixpath.dirname(uri) or ".")
 
-    return _LINK.sub(on_site, markdown)
+    def generated(name: re.Match[str]) -> str:
+        if name[1] == "api":  # mkdocstrings reads these lines
+            return "\n\n".join(f"::: {path}" for path in name[2].split())
+        parts = {"keys": _keys, "commands": _commands}
+        lines = parts[name[1]]() if name[1] in parts else _file((ROOT / here).parent / name[1])
+        return "\n".join(lines)
+
+    return _LINK.sub(on_site, _GENERATED.sub(generated, markdown))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def _head(*names: str) -> list[str]:
+    return ["", _row(names), "|---" * len(names) + "|"]
+
+
+def _file(path: Path) -> Iterator[str]:
+    """A TSV file as a table for each value of its first column."""
+    group = None
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    for first, *cells in rows:
+        if first != group:
+            group = first
+            yield from ("", f"## {group}", *_head(*names[1:]))
+        yield _row(cells)
+
+
+def _keys() -> Iterator[str]:
+    """What ``danish-asr train --help-keys`` prints, section by section."""
+    for row in table():
+        if "." not in row.key:
+            yield from ("", f"## {row.key}", "", row.effect)
+            yield from _head("key", "default", "values", "effect")
+        else:
+            name = row.key.partition(".")[2].replace(".", ".<wbr>").replace("_", "_<wbr>")
+            yield _row((f"<code>{name}</code>", row.default, row.values, row.effect))
+
+
+def _commands(group: Any = None, path: str = "danish-asr") -> Iterator[str]:
+    """The help of each command."""
+    program: Any = group or get_command(app)
+    for name, command in program.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{path} {name}")
+            continue
+        about, *rest = (command.help or "").split("\n\n")
+        yield from ("", f"## {path} {name}", "", about, "", *rest)
+        yield from _head("argument or option", "what it is")
+        for parameter in command.params:
+            about, value = html.escape(parameter.help or "", quote=False), parameter.metavar or ""
+            if parameter.param_type_name == "option":
+                names = f"{', '.join(parameter.opts)} {value}".strip()
+            else:
+                names = value or parameter.name.upper()
+            if isinstance(parameter.default, str | int) and str(parameter.default) not in about:
+                about += "" if parameter.is_flag else f" Default: {parameter.default}."
+            yield _row((f"<code>{names}</code>", about))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
@@ -13,6 +14,11 @@ import danish_asr  # noqa: F401 - before a test imports fairseq2, which then fin
 # How long an example takes says something about the machine, and nothing about the code.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+# A shell that starts the tests in the background lets them and their processes ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,10 @@ from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "data/README.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")))
+PAGES = (
+    *("README.md", "CONTRIBUTING.md", "data/README.md"),
+    *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")),
+)
 
 MODULES = {
     "workflows.recipes.wav2vec2.asr": "train",
@@ -111,7 +114,7 @@ def check(words: Sequence[str]) -> None:
             with _unused_recipe():
                 run(words)
     elif program == "make":
-        targets = re.findall(r"(?m)^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
+        targets = re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
         assert {word for word in arguments if "=" not in word} <= {*targets}
     elif program == "submit.sh":
         known = re.findall(r"(?m)^#   (\w+) ", (ROOT / "lsf" / program).read_text(encoding="utf-8"))

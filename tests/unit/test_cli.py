@@ -21,6 +21,7 @@ from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.corpus import ConvertOptions, command
 from danish_asr.recipe import entry as cli
+from danish_asr.recipe.config.keys import defaults, key_faults, near_keys
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import four_rows
@@ -74,6 +75,24 @@ def test_the_shell_completes_keys_of_the_configuration() -> None:
     environment = {**words, "_DANISH_ASR_COMPLETE": "complete_bash"}
     output = CliRunner().invoke(app, env=environment, prog_name="danish-asr").output
     assert output.split() == ["regime.num_steps=", "regime.num_data_epochs="]
+
+
+def test_train_describes_the_keys_of_a_section_or_names_the_sections() -> None:
+    output = _run("train", "--help-keys", "masking")
+    keys = re.findall(r"(?m)^(\S+)  \(", output)
+    assert keys == [key for key in defaults() if key.startswith("masking.")]
+    assert "masking.time  (number or null; default: null)" in output
+    assert "dataset" in _run("train", "--help-keys", "masks")
+    assert _run("train", "--help-keys", "dataset").count("without effect") == 1
+
+
+@pytest.mark.parametrize("name", ["beta_corpus", "dataset.beta_corpus", "datset"])
+def test_an_unknown_key_is_answered_with_those_it_may_mean(name: str) -> None:
+    meant = "dataset" if name == "datset" else "dataset.mixture_parquet_storage_config.beta_corpus"
+    assert meant in near_keys(name)
+    if name != "datset":
+        (fault,) = key_faults({"dataset": {"beta_corpus": 0.5}})
+        assert fault.endswith(f"did you mean {meant}?")
 
 
 def test_convert_has_the_defaults_of_its_options(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The transform of docs/extending.md runs as the page says."""
+"""The transform of docs/howto/add-a-transform.md runs as the page says."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.sections import AsrDatasetSection
 from tests.shards import reader, utterance, write_shard
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-transform.md"
 
 
 @pytest.fixture
 def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The page's list of transforms, with its module on the path."""
-    page = PAGE.read_text(encoding="utf-8").split("\n## A transform\n")[1].split("\n## ")[0]
+    page = PAGE.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (config,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "noise.py").write_text(code, encoding="utf-8")

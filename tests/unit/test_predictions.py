@@ -36,17 +36,21 @@ def _read(folder: Path, *lines: Any) -> list[Prediction]:
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     rows = [
         Prediction(**ROW, dialect="Fynsk", extra={"sub_dialect": "sydfynsk", "age": None}),
-        Prediction(**{**ROW, "id": "b", "hypothesis": "så\u2028n"}),
+        Prediction(**{**ROW, "id": "b", "hypothesis": "så\u2028n"}, loss=0.25, confidence=0.9),
+        Prediction(**{**ROW, "id": "c"}, confidence=0.0, seconds_per_character=0.1),
     ]
-    assert write_predictions(tmp_path / "p.jsonl", rows) == 2
+    assert write_predictions(tmp_path / "p.jsonl", rows) == 3
     assert list(read_predictions(tmp_path / "p.jsonl")) == rows
 
 
 def test_labels_are_texts_and_empty_ones_unknown(tmp_path: Path) -> None:
+    # Other tools have a confidence of their own.
     labels = {"dialect": "", "city": " ", "age": 31, "noisy": True, "chunks": [1]}
+    labels |= {"confidence": "high", "loss": None}
     (row,) = _read(tmp_path, {**ROW, **labels, "id": 7})
     assert (row.id, row.dialect) == ("7", None)
-    assert row.extra == {"city": None, "age": "31", "noisy": "true", "chunks": "[1]"}
+    others = {"city": None, "age": "31", "noisy": "true", "chunks": "[1]"}
+    assert row.extra == others | {"confidence": "high"}
 
 
 def test_a_label_is_the_same_however_it_is_typed(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
 from danish_asr.cli.app import app
 
 _ORDER: Final = (
-    *("demo", "doctor", "synthesize", "convert", "verify", "explore"),
+    *("demo", "doctor", "synthesize", "convert", "combine", "verify", "explore", "harvest"),
     *("fetch", "plan", "train", "evaluate", "sweep", "runs", "advise"),
-    *("average", "score", "compare", "report", "transcribe", "align", "serve", "export"),
+    *("average", "score", "compare", "report", "audit", "transcribe", "align", "serve", "export"),
 )
 app.registered_commands.sort(
     key=lambda command: _ORDER.index(getattr(command.callback, "__name__", ""))

@@ -11,6 +11,7 @@ import typer
 from typing_extensions import override
 
 import danish_asr
+from danish_asr.base.next_step import next_step
 
 _Body = TypeVar("_Body", bound=Callable[..., Any])
 
@@ -33,6 +34,11 @@ class App(typer.Typer):
         commands = options.pop("examples")
         lines = ["Examples:", *(f"$ danish-asr {command}" for command in commands)]
         return super().command(name, epilog="\n".join(lines), **options)
+
+
+def say_next(*words: object, why: str) -> None:
+    """Print the command that comes next, on standard error."""
+    typer.echo(next_step(*words, why=why), err=True)
 
 
 def choice(names: Iterable[str], *declarations: str, about: str) -> Any:

@@ -9,11 +9,12 @@ from typing import Annotated, Final, Literal
 from typer import Argument, Exit, Option
 
 from danish_asr.base.errors import EXIT_FAILED, DatasetError
-from danish_asr.cli.app import Files, Values, app
+from danish_asr.cli.app import Files, Values, app, say_next
 from danish_asr.corpus import ConvertOptions
 
 _CONVERT: Final = ConvertOptions()
-_DATASET: Final = Path("data/parquet")
+DATASET: Final = Path("data/parquet")
+"""Where a dataset is converted to, and looked for."""
 
 
 class _Leak(StrEnum):
@@ -95,7 +96,7 @@ def convert(
     source: Annotated[str | None, Argument(help="KIND:WHERE, see --list.")] = None,
     *,
     name: Annotated[str | None, Option(help="Name of the dataset's card.")] = None,
-    out: Annotated[Path, Option(help="Root of the dataset.")] = _DATASET,
+    out: Annotated[Path, Option(help="Root of the dataset.")] = DATASET,
     corpus: Annotated[str | None, Option(help="Name of the corpus; default: --name.")] = None,
     column: Annotated[
         list[str] | None, Option(metavar="OURS=THEIRS", help="Such as text=sentence. Repeatable.")
@@ -106,6 +107,9 @@ def convert(
     language: Annotated[str, Option(help="omniASR's code of its language.")] = _CONVERT.language,
     tier: Annotated[
         list[str] | None, Option(metavar="NAME", help="Of TextGrid or ELAN. Repeatable.")
+    ] = None,
+    divide: Annotated[
+        float | None, Option(metavar="SECONDS", help="Divide longer timed text at pauses.")
     ] = None,
     channel: Annotated[int | None, Option(help="Channel, from 1; default: their mean.")] = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
@@ -142,6 +146,7 @@ def convert(
             columns=tuple(column or ()),
             split=split,
             tiers=tuple(tier or ()),
+            divide=divide,
             name=name,
             by_speaker=(folds or split_by_speaker) is not None,
         ),
@@ -162,11 +167,51 @@ def convert(
         part=part,
         finish=finish,
     )
+    if part is None:
+        say_next("verify", out / "fold-1" if folds else out, why="find faults before training")
+
+
+@app.command(
+    examples=[
+        "combine data/coral data/mine --name all --out data/all",
+        "combine data/mine --without wrong.txt --name ok --out data/ok",
+    ]
+)
+def combine(
+    parts: Annotated[list[Path], Argument(metavar="DATASET...", help="Roots of built datasets.")],
+    *,
+    name: Annotated[str | None, Option(help="Name of the dataset's card.")] = None,
+    out: Annotated[Path, Option(help="Root of the combined dataset.")],
+    without: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="Ids to leave out: a table, or .txt. Repeatable."),
+    ] = None,
+    drop_shared: Annotated[
+        list[_Leak] | None,
+        Option(help="Leave rows out that share this with a later split. Repeatable."),
+    ] = None,
+    copy: Annotated[bool, Option("--copy", help="Copy the shards: no hard links.")] = False,
+    workers: _Workers = None,
+) -> None:
+    """Combine datasets to one without copying audio, and compare their speakers, texts and audio.
+
+    Run it again with other parts to change the dataset: only small files and links are written.
+    """
+    for part in parts:
+        _check_root(part)
+    from danish_asr.corpus.combine import CombineOptions
+    from danish_asr.corpus.command import combine_command
+
+    options = CombineOptions(
+        without=tuple(without or ()), drop_shared=tuple(drop_shared or ()), copy=copy
+    )
+    combine_command(parts, out=out, name=name, options=options, workers=workers)
+    say_next("verify", out, why="find faults, and what splits share")
 
 
 @app.command(examples=["verify", "verify data/mine --sample 500 --allow-shared sentences"])
 def verify(
-    root: _Root = _DATASET,
+    root: _Root = DATASET,
     sample: Annotated[
         int | None, Option(min=0, help="Rows to decode, spread; default: all.")
     ] = None,
@@ -180,11 +225,12 @@ def verify(
     from danish_asr.corpus.command import verify_command
 
     verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
+    say_next("explore", root, why="a page to look at and listen to")
 
 
 @app.command(examples=["explore", "explore data/mine --out mine.html"])
 def explore(
-    dataset: _Root = _DATASET,
+    dataset: _Root = DATASET,
     *,
     out: Annotated[Path, Option(help="The page.")] = Path("explore.html"),
     tokenizer: Annotated[
@@ -195,6 +241,13 @@ def explore(
 ) -> None:
     """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
     _check_root(dataset)
+    from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE
+    from danish_asr.corpus.shards import read_inventory
     from danish_asr.report.dataset_page import explore as write_page
 
     write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)
+    name = f"dataset.name={read_inventory(dataset).name}"
+    table = dataset / STATISTICS_FILE
+    hours = f"dataset.mixture_parquet_storage_config.dataset_summary_path={table}"
+    why = f"after `export DANISH_ASR_ASSETS={dataset / CARDS_DIR}`"
+    say_next("train", "outputs/first", "-c", "configs/standard.yaml", name, hours, why=why)

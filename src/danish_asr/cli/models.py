@@ -9,8 +9,10 @@ import typer
 from typer import Argument, Option
 
 from danish_asr.base.errors import EXIT_FAILED
-from danish_asr.cli.app import app
+from danish_asr.cli.app import app, say_next
+from danish_asr.inference.harvest.limits import Limits
 
+_LIMITS: Final = Limits()
 _MODEL: Final = "A run, a checkpoint, an average, a Hugging Face directory or a name."
 ModelName = Annotated[str, Argument(help=_MODEL)]
 Format: Final = Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
@@ -61,6 +63,8 @@ def export(
     from danish_asr.inference.export import export_model
 
     export_model(model, to, dest, lm=lm, int8=int8, audio=audio or [], push=push)
+    if push is None:
+        typer.echo(f"Next: {dest / 'README.md'} has the lines that use it", err=True)
 
 
 @app.command(
@@ -68,18 +72,28 @@ def export(
         "transcribe outputs/300m hello.wav",
         "transcribe outputs/300m interviews --format txt,srt --out text",
         "transcribe outputs/300m call.wav --channels split --lm lm",
+        "transcribe outputs/a hello.wav --with outputs/b --with outputs/c",
+        "transcribe outputs/300m - --format srt < hello.wav",
     ]
 )
 def transcribe(
     model: ModelName,
     audio: Annotated[
-        list[Path], Argument(metavar="AUDIO", help="Audio files, and folders of them.")
+        list[Path],
+        Argument(metavar="AUDIO", help="Audio files and folders, or - for standard input."),
     ],
     *,
+    with_: Annotated[
+        list[str] | None,
+        Option("--with", metavar="MODEL", help="Average its probabilities too. Repeatable."),
+    ] = None,
     format_: Annotated[str | None, Format] = None,
     out: Out = None,
     lm: Annotated[Path | None, Option(help="Decode with this language model.")] = None,
     hotwords: Annotated[Path | None, Option(help="A file with a word or phrase per line.")] = None,
+    nbest: Annotated[
+        int | None, Option(min=1, help="Texts of each segment in JSON, by beam search.")
+    ] = None,
     decoder: Annotated[str | None, Option(help="Default: greedy, or beam if needed.")] = None,
     channels: Annotated[
         Literal["mix", "split"], Option(help="split: a speaker per channel.")
@@ -96,14 +110,23 @@ def transcribe(
 
     The text of a single file is printed, unless --format or --out is given.
     """
+    from danish_asr.inference.formats import parse_formats
     from danish_asr.inference.transcribe import Settings, transcribe_files
 
-    settings = Settings(decoder, lm, hotwords, channels, batch_seconds)
+    if nbest and "json" not in parse_formats(format_ or "txt"):
+        fault = "JSON alone has several texts; add --format json"
+        raise typer.BadParameter(fault, param_hint="--nbest")
+    settings = Settings(decoder, lm, hotwords, channels, batch_seconds, with_ or (), nbest)
     finished = transcribe_files(
         model, audio, settings, formats=format_, out=out, overwrite=overwrite, device=device
     )
     if not finished:
         raise typer.Exit(EXIT_FAILED)
+    folders = [path for path in audio if path.is_dir()]
+    if folders and out is None:  # `convert` reads texts beside the audio
+        name = folders[0].resolve().name
+        own = "--split-by-speaker", "80/10/10", "--name", name, "--out", f"data/{name}"
+        say_next("convert", folders[0], *own, why="once the texts are corrected: training data")
 
 
 @app.command(
@@ -129,6 +152,60 @@ def align(
     from danish_asr.inference.align import align_file
 
     align_file(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
+
+
+@app.command(
+    examples=[
+        "harvest radio --model outputs/300m --name radio --out radio-data",
+        "harvest radio --model run/a --model run/b --name r --out data",
+    ]
+)
+def harvest(
+    audio: Annotated[
+        list[Path], Argument(metavar="AUDIO", help="Recordings, and folders of them.")
+    ],
+    *,
+    model: Annotated[
+        list[str],
+        Option(help=f"{_MODEL} A second one labels speech without text, where both agree."),
+    ],
+    name: Annotated[str, Option(help="Name of the dataset and of its corpus.")],
+    out: Annotated[Path, Option(help="Folder for tables and dataset.")],
+    lm: Annotated[Path | None, Option(help="Language model for speech without text.")] = None,
+    tier: Annotated[
+        list[str] | None, Option(help="Tier of TextGrid or ELAN, or a pattern. Repeatable.")
+    ] = None,
+    max_cer: Annotated[
+        float, Option(help="Largest CER of the model's reading against the text.")
+    ] = _LIMITS.max_cer,
+    max_disagreement: Annotated[
+        float, Option(help="Largest CER between two models.")
+    ] = _LIMITS.max_disagreement,
+    min_confidence: Annotated[
+        float, Option(help="Least confidence of the first model, without text.")
+    ] = _LIMITS.min_confidence,
+    min_seconds: Annotated[float, Option(help="Shortest utterance.")] = _LIMITS.min_seconds,
+    max_seconds: Annotated[float, Option(help="Longest utterance.")] = _LIMITS.max_seconds,
+    device: Device = "auto",
+) -> None:
+    """Make a dataset of long recordings with loose text beside them, or without.
+
+    The text of anna.mp3 is anna.srt, .vtt, .TextGrid, .eaf, .json or .txt. Its times are not used.
+    An interrupted command continues; other limits need no second run of the models.
+    """
+    from danish_asr.inference.harvest.command import Settings
+    from danish_asr.inference.harvest.command import harvest as harvest_recordings
+
+    limits = Limits(
+        max_cer=max_cer,
+        max_disagreement=max_disagreement,
+        min_confidence=min_confidence,
+        min_seconds=min_seconds,
+        max_seconds=max_seconds,
+    )
+    settings = Settings(models=model, lm=lm, tiers=tier or [], device=device, limits=limits)
+    if not harvest_recordings(audio, out, name, settings):
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command(examples=["serve outputs/300m", "serve outputs/300m --port 0 --lm lm"])

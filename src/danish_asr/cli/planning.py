@@ -39,7 +39,7 @@ def plan(
         bool, Option("--search", help="Also find the largest batches that fit, here or --gpu.")
     ] = False,
     price_per_hour: Annotated[
-        float | None, Option(help="Of the machine, for the cost of the run.", min=0)
+        float | None, Option(help="Price of an hour of one GPU, for the cost of the run.", min=0)
     ] = None,
 ) -> None:
     """Say what a run needs: GPU memory, disk, steps; and if it does not fit, what makes it fit.
@@ -93,7 +93,7 @@ def sweep(
         int | None, Option(metavar="N", help="Only the Nth run, for an array of jobs.")
     ] = None,
 ) -> None:
-    """Train a run for each combination of values, or continue that (docs/sweeps.md).
+    """Train a run for each combination of values, or resume it (docs/howto/sweep.md).
 
     Ends with a table, OUT/runs.html and advice. Exits with status 1 if each run has failed.
     """
@@ -123,11 +123,26 @@ def runs(
     report_runs(root, csv=csv, html=html)
 
 
-@app.command(examples=["advise outputs/300m", "advise outputs/lr"])
+@app.command(
+    examples=[
+        "advise outputs/300m",
+        "advise outputs/lr",
+        "advise outputs/curve --learning-curve",
+    ]
+)
 def advise(
     root: Annotated[Path, Argument(metavar="OUTDIR", help="A run, or the directory of a sweep.")],
+    *,
+    learning_curve: Annotated[
+        bool,
+        Option("--learning-curve", help="What more hours give: a sweep over dataset.train_share."),
+    ] = False,
 ) -> None:
     """Say what to try next, with the evidence, by a run's metrics and evaluations."""
+    from danish_asr.report.learning_curve import report_learning_curve
     from danish_asr.report.run_table import report_advice
 
-    report_advice(root)
+    if learning_curve:
+        report_learning_curve(root)
+    else:
+        report_advice(root)

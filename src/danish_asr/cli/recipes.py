@@ -2,11 +2,13 @@
 
 # ruff: noqa: PLC0415
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, BadParameter, Option
+from typer import Argument, BadParameter, Exit, Option, echo
 
 from danish_asr.cli.app import Files, Values, app
 
@@ -16,6 +18,33 @@ if TYPE_CHECKING:
 
 _OutDir = Annotated[
     Path, Argument(metavar="OUTDIR", help="Directory of the run, new or to continue.")
+]
+
+
+def _print_keys(name: str | None) -> None:
+    if not name:
+        return
+    from danish_asr.recipe.config.keys import help_text, near_keys, table
+
+    text = help_text(name, min(get_terminal_size().columns, 100))
+    if not text:
+        sections = ", ".join(row.key for row in table() if "." not in row.key)
+        near = " or ".join(near_keys(name))
+        hint = f"; did you mean {near}?" if near else ""
+        raise BadParameter(f"expected a key or one of {sections}; found '{name}'{hint}")
+    echo(text)
+    raise Exit
+
+
+_HelpKeys = Annotated[
+    str | None,
+    Option(
+        "--help-keys",
+        metavar="SECTION",
+        callback=_print_keys,
+        is_eager=True,
+        help="Describe the keys of a section, such as dataset, and stop.",
+    ),
 ]
 _Dump = Annotated[bool, Option("--dump-config", help="Print the configuration, checked; stop.")]
 
@@ -31,7 +60,7 @@ def fetch(
     *,
     config: Files = None,
 ) -> None:
-    """Download the weights and the tokenizer that a configuration names, or go on with that.
+    """Download the weights and the tokenizer that a configuration names, or resume it.
 
     They go where a run looks for them: $FAIRSEQ2_CACHE_DIR, else ~/.cache/fairseq2/assets.
     """
@@ -61,20 +90,32 @@ def train(
         bool,
         Option("--trust", help="Continue a run of another user; what it saved can run any code."),
     ] = False,
+    prepare: Annotated[
+        bool, Option("--prepare", help="First convert CoRal, if that is the dataset and missing.")
+    ] = False,
+    help_keys: _HelpKeys = None,  # noqa: ARG001 - its callback prints
 ) -> None:
-    """Train a model, or continue the run in OUTDIR (docs/training.md).
+    """Train a model, or continue the run in OUTDIR (docs/howto/train.md).
 
     Without --config the run's own configuration is used.
     """
-    from danish_asr.recipe.entry import TRAIN, run
+    from danish_asr.base.errors import ConfigError
+    from danish_asr.recipe.entry import TRAIN, refuse, run
 
-    run(TRAIN, _request(output_dir, values or (), config or (), dump=dump_config, trust=trust))
+    request = _request(output_dir, values or (), config or (), dump=dump_config, trust=trust)
+    if prepare:
+        try:
+            _convert_missing(request)
+        except ConfigError as error:
+            refuse(error)
+    run(TRAIN, request)
 
 
 @app.command(
     examples=[
         "evaluate outputs/300m",
         "evaluate outputs/300m evaluator.split=dev evaluator.checkpoint=last",
+        "evaluate outputs/a --with outputs/b --with outputs/c",
     ]
 )
 def evaluate(
@@ -82,6 +123,10 @@ def evaluate(
     values: Values = None,
     *,
     config: Files = None,
+    with_: Annotated[
+        list[Path] | None,
+        Option("--with", metavar="RUN", help="Average its probabilities too. Repeatable."),
+    ] = None,
     dump_config: _Dump = False,
 ) -> None:
     """Score a split with a run's best checkpoint, or another model, into predictions.jsonl.
@@ -90,7 +135,37 @@ def evaluate(
     """
     from danish_asr.recipe.entry import EVALUATE, run
 
-    run(EVALUATE, _request(output_dir, values or (), config or (), dump=dump_config))
+    others = list(with_ or ())
+    if others:  # `--with B C` means both
+        others += [Path(value) for value in values or () if "=" not in value]
+        values = [value for value in values or () if "=" in value]
+    request = _request(output_dir, values or (), config or (), dump=dump_config, others=others)
+    run(EVALUATE, request)
+
+
+def _convert_missing(request: "Request") -> None:
+    """Convert the corpus that the name of the dataset stands for, unless the dataset is here."""
+    from danish_asr.base.cluster import rank_info
+    from danish_asr.base.config_tree import flatten, merge
+    from danish_asr.base.errors import ConfigError
+    from danish_asr.cli.datasets import DATASET, convert
+    from danish_asr.corpus.sources.location import source_of_dataset
+    from danish_asr.recipe.entry import read_trees
+
+    files, overrides = read_trees(request)
+    values = dict(flatten(merge(*files, *overrides)))
+    name = str(values.get("dataset.name", ""))
+    folders = [*os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep), DATASET / "cards"]
+    more = values.get("common.assets.extra_paths")
+    folders += more if isinstance(more, list) else []  # a wrong type is refused later
+    if any(next(Path(str(folder)).rglob(f"{name}.yaml"), None) for folder in folders if folder):
+        return
+    source = source_of_dataset(name)
+    if source is None or rank_info().world_size > 1:
+        fix = f"danish-asr convert {source or 'SOURCE'} --name {name or 'NAME'}"
+        rule = "one process can convert CoRal, for a dataset named coral_v2_... or coral_v3_..."
+        raise ConfigError([f"--prepare: {rule}; otherwise begin with `{fix}`"])
+    convert(source, name=name)
 
 
 def _request(
@@ -100,6 +175,7 @@ def _request(
     *,
     dump: bool,
     trust: bool = False,
+    others: Sequence[Path] = (),
 ) -> "Request":
     from danish_asr.recipe.config.keys import defaults
     from danish_asr.recipe.entry import Request
@@ -118,5 +194,10 @@ def _request(
         fix = f"{output_dir} holds no run yet; name its configuration: --config FILE"
         raise BadParameter(fix, param_hint="OUTDIR")
     return Request(
-        output_dir=output_dir, config_files=files, overrides=values, dump_config=dump, trust=trust
+        output_dir=output_dir,
+        config_files=files,
+        overrides=values,
+        dump_config=dump,
+        trust=trust,
+        others=tuple(others),
     )

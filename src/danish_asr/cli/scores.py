@@ -1,4 +1,4 @@
-"""The commands on results: score, compare, report."""
+"""The commands on results: score, compare, report, audit."""
 
 # ruff: noqa: PLC0415
 
@@ -7,7 +7,8 @@ from typing import Annotated, Final, cast
 
 from typer import Argument, Option
 
-from danish_asr.cli.app import app, choice
+from danish_asr.base.errors import DatasetError
+from danish_asr.cli.app import app, choice, say_next
 from danish_asr.metrics import DENOMINATORS, Denominator
 from danish_asr.scoring.settings import (
     COMPARE_OUTPUTS,
@@ -127,6 +128,8 @@ def score(
         model_name=model_name,
     )
     score_file(predictions, options)
+    why = "compare with another run or system"
+    say_next("compare", predictions[0], "OTHER/predictions.jsonl", why=why)
 
 
 @app.command(
@@ -199,3 +202,32 @@ def report(
     from danish_asr.report.run_page import report_run
 
     report_run(run, html, follow=follow)
+
+
+@app.command(
+    examples=[
+        "audit data/mine --model outputs/mine",
+        "audit data/mine --model outputs/half-1 --model outputs/half-2 --out wrong.html",
+    ]
+)
+def audit(
+    dataset: Annotated[Path, Argument(help="Root of a built dataset.")],
+    *,
+    model: Annotated[
+        list[Path],
+        Option(help="A run with an evaluation of these rows, or its predictions. Repeatable."),
+    ],
+    out: Annotated[Path, Option(help="The page; a .csv of the ids is beside it.")] = Path(
+        "audit.html"
+    ),
+    profile: _Profile = _SCORING.profile,
+) -> None:
+    """List the rows whose transcript a model contradicts, on a page with their audio."""
+    if not dataset.is_dir():
+        raise DatasetError(f"{dataset}: no such directory; `danish-asr convert` writes a dataset")
+    from danish_asr.report.audit import audit as write_page
+
+    if write_page(dataset, model, out, profile=profile):
+        new = ("--name", "clean", "--out", "data/clean")
+        why = "once you have listened: the dataset without these rows"
+        say_next("combine", dataset, "--without", out.with_suffix(".csv"), *new, why=why)
