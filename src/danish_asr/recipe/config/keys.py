@@ -1,8 +1,8 @@
 """The keys of a configuration and their defaults, without the import of PyTorch and fairseq2.
 
-``defaults.yaml`` is the dump of a configuration without values; a test writes it (UPDATE_GOLDEN=1)
-and fails if it is stale. Types and the keys of other optimizers and schedules are checked later, by
-`danish_asr.recipe.config.loading`.
+``keys.tsv`` has both, and the values and the effect of each key. A test writes it from the sections
+(UPDATE_GOLDEN=1) and fails if it is stale. Types and the keys of other optimizers and schedules are
+checked later, by `danish_asr.recipe.config.loading`.
 """
 
 import json
@@ -14,11 +14,8 @@ from textwrap import fill
 from typing import Any, Final, NamedTuple
 
 from danish_asr.base.config_tree import Tree, flatten, join, unknown_key
-from danish_asr.base.files import from_yaml
 
-FILE: Final = Path(__file__).with_name("defaults.yaml")
-TABLE: Final = FILE.with_name("keys.tsv")
-"""Key, default, values and effect; a test writes it from the sections (UPDATE_GOLDEN=1)."""
+TABLE: Final = Path(__file__).with_name("keys.tsv")
 
 _IGNORED: Final = {
     "mixture_parquet_storage_config": "sync_batches sync_mode pa_cpu_count max_workers "
@@ -97,8 +94,24 @@ def near_keys(name: str) -> list[str]:
 
 @cache
 def _default_tree() -> Tree:
-    tree: Tree = from_yaml(FILE.read_text(encoding="utf-8"))
+    rows = [row for row in table() if row.values]
+    keys, tree = {row.key for row in rows}, Tree()
+    for row in rows:
+        path, _, name = row.key.rpartition(".")
+        if path in keys:  # a setting of one of several components
+            continue
+        section = tree
+        for part in path.split("."):
+            section = section.setdefault(part, {})
+        section[name] = _from_text(row.default)
     return tree
+
+
+def _from_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @cache
