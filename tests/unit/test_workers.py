@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 
@@ -86,3 +87,23 @@ def test_a_signal_is_not_lost_in_a_decoder_or_an_encoder() -> None:
             timer.join()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("change", [1, 2, 3, 4])
+def test_a_signal_while_handlers_are_exchanged_leaves_none_behind(
+    monkeypatch: pytest.MonkeyPatch, change: int
+) -> None:
+    """Else the process would ignore Ctrl-C from then on."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    exchange, changes = signal.signal, list[int]()
+
+    def interrupted(number: int, handler: Any) -> None:
+        exchange(number, handler)
+        changes.append(number)
+        if len(changes) == change:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(signal, "signal", interrupted)
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        pass
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

@@ -101,13 +101,17 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda stop, _: received.append(stop)) for number in numbers]
+    interrupt, terminate = map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda stop, _: received.append(stop))
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        # A handler that is back may raise before the other one is.
+        try:
+            signal.signal(signal.SIGINT, interrupt)
+        finally:
+            signal.signal(signal.SIGTERM, terminate)
         if received:
             signal.raise_signal(received[0])
 
