@@ -15,6 +15,8 @@ from typer.main import get_command
 
 from danish_asr.cli.app import app
 from danish_asr.recipe.config.keys import table
+from danish_asr.scoring.settings import SCORE_OUTPUTS
+from danish_asr.text.profiles import PROFILES
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -52,7 +54,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def generated(name: re.Match[str]) -> str:
         if name[1] == "api":  # mkdocstrings reads these lines
             return "\n\n".join(f"::: {path}" for path in name[2].split())
-        parts = {"keys": _keys, "commands": _commands}
+        parts = {"keys": _keys, "commands": _commands, "profiles": _profiles, "outputs": _outputs}
         lines = parts[name[1]]() if name[1] in parts else _file((ROOT / here).parent / name[1])
         return "\n".join(lines)
 
@@ -88,6 +90,17 @@ def _keys() -> Iterator[str]:
         else:
             name = row.key.partition(".")[2].replace(".", ".<wbr>").replace("_", "_<wbr>")
             yield _row((f"<code>{name}</code>", row.default, row.values, row.effect))
+
+
+def _profiles() -> Iterator[str]:
+    yield from _head("profile", "what it does")
+    yield from (_row((f"`{name}`", profile.about)) for name, profile in PROFILES.items())
+
+
+def _outputs() -> Iterator[str]:
+    """What the files of ``danish-asr score`` hold."""
+    yield from _head("end of the name", "what it holds")
+    yield from (_row((f"`{end}`", about)) for end, about in SCORE_OUTPUTS.items())
 
 
 def _commands(group: Any = None, path: str = "danish-asr") -> Iterator[str]:

@@ -111,7 +111,7 @@ class Agreement:
         return (
             f"the models emit the same symbol in the same frame in {self.share:.0%} of the cases, "
             "so their average is probably worse than each of them; average runs that were "
-            "fine-tuned from one model (docs/background/ensembles.md)"
+            "fine-tuned from one model (docs/background/transcription.md)"
         )
 
 

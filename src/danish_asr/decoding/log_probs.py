@@ -34,7 +34,7 @@ def average(log_probs: Sequence[Tensor]) -> Tensor:
 
     A mean of probabilities needs no normalisation. The other choice, the renormalised mean of
     log-probabilities, lets each model veto a symbol, also one that was only not kept
-    (docs/background/ensembles.md compares both).
+    (docs/background/transcription.md compares both).
     """
     return torch.stack([*log_probs]).logsumexp(dim=0) - math.log(len(log_probs))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _GIB: Final = 2**30
 
 _USUAL: Final = "1 to 5 of 2,000 h, 6 to 80 of 470 h"
-"""Epochs of published fine-tuning (docs/background/training-values.md)."""
+"""Epochs of published fine-tuning (docs/background/memory.md)."""
 
 
 def show_plan(

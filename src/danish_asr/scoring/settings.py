@@ -46,17 +46,18 @@ LEADERBOARD: Final = "leaderboard.json"
 MODEL_INDEX: Final = ".yaml"
 
 SCORE_OUTPUTS: Final[Mapping[str, str]] = {
-    "utterances.csv": "a row per utterance, with its counts and alignment",
+    "utterances.csv": "a line per scored utterance: all keys of the predictions, both texts "
+    "normalised, WER and CER, the counts in words and characters, the alignment",
     "utterances.jsonl": "the same as JSON lines",
-    "errors.csv": "a row per kind of error",
+    "errors.csv": "all confusions of words and of characters, and the error categories",
     "errors.jsonl": "the same as JSON lines",
-    LEADERBOARD: "a result of RyeAI's leaderboard; an earlier file is completed",
-    ".json": "all scores",
-    ".csv": "a table of all groups",
+    LEADERBOARD: "the result of a model in the keys of RyeAI's leaderboard, in per cent",
+    ".json": "all counts, rates, intervals and settings, and the names of the input files",
+    ".csv": "a line per group, rates as fractions, with all settings and the numbers of rows",
     ".md": "a section for a model card",
-    ".html": "the page",
-    MODEL_INDEX: "the results of a Hugging Face model card",
-    ".trn": "NAME.ref.trn and NAME.hyp.trn, for sclite",
+    ".html": "the page: one file that needs no network",
+    MODEL_INDEX: "the metadata of a Hugging Face model card: WER and CER per corpus and split",
+    ".trn": "NAME.ref.trn and NAME.hyp.trn: the normalised texts, for NIST's sclite",
 }
 """Ends of names, the longer ones first, and what such a file gets."""
 

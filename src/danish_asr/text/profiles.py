@@ -171,20 +171,32 @@ class Profile(NamedTuple):
 
 
 PROFILES: Final[Mapping[str, Profile]] = {
-    "raw": Profile(str, 1, "the text as it is"),
-    "coral": Profile(_coral, 1, "CoRal's official normalisation, step by step"),
-    "danish": Profile(_danish, 1, "numerals, dates, times, amounts as Danes say them"),
-    "plain": Profile(_plain, 1, "any language: letters and digits in lower case"),
+    "raw": Profile(str, 1, "nothing is changed: case, punctuation and digits count"),
+    "coral": Profile(
+        _coral,
+        1,
+        "CoRal's official steps, for comparison with its model cards: numerals to words, lower "
+        'case, no fillers ("øh", "hmm"), accents and signs replaced, only letters and digits kept',
+    ),
+    "danish": Profile(
+        _danish,
+        1,
+        "what was said, for training targets and your own comparisons: years, dates, times, "
+        "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them; "
+        "lower case, no fillers, only letters kept",
+    ),
+    "plain": Profile(_plain, 1, "any language: lower case, only letters and digits kept"),
     "rye": Profile(
         _rye,
         2,
-        "RyeAI's Danish leaderboard, its newest stored version (text2num 3.1.0): number words, "
-        "ordinals, decimals and digits become equal",
+        "RyeAI's leaderboard in its newest stored version (text2num 3.1.0): NFKC, lower case, no "
+        "punctuation (hyphens join, inner apostrophes stay); a number is spelled in one way, "
+        "whether it is written in words or in digits",
     ),
     "rye-2026-06": Profile(
         _rye_2026_06,
         1,
-        "the leaderboard's snapshot of June 2026: spells digits and leaves number words alone",
+        "the leaderboard's snapshot of June 2026: the same, but number words stay as they are",
     ),
 }
 """All published profiles: messages, help and configurations read their names here."""
