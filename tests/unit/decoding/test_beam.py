@@ -142,9 +142,9 @@ def test_ctc_beam_decoder_gives_the_same_texts_and_scores(
 
 
 def test_the_documented_rescoring_chooses_among_them(tokenizer: Tokenizer) -> None:
-    page = (ROOT / "docs/howto/n-best.md").read_text("utf-8")
+    page = (ROOT / "docs/howto/add-a-decoder.md").read_text("utf-8")
     code: dict[str, Any] = {}
-    exec(page.split("```python\n")[1].split("```")[0], code)  # noqa: S102
+    exec(page.split("```python\n")[2].split("```")[0], code)  # noqa: S102
     logits = logits_of("a ko", tokenizer, noise=0)[None]
     logits[0, 2, symbols(tokenizer).index("r")] = 3.9  # "ar", nearly as probable
     logits[0, 2, symbols(tokenizer).index(" ")] = 4
