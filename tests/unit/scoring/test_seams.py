@@ -22,8 +22,7 @@ from tests.shards import char_tokenizer
 # The modules of the page, together.
 MODULE = "\n".join(
     "\n".join(lines)
-    for page in ("docs/howto/add-a-profile.md", "docs/howto/add-a-metric.md")
-    for language, lines in blocks(page)
+    for language, lines in blocks("docs/howto/add-a-profile.md")
     if language == "python"
 )
 
