@@ -26,6 +26,8 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
 }
 _LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")
+_CODE = re.compile(r"<code>[^<\n]*</code>")
+_HYPHENS = re.compile(r"(?<![^\s>])[\w.]*-[\w-]{1,20}(?=[\s<,.])")
 _GENERATED = re.compile(r"<!-- generated: (\S+)([^>]*) -->")
 
 
@@ -59,6 +61,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return "\n".join(lines)
 
     return _LINK.sub(on_site, _GENERATED.sub(generated, markdown))
+
+
+def on_page_content(content: str, **_: object) -> str:
+    """Keep options and names with hyphens on one line."""
+    return _CODE.sub(lambda code: _HYPHENS.sub(r"<nobr>\g<0></nobr>", code[0]), content)
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -54,7 +54,10 @@ def test_each_key_is_described_in_a_line_with_its_default() -> None:
     assert inherited.EFFECTS.keys() <= {row.key for row in rows}
     names = "\t".join(keys.Key._fields)
     compare(keys.TABLE, "".join(f"{line}\n" for line in (names, *map("\t".join, rows))))
+    for cached in (keys.defaults, keys._default_tree):
+        cached.cache_clear()
     assert keys.defaults() == dict(flatten(unstructure(AsrConfig())))
+    assert not keys.key_faults(unstructure(AsrConfig()))
     evaluation = dict(flatten(unstructure(AsrEvalConfig())))
     assert evaluation.keys() <= keys.defaults().keys()
 

@@ -56,7 +56,7 @@ def _keys(section: Any, defaults: Tree, path: str) -> Iterator[Key]:
     hints, docs = get_type_hints(type(section)), _strings_below_fields(type(section))
     for field in fields(section):
         dotted, value = join(path, field.name), getattr(section, field.name)
-        if is_dataclass(value):
+        if is_dataclass(value) and fields(value):
             yield from _keys(value, defaults[field.name], dotted)
             continue
         without_effect = dotted.startswith((*NO_EFFECT, *_COMPILE))
