@@ -25,8 +25,6 @@ from tests.documented import MODULES, PAGES, ROOT, blocks, check, commands, run
 from tests.recipe.running import copy_until, evaluate
 
 ONLY_CHECKED = {
-    "danish-asr demo": "minutes; integration/test_demo.py runs it",
-    "regime.num_steps=1800": "minutes; recipe/test_stops.py continues with more steps",
     "danish-asr sweep": "minutes; recipe/test_sweep.py",
     "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score_file.py",
     "danish-asr doctor": "what it finds depends on the machine; unit/test_doctor.py",
@@ -43,8 +41,6 @@ ONLY_CHECKED = {
     "FILE": "a synopsis",
     "convert interviews": "the tests' model writes no text to convert; unit/test_own_data.py",
     "data/interviews": "as above",
-    "data/new": "corpora of the reader; recipe/test_data_options.py",
-    "test_new": "as above",
     "data/hour": "minutes; unit/sources/test_synthetic.py",
     "synthesize corpus --seed 7": "as above",
     "synthesize corpus --language nob_Latn": "minutes; unit/sources/test_synthetic.py",
@@ -54,7 +50,7 @@ ONLY_CHECKED = {
     "outputs/curve": "minutes; unit/report/test_learning_curve.py",
     "data/radio/dataset": "the tests' model writes no text; unit/transcription/test_harvest.py",
     "lm tune": "half a minute; recipe/test_tuning.py",
-    "data/both": "as above",
+    "data/both": "the recordings above; unit/test_own_data.py",
     "/work3/": "a directory of DTU's cluster",
     "train.jsonl": "a corpus of the reader; unit/test_convert.py",
     "FOLDER": "a corpus of the reader; unit/sources",
