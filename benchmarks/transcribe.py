@@ -1,12 +1,17 @@
-"""Real-time factors of transcription beside omnilingual-asr's own pipeline, in one run.
+"""Transcription on a CPU: this project beside other programs with the same weights, in one run.
 
-    python benchmarks/transcribe.py MODEL AUDIO... [--arch 300m]
+    python benchmarks/transcribe.py [MODEL] [--audio FOLDER] [--seconds 600] [--random-seconds 60]
 
-AUDIO are files of up to 40 s, the most that upstream's pipeline takes; both get the same files and
-the same weights, in float32, with 1 and with 2 threads, in processes of their own. ``--arch`` adds
-that architecture with random weights. A real-time factor is seconds of processor time (all threads)
-or of the clock per second of audio; only the ratio of two lines of one run says something. Ours
-includes voice activity and the alignment of words, which upstream's pipeline does not have.
+Programs: ``danish-asr transcribe``, also with ``--int8``; omnilingual-asr's own pipeline; and the
+exports of the model in transformers, onnxruntime and sherpa-onnx. Each transcribes the same
+utterances, one after the other, in processes of their own with 1 and with 2 threads. FOLDER has
+recordings, with their texts in ``.txt`` files; without it, the audio is synthetic. After MODEL, the
+architecture ``--arch`` runs with random weights, on less audio, in pieces of 15 s.
+
+A real-time factor is seconds of processor time (all threads) or of the clock per second of audio,
+the least of several rounds; only ratios within one run say something. Memory is the peak while the
+program transcribes, and of the whole process with loading. Texts are compared with those of
+omnilingual-asr. ``danish-asr`` also finds the speech and the times of words, which the others lack.
 """
 
 from __future__ import annotations
@@ -17,50 +22,98 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
-import soundfile
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.inference.model import Model, load_model
+from danish_asr.inference import model as loading
+from danish_asr.inference.export.to_hugging_face import write_hugging_face
+from danish_asr.inference.export.to_onnx import write_onnx, write_sherpa_onnx
+from danish_asr.inference.export.verify import read_utterances
+from danish_asr.metrics import compute_wer
+from danish_asr.text.profiles import normalize
 
 # isort: split
 from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model, get_wav2vec2_asr_model_hub
-from omnilingual_asr.models.inference.pipeline import ASRInferencePipeline
 
-ROUNDS = 3
+PROGRAMS = (
+    "omnilingual-asr",
+    "danish-asr",
+    "danish-asr --int8",
+    "transformers",
+    "onnxruntime",
+    "onnxruntime int8",
+    "sherpa-onnx",
+    "sherpa-onnx int8",
+)
+COLUMNS = ("threads", "program", "RTF, processor", "RTF, clock", "GiB", "with loading")
+PROGRAM = Path(__file__).with_name("transcribe_program.py")
+RATE = 16_000
+TURN = 15
+"""Seconds of a recording for random weights."""
 
 
 def main() -> None:
-    """Measure each model with each number of threads and print the table."""
+    """Export each model, measure each program with each number of threads, print a table each."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("audio", nargs="+", type=Path)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--audio", nargs="*", type=Path, default=[])
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--random-seconds", type=float, default=60)
     parser.add_argument("--arch", default="300m")
-    parser.add_argument("--measure", choices=["danish-asr", "omnilingual-asr"])
     args = parser.parse_args()
-    if args.measure:
-        measure(args.measure, load_model(args.model, device="cpu"), args.audio)
-        return
-    seconds = sum(soundfile.info(str(file)).duration for file in args.audio)
-    table = Table(title=f"{len(args.audio)} files, {seconds:.0f} s of audio")
-    for column in ("model", "threads", "pipeline", "RTF, processor", "RTF, clock"):
-        table.add_column(column, justify="right" if "RTF" in column else "left")
-    with tempfile.TemporaryDirectory() as folder:
-        random = Path(folder, args.arch)
+    utterances = read_utterances(args.audio)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if args.model:
+            table_of(args.model, utterances, args.seconds, folder)
+        random = folder / "random"
         write_random(args.arch, random)
-        for name, model in ((Path(args.model).name, args.model), (f"{args.arch} (random)", random)):
-            for threads in (1, 2):
-                for pipeline in ("danish-asr", "omnilingual-asr"):
-                    cpu, clock = run(pipeline, str(model), args.audio, threads)
-                    row = (cpu / seconds, clock / seconds)
-                    table.add_row(name, str(threads), pipeline, *(f"{each:.4f}" for each in row))
-    Console().print(table)
+        table_of(str(random), utterances, args.random_seconds, folder, title=args.arch)
+
+
+def table_of(model: str, utterances: Any, seconds: float, parent: Path, title: str = "") -> None:
+    """Print the table of a model, with so many seconds of audio."""
+    ends = np.cumsum([len(utterance.waveform) / RATE for utterance in utterances])
+    chosen = [u for u, end in zip(utterances, ends, strict=True) if end <= seconds]
+    used = float(ends[len(chosen) - 1])
+    folder = parent / f"exports-{Path(model).name}"
+    loaded = loading.load_model(model, device="cpu")
+    for part in ("hf", "onnx", "sherpa-onnx"):
+        (folder / part).mkdir(parents=True)
+    write_hugging_face(loaded, folder / "hf", None)
+    write_onnx(loaded, folder / "onnx", int8=True)
+    write_sherpa_onnx(loaded, folder / "sherpa-onnx", int8=True)
+    del loaded
+    waveforms = [utterance.waveform for utterance in chosen]
+    if title:  # weights are random, and so are texts: recordings as long as a speaker's turn
+        waveforms = np.array_split(np.concatenate(waveforms), round(used / TURN))
+    np.savez(folder / "audio.npz", *waveforms)
+    count = f"{len(waveforms)} recordings, {used:.0f} s, load {os.getloadavg()[0]:.1f}"
+    table = Table(*COLUMNS, "equal texts", "WER %", title=f"{title or Path(model).name}: {count}")
+    references = [normalize(u.reference, "coral") for u in chosen if u.reference and not title]
+    for threads in (1, 2):
+        expected: list[str] = []
+        for program in PROGRAMS:
+            command = [sys.executable, str(PROGRAM), program, str(threads), model, str(folder)]
+            env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+            out = subprocess.check_output(command, env=env, text=True)  # noqa: S603
+            *numbers, texts = json.loads(out.splitlines()[-1])
+            expected = expected or texts
+            equal = sum(map(str.__eq__, texts, expected))
+            found = [normalize(text, "coral") for text in texts]
+            wer = f"{100 * compute_wer(found, references):.2f}" if references else ""
+            factors = [f"{number / used:.4f}" for number in numbers[:2]]
+            memory = [f"{number:.2f}" for number in numbers[2:]]
+            table.add_row(str(threads), program, *factors, *memory, str(equal), wer)
+            print(threads, program, *factors, *memory, equal, wer, file=sys.stderr, flush=True)
+    Console(width=120).print(table)
 
 
 def write_random(arch: str, folder: Path) -> None:
@@ -81,41 +134,6 @@ def write_random(arch: str, folder: Path) -> None:
         "tokenizer": "tokenizer.model",
     }
     (folder / "cards" / "random.yaml").write_text(to_yaml(card), encoding="utf-8")
-
-
-def run(pipeline: str, model: str, audio: list[Path], threads: int) -> tuple[float, float]:
-    """Measure in a process with this many threads; returns seconds of processor and clock."""
-    command = [sys.executable, __file__, model, *map(str, audio), "--measure", pipeline]
-    env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    result = subprocess.run(command, env=env, check=True, capture_output=True, text=True)  # noqa: S603
-    cpu, clock = json.loads(result.stdout.splitlines()[-1])
-    return cpu, clock
-
-
-def measure(pipeline: str, model: Model, audio: list[Path]) -> None:
-    """Print the seconds of processor and clock of the fastest of several rounds."""
-    files = [str(file) for file in audio]
-    upstream = ASRInferencePipeline(
-        None,
-        model=model.module,
-        tokenizer=model.tokenizer,
-        device="cpu",
-        dtype=torch.float32,
-    )
-
-    def transcribe() -> None:
-        if pipeline == "danish-asr":
-            model.transcribe(list(files))
-        else:
-            upstream.transcribe(files, lang=None, batch_size=1)
-
-    transcribe()
-    times = []
-    for _ in range(ROUNDS):
-        cpu, clock = time.process_time(), time.perf_counter()
-        transcribe()
-        times.append((time.process_time() - cpu, time.perf_counter() - clock))
-    print(json.dumps(min(times)))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.config_tree import unknown_key
@@ -63,3 +64,21 @@ def make_decoder(name: str, config: Mapping[str, Any], tokenizer: object) -> Dec
     if not callable(decoder):
         raise ExtensionError(f"{name} returned {decoder!r}; expected a decoder, which is callable")
     return decoder
+
+
+class Decoders:
+    """Creates a model's decoders; the last one is kept, as a language model takes time to load."""
+
+    def __init__(self, tokenizer: Tokenizer, text_profile: str) -> None:
+        self.tokenizer, self._text_profile = tokenizer, text_profile
+        self._last: tuple[str, dict[str, Any]] | None = None
+        self._decoder: Decoder | None = None
+
+    def __call__(self, name: str, config: Mapping[str, Any]) -> Decoder:
+        """Return a decoder; raises ConfigError if there is none, or ``config`` does not fit it."""
+        if name == "beam" and self._text_profile != "raw":  # for its hotwords
+            config = {"text_profile": self._text_profile, **config}
+        if self._decoder is None or self._last != (name, dict(config)):
+            self._decoder = make_decoder(name, config, self.tokenizer)
+            self._last = name, dict(config)
+        return self._decoder

@@ -53,6 +53,8 @@ class Settings:
     others: Sequence[str] = ()
     """Models whose probabilities are averaged with the model's."""
     nbest: int | None = None
+    int8: bool = False
+    """Whether the weights are rounded to 8 bits, for a CPU."""
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of ``Model.transcribe``.
@@ -87,7 +89,7 @@ class Settings:
         from danish_asr.inference.model import load_model
 
         decoder = options["decoder"], options["decoder_config"]
-        return load_model(model, *self.others, device=device, decoder=decoder)
+        return load_model(model, *self.others, device=device, decoder=decoder, int8=self.int8)
 
 
 def transcribe_files(

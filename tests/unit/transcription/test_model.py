@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import soxr
 import torch
+from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
+from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
@@ -24,9 +26,11 @@ from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.corpus.sources.voices import Espeak, draw_speaker
 from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.transcript import Transcript
+from danish_asr.inference.forward_pass import prepare_for_cpu
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.sound import Sound
 from danish_asr.inference.streaming import recognise
+from danish_asr.recipe.extension import tiny
 from tests.builders import encode, tone
 
 RATE = 16_000
@@ -61,6 +65,43 @@ def test_the_result_of_a_waveform_does_not_depend_on_its_batch(model: Model) -> 
         assert len(found) == max(model.frames(len(waveform)), min(len(waveform), 1))
         assert torch.allclose(found, alone, atol=1e-4)
         assert torch.allclose(found.exp().sum(dim=1), torch.ones(len(found)), atol=1e-4)
+
+
+def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
+    module = create_wav2vec2_asr_model(tiny()).eval()
+    waveforms = torch.randn(2, 30_000)
+    layout = BatchLayout.of(waveforms, [30_000, 11_111])
+    with torch.inference_mode():
+        expected, _ = module(waveforms, layout)
+        names = module.state_dict().keys()
+        prepare_for_cpu(module, int8=False)
+        found, _ = module(waveforms, layout)
+    assert torch.allclose(found, expected, atol=1e-4)
+    assert module.state_dict().keys() == names
+
+
+def test_a_model_in_int8_hears_nearly_the_same_whatever_else_is_in_the_batch(
+    model: Model, model_directory: Path, speech: NDArray[np.float32]
+) -> None:
+    int8 = load_model(model_directory, device="cpu", int8=True)
+    waveforms = [speech, speech[: 2 * RATE], speech[::-1]]
+    expected, found = model.log_probs(waveforms), int8.log_probs(waveforms)
+    best = [log_probs.argmax(dim=-1) for log_probs in expected]
+    for right, log_probs, waveform in zip(best, found, waveforms, strict=True):
+        assert (log_probs.argmax(dim=-1) == right).float().mean() > 0.9
+        assert torch.equal(log_probs, int8.log_probs([waveform])[0])
+    assert not torch.equal(expected[0], found[0])
+    assert int8.transcribe(speech, rate=RATE).about["int8"] is True
+
+
+def test_int8_is_refused_where_it_cannot_work(
+    model_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RunError, match="CPU"):
+        load_model(model_directory, device="meta", int8=True)
+    monkeypatch.setattr(torch.backends.quantized, "engine", "none")
+    with pytest.raises(RunError, match="fbgemm"):
+        load_model(model_directory, device="cpu", int8=True)
 
 
 def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
