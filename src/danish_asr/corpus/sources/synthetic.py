@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 import soxr
+from numpy.typing import NDArray
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, SourceError
@@ -233,6 +234,27 @@ def _write_file(file: _File) -> Path:
     return file.path
 
 
+def record(
+    speech: NDArray[np.float32],
+    speaker: voices.SyntheticSpeaker,
+    rng: np.random.Generator,
+    silence: tuple[int, int] = (0, 0),
+) -> NDArray[np.float32]:
+    """Return speech as the speaker's device records it: with white noise, and at its own level.
+
+    Args:
+        speech: ``(samples,)`` in [-1, 1].
+        speaker: Whose device it is.
+        rng: Draws the noise.
+        silence: Samples before and after the speech, which have the noise alone.
+    """
+    level = float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20)
+    padded = np.pad(speech, silence)
+    mixed = padded + level * rng.standard_normal(len(padded), np.float32)
+    gain = 10 ** (-speaker.gain_db / 20) / max(1e-6, float(np.abs(mixed).max()))
+    return (mixed * np.float32(0.95 * gain)).astype(np.float32)
+
+
 def _row(
     espeak: voices.Espeak, file: _File, number: int, speaker: voices.SyntheticSpeaker
 ) -> dict[str, Any]:
@@ -241,12 +263,8 @@ def _row(
     conversation = file.subset == "conversation"
     text = draw_sentence(random, file.split, conversation=conversation, language=file.language)
     speech = espeak.speak(speak(text), speaker)
-    # The speaker's device records it with white noise, at its own level.
-    noise = np.random.default_rng(random.getrandbits(64)).standard_normal(len(speech), np.float32)
-    mixed = speech + float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20) * noise
-    gain = 10 ** (-speaker.gain_db / 20) / max(1e-6, float(np.abs(mixed).max()))
+    recorded = record(speech, speaker, np.random.default_rng(random.getrandbits(64)))
     audio = io.BytesIO()
-    recorded = (mixed * np.float32(0.95 * gain)).astype(np.float32)
     resampled = soxr.resample(recorded, espeak.sample_rate, _SAMPLE_RATE, quality="HQ")
     soundfile.write(audio, resampled, _SAMPLE_RATE, format="FLAC", subtype="PCM_16")
     name = f"{file.subset}_{file.split}_{number:06d}.flac"
