@@ -8,10 +8,11 @@ processes start fast.
 
 import logging
 import math
+import os
 import time
 from bisect import bisect_left
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
@@ -146,20 +147,27 @@ def _hotwords(hotwords: tuple[str, ...], weight: float) -> Hotwords:
     return Hotwords(hotwords, weight)
 
 
-def search(settings: SearchSettings, columns: Columns) -> str:
+def search(settings: SearchSettings, columns: Columns, *, native: bool = True) -> str:
     """Return the best text of an utterance, words separated by single spaces."""
-    return search_best(settings, 1, columns)[0].text
+    return search_best(settings, 1, columns, native=native)[0].text
 
 
-def search_best(settings: SearchSettings, count: int, columns: Columns) -> list[Alternative]:
-    """Return up to ``count`` texts of an utterance, the best first."""
+def search_best(
+    settings: SearchSettings, count: int, columns: Columns, *, native: bool = True
+) -> list[Alternative]:
+    """Return up to ``count`` texts of an utterance, the best first.
+
+    ``native``: by ctc-beam-decoder where it is installed; the texts are the same.
+    """
     if not len(columns.values):
         return [Alternative("", 0.0)]
-    beams = _beams(settings, columns)
+    beams = _beams(settings, columns, native=native)
     return [Alternative(str(text), float(score)) for text, *_, score in beams[:count]]
 
 
-def _beams(settings: SearchSettings, columns: Columns) -> list[tuple[Any, ...]]:
+def _beams(
+    settings: SearchSettings, columns: Columns, *, native: bool = True
+) -> list[tuple[Any, ...]]:
     """Return texts with their scores, the best first, as pyctcdecode does."""
     limits = {
         "beam_width": settings.beam,
@@ -168,12 +176,8 @@ def _beams(settings: SearchSettings, columns: Columns) -> list[tuple[Any, ...]]:
         "hotwords": settings.hotwords,
         "hotword_weight": settings.hotword_weight,
     }
-    native = _native()
-    if native is not None and settings.language_model is None:
-        found: list[tuple[Any, ...]] = native.BeamSearchDecoder(columns.labels).decode_beams(
-            columns.values, **limits
-        )
-        return found
+    if native and (search := _native_search(settings)):
+        return search.beams(columns, limits)
     decoder = BeamSearchDecoderCTC(Alphabet(columns.labels, is_bpe=False), _scorer(settings))
     try:
         # Not `decode`: it prunes texts with the same last words, and with them some of their
@@ -183,17 +187,80 @@ def _beams(settings: SearchSettings, columns: Columns) -> list[tuple[Any, ...]]:
         decoder.cleanup()  # it is kept in a variable of its class
 
 
+class _NativeSearch:
+    """ctc-beam-decoder: the same search in C++, with the same texts and scores.
+
+    It loads a language model with its table of symbols, which therefore has the characters of all
+    words from the start, and grows with the symbols that the audio brings.
+    """
+
+    def __init__(self, module: Any, settings: SearchSettings) -> None:
+        self._new, self._labels = module.BeamSearchDecoder, [""]
+        self._arguments: dict[str, Any] = {}
+        if settings.language_model:
+            files = find_language_model(settings.language_model)
+            words = files.words()
+            self._labels += sorted({" ", *"".join(words)})
+            self._arguments = {
+                "kenlm_model_path": str(files.file),
+                "unigrams": words,
+                "alpha": settings.alpha,
+                "beta": settings.beta,
+                "unk_score_offset": settings.unknown,
+            }
+        self._decoder: Any = None
+
+    def beams(self, columns: Columns, limits: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Return texts with their scores, the best first."""
+        new = sorted({*columns.labels}.difference(self._labels))
+        if self._decoder is None or new:
+            self._labels += new
+            with _silent():  # KenLM prints a progress bar
+                self._decoder = self._new(self._labels, **self._arguments)
+        numbers = {label: number for number, label in enumerate(self._labels)}
+        values = np.full((len(columns.values), len(numbers)), -np.inf, np.float32)
+        values[:, [numbers[label] for label in columns.labels]] = columns.values
+        found: list[tuple[Any, ...]] = self._decoder.decode_beams(values, **limits)
+        return found
+
+
+@lru_cache(maxsize=1)
+def _native_search(settings: SearchSettings) -> _NativeSearch | None:
+    """Return None where ctc-beam-decoder is not installed, or would give other texts.
+
+    With a language model it scores hotwords that the model does not know in another way, and
+    unknown words if the model has no ``<unk>``.
+    """
+    module = _native()
+    if module is None:
+        return None
+    if settings.language_model:
+        file = find_language_model(settings.language_model)
+        if settings.hotwords or not file.knows_unknown():
+            return None
+    return _NativeSearch(module, settings)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Leave out what C++ prints to the standard error."""
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
 @cache
 def _native() -> Any:
-    """Return ctc-beam-decoder, None if it is not installed or cannot run here.
-
-    The same search in C++; without a language model it gives the same texts and scores. With one it
-    would score hotwords that the language model does not know in another way.
-    """
+    """Return ctc-beam-decoder, None if it is not installed or cannot run here."""
     with suppress(ImportError, OSError, RuntimeError):
         module = import_module("ctc_beam_decoder")
-        module.has_kenlm()  # loads its library, which needs glibc 2.35
-        return module
+        if module.has_kenlm():  # loads its library, which needs glibc 2.35
+            return module
     return None
 
 
@@ -209,7 +276,8 @@ class Chunk(NamedTuple):
 def count_chunk(chunk: Chunk) -> tuple[ErrorCounts, float]:
     """Decode a chunk; returns its errors, and the processor seconds of the search."""
     begin = time.process_time()
-    texts = [search(chunk.settings, columns) for columns in chunk.utterances]
+    # Each point of a grid has other weights, with which ctc-beam-decoder would load the model anew.
+    texts = [search(chunk.settings, columns, native=False) for columns in chunk.utterances]
     seconds = time.process_time() - begin
     errors = ErrorCounts()
     for reference, text in zip(chunk.references, texts, strict=True):

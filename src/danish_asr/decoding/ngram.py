@@ -23,6 +23,9 @@ NOTHING_HELD_OUT: Final = (
     "the error rates are then too low"
 )
 
+KENLM_FORBIDS: Final = -100.0
+"""log10 of KenLM's probability of an unknown word where the file lacks ``<unk>``."""
+
 UNIGRAMS_FILE: Final = "unigrams.txt"
 _HUGGING_FACE_FOLDER: Final = "language_model"
 _HUGGING_FACE_SETTINGS: Final = "attrs.json"
@@ -54,6 +57,12 @@ class LanguageModelFiles:
                 f"{self.file}: knows no words; write them to {unigrams}, one per line"
             )
         return words
+
+    def knows_unknown(self) -> bool:
+        """Whether it has a probability for unknown words, ``<unk>``; else KenLM forbids them."""
+        if self.file.suffix == ".arpa":  # read as text, as loading takes its whole size in memory
+            return "<unk>" in _words_of_arpa(self.file)
+        return bool(self.load().score("<unk>", bos=False, eos=False) > KENLM_FORBIDS)
 
     def load(self) -> Any:
         """Return a ``kenlm.Model``.

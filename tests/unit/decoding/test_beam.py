@@ -125,20 +125,37 @@ def test_several_texts_come_with_the_best_first(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("hotwords", [(), ("kå",)])
+@pytest.mark.parametrize("unknown", ["-2.0\t<unk>", "-2.0\t<other>", None])
 def test_ctc_beam_decoder_gives_the_same_texts_and_scores(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, hotwords: tuple[str, ...]
+    tokenizer: Tokenizer,
+    arpa: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hotwords: tuple[str, ...],
+    unknown: str | None,
 ) -> None:
+    """Also without ``<unk>``, which KenLM forbids and `NgramScorer` does not."""
     pytest.importorskip("ctc_beam_decoder")
+    if unknown:
+        arpa.write_text(ARPA.replace("-2.0\t<unk>", unknown), encoding="utf-8")
     logits = torch.stack([logits_of("en ko", tokenizer, seed, noise=2) for seed in range(20)])
-    decoder = BeamDecoder(tokenizer, nbest=10, hotwords=hotwords)
+    lm = arpa if unknown else None
+    decoder = BeamDecoder(tokenizer, lm, nbest=10, hotwords=hotwords, unknown=-1.0)
     native = decoder.alternatives(logits, [10] * 20)
-    monkeypatch.setattr(beam_search, "_native", lambda: None)
+    monkeypatch.setattr(beam_search, "_native_search", lambda _: None)
     plain = decoder.alternatives(logits, [10] * 20)
     assert [[each.text for each in texts] for texts in native] == [
         [each.text for each in texts] for texts in plain
     ]
     scores = [[each.score for each in texts] for texts in native]
     assert scores == [pytest.approx([each.score for each in texts]) for texts in plain]
+
+
+def test_an_utterance_in_which_no_blank_is_likely_has_a_text(tokenizer: Tokenizer) -> None:
+    """ctc-beam-decoder, where it is installed, needs a column for it."""
+    logits = torch.full((1, 2, len(symbols(tokenizer))), -1e4)
+    logits[0, 0, symbols(tokenizer).index("e")] = 0
+    logits[0, 1, symbols(tokenizer).index("n")] = 0
+    assert BeamDecoder(tokenizer)(logits, [2]) == ["en"]
 
 
 def test_the_documented_rescoring_chooses_among_them(tokenizer: Tokenizer) -> None:

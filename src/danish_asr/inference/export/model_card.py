@@ -158,7 +158,7 @@ def _description(model: Model, origin: _Origin, base: str, path: Path) -> str:
         f"A wav2vec 2.0 model with a CTC head for Danish speech recognition, {start}: {size:,} "
         f"parameters, {encoder.num_encoder_layers} layers, "
         f"{model.settings.target_vocab_size} symbols (characters). It takes 16 kHz mono audio and "
-        "gives a text without times; each frame of its output is 20 ms. Exported by danish-asr "
+        "gives characters; each frame of its output is 20 ms. Exported by danish-asr "
         f"{__version__}, and compared with the original's output as it was written."
     )
 

@@ -101,13 +101,18 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
     vocab = {name: number for number, name in enumerate(vocabulary.names(vocabulary.delimiter))}
     publish_text(folder / "vocab.json", json.dumps(vocab, ensure_ascii=False, indent=0) + "\n")
     processor = "Wav2Vec2Processor" if lm is None else "Wav2Vec2ProcessorWithLM"
-    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": BLANK, "unk_token": UNKNOWN}
+    special = {
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "pad_token": BLANK,
+        "unk_token": UNKNOWN,
+        "word_delimiter_token": vocabulary.delimiter,  # transformers 5 reads it in this file only
+    }
     _write(folder / "special_tokens_map.json", special)
     tokenizer = {
         "tokenizer_class": "Wav2Vec2CTCTokenizer",
         "processor_class": processor,
         **special,
-        "word_delimiter_token": vocabulary.delimiter,
         "replace_word_delimiter_char": " ",
         "do_lower_case": False,
         # Else transformers takes out spaces before punctuation.

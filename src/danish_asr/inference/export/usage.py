@@ -27,6 +27,13 @@ asr = pipeline("automatic-speech-recognition", "OWNER/NAME")
 text = asr(samples)["text"]
 ```
 
+For long recordings and times of words, in seconds, from transformers alone:
+
+```py
+result = asr(samples, chunk_length_s=20, stride_length_s=4, return_timestamps="word")
+text, words = result["text"], result["chunks"]  # a word: {"text": ..., "timestamp": (start, end)}
+```
+
 transformers normalises audio with another constant than the training did: it divides by
 sqrt(variance + 1e-7) instead of sqrt(variance + 1e-5). Audio of usual level is the same. Quiet
 audio is louder: by 5 % at an RMS of 0.01 (-40 dBFS), 45 % at 0.003 and 216 % at 0.001, which is
@@ -89,6 +96,9 @@ stream.accept_waveform(16_000, samples)
 recognizer.decode_stream(stream)
 text = stream.result.text.strip()
 ```
+
+`stream.result.timestamps` has the start of each symbol in seconds. Of its hot words, sherpa-onnx
+says that it takes them for transducers only: `create_stream` with `hotwords` ends the process.
 
 sherpa-onnx runs it on Android, iOS, Windows, in a browser, and from C, C++, C#, Go, Java, Kotlin,
 Swift and JavaScript; see its documentation of omnilingual ASR models.

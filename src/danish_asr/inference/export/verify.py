@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,7 +30,10 @@ below 6e-5 in ONNX, with digital silence as with speech; fairseq2 itself differs
 float64."""
 
 _LONGEST: Final = 30 * SAMPLE_RATE
-"""Samples in a pass of the model; its memory grows with their square."""
+"""Samples of an utterance; the memory of a pass grows with their square."""
+
+AWKWARD: Final = "0.2 s of a sound, silence, noise and 60 s of a sound"
+"""What every export is also compared on."""
 
 Array = NDArray[np.float32]
 
@@ -52,6 +56,8 @@ class Utterance(NamedTuple):
     name: str
     waveform: Array
     reference: str | None = None
+    awkward: bool = False
+    """Of `AWKWARD`, which says nothing about usual audio."""
 
 
 def read_utterances(files: Sequence[Path]) -> list[Utterance]:
@@ -81,14 +87,28 @@ def read_utterances(files: Sequence[Path]) -> list[Utterance]:
 
 
 def _sounds() -> Iterator[Array]:
-    draw = np.random.default_rng(0)
     for seconds, level in ((0.6, 0.1), (1.3, 0.1), (2.9, 0.003), (4.0, 0.2), (20.0, 0.05)):
-        times = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
-        pitch = 2 * np.pi * np.cumsum(120 + 30 * np.sin(3 * times)) / SAMPLE_RATE
-        voice = sum(np.sin(pitch * k) / k for k in range(1, 20))
-        loudness = np.clip(np.sin(2 * np.pi * 4 * times), 0, None)
-        sound = voice * loudness + 0.05 * draw.standard_normal(len(times))
-        yield (level * sound / sound.std()).astype(np.float32)
+        yield _sound(seconds, level)
+
+
+def _sound(seconds: float, level: float) -> Array:
+    times = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    pitch = 2 * np.pi * np.cumsum(120 + 30 * np.sin(3 * times)) / SAMPLE_RATE
+    voice = sum(np.sin(pitch * k) / k for k in range(1, 20))
+    loudness = np.clip(np.sin(2 * np.pi * 4 * times), 0, None)
+    sound = voice * loudness + _noise(seconds, 0.05)
+    return (level * sound / sound.std()).astype(np.float32)
+
+
+def _noise(seconds: float, level: float) -> Array:
+    draw = np.random.default_rng(0)
+    return level * draw.standard_normal(round(seconds * SAMPLE_RATE), np.float32)
+
+
+def awkward_utterances() -> list[Utterance]:
+    """Return what `AWKWARD` names."""
+    waveforms = [_sound(0.2, 0.1), np.zeros_like(_noise(2, 0)), _noise(2, 0.1), _sound(60, 0.1)]
+    return [Utterance(f"one of: {AWKWARD}", each, awkward=True) for each in waveforms]
 
 
 @dataclass
@@ -127,7 +147,8 @@ class _Comparison:
 def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance]) -> list[str]:
     """Compare what is in ``folder`` with fairseq2's model; return lines to print.
 
-    A text is compared as the examples in README.md make it, without spaces around it.
+    What is `AWKWARD` is compared as well; it counts in the first line only. A text is compared as
+    the examples in README.md make it, without spaces around it.
 
     Raises:
         RunError: A log-probability differs by more than `LIMIT`, or a text differs.
@@ -139,17 +160,19 @@ def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance])
     elif (folder / INT8).is_file():
         run_other = _runner(model, folder, to, INT8)
     exported, other = _Comparison(), _Comparison()
-    for utterance in track(utterances, "comparing with fairseq2", len(utterances)):
+    everything = [*utterances, *awkward_utterances()]
+    for utterance in track(everything, "comparing with fairseq2", len(everything)):
         missing = max(0, shortest - len(utterance.waveform))
         waveform = np.pad(utterance.waveform, (0, missing))
         row = model.log_probs([waveform])[0]
         expected = Output(row.numpy(), decode(row[None], [len(row)])[0].strip())
         output = run(waveform)
         exported.add(utterance.name, output, expected)
-        if run_other:
+        if run_other and not utterance.awkward:
             text_of_fairseq2 = Output(output.logits, expected.text)
             other.add(utterance.name, run_other(waveform), text_of_fairseq2)
     count, changed = len(utterances), exported.changed()
+    program = "transformers" if to == "hf" else "onnxruntime"
     measured = (
         f"largest difference of a log-probability {exported.largest:.1e}, "
         f"{len(changed)} texts differ"
@@ -160,7 +183,8 @@ def verify(model: Model, folder: Path, to: str, utterances: Sequence[Utterance])
             f"expected at most {LIMIT:g} and equal texts. The largest is in {exported.utterance}. "
             "Report this with the model's configuration"
         )
-    lines = [f"compared with fairseq2 on {count} utterances: {measured}"]
+    where = f"compared in {program} {version(program)} with fairseq2"
+    lines = [f"{where} on {count} utterances, {AWKWARD}: {measured}"]
     if run_other and to == "hf":
         lines.append(
             "with the feature extractor of transformers itself: largest difference "
@@ -183,11 +207,11 @@ def _runner(model: Model, folder: Path, to: str, file: str = MODEL) -> Runner:
 
     def run(waveform: Array) -> Output:
         if to == "onnx":
-            # A second row that is longer: padding changes nothing.
-            batch = np.zeros((2, len(waveform) + SAMPLE_RATE), np.float32)
+            # A second row that is longer: padding changes nothing. 60 s would take much memory.
+            rows = 2 if len(waveform) <= _LONGEST else 1
+            batch = np.full((rows, len(waveform) + SAMPLE_RATE), 0.1, np.float32)
             batch[0, : len(waveform)] = waveform
-            batch[1] = 0.1
-            lengths = np.array([len(waveform), batch.shape[1]])
+            lengths = np.array([len(waveform), batch.shape[1]][:rows])
             logits, frames = session.run(None, {"waveforms": batch, "lengths": lengths})
             logits = logits[0, : frames[0]]
         else:

@@ -255,8 +255,9 @@ def _import_faults(path: Path, config: Mapping[str, Any]) -> list[str]:
         for key, value in rules.items()
         if config.get(key) != value
     ]
-    if not _read(path, "preprocessor_config.json").get("do_normalize", True):
-        faults.append("do_normalize in preprocessor_config.json must be true, but is false")
+    processor = _read(path, "processor_config.json").get("feature_extractor", {})  # transformers 5
+    if not {**processor, **_read(path, "preprocessor_config.json")}.get("do_normalize", True):
+        faults.append("do_normalize of the feature extractor must be true, but is false")
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - only here
 
     for file in sorted(path.glob("*.safetensors")):
