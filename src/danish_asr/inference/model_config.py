@@ -11,7 +11,7 @@ from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import load_with_faults
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.models.cards import cards_of
-from danish_asr.recipe.models.hugging_face import is_hugging_face
+from danish_asr.recipe.models.hugging_face_directory import is_hugging_face
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,

@@ -97,7 +97,8 @@ def _sound(seconds: float, level: float) -> Array:
     voice = sum(np.sin(pitch * k) / k for k in range(1, 20))
     loudness = np.clip(np.sin(2 * np.pi * 4 * times), 0, None)
     sound = voice * loudness + _noise(seconds, 0.05)
-    return (level * sound / sound.std()).astype(np.float32)
+    scaled: Array = (level * sound / sound.std()).astype(np.float32)
+    return scaled
 
 
 def _noise(seconds: float, level: float) -> Array:

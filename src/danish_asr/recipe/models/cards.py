@@ -18,7 +18,7 @@ from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.models.hugging_face import import_model, is_hugging_face
+from danish_asr.recipe.models.hugging_face_directory import import_model, is_hugging_face
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     MODEL_CARD,
