@@ -14,6 +14,7 @@ from danish_asr.base.files import to_yaml
 from danish_asr.inference.export.model_card import model_card
 from danish_asr.inference.model import load_model
 from danish_asr.scoring.predictions import write_predictions
+from danish_asr.text.profiles import PROFILES
 from tests.score_rows import prediction, write_evaluation
 
 
@@ -77,7 +78,7 @@ def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:
     section = {"name": "mine", "text_profile": "coral"}
     (run / "config.yaml").write_text(to_yaml({"dataset": section}))
     card = model_card(load_model(model, device="cpu"), str(run), "onnx")
-    assert "CoRal's official normalisation" in card
+    assert PROFILES["coral"].about in card
 
 
 def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model: Path) -> None:
