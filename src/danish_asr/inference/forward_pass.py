@@ -19,7 +19,7 @@ from fairseq2.models.wav2vec2.feature_extractor import (
 from fairseq2.nn import Linear
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import Conv1d, Module
+from torch.nn import Module
 from torch.nn.functional import layer_norm, linear
 
 from danish_asr.base.errors import RunError
@@ -62,10 +62,9 @@ def padded(
 def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:
     """Change a model in place for inference on a CPU; only ``int8`` changes its weights.
 
-    The front end's convolutions become matrix products. With ``int8``, they and the encoder's
-    linear layers have weights in int8, one scale per output; each input gets a scale when it comes
-    (dynamic quantisation). The first convolution, which reads the samples, and the last layer stay
-    in float32.
+    The front end's convolutions become matrix products. With ``int8``, the linear layers of front
+    end and encoder have weights in int8, one scale per output; each input gets a scale when it
+    comes (dynamic quantisation). The convolutions and the last layer stay in float32.
 
     Raises:
         RunError: This build of PyTorch computes nothing in int8.
@@ -80,7 +79,7 @@ def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:
         layers = extractor.layers
         for number, layer in enumerate(cast(list[Wav2Vec2FeatureExtractionLayer], layers)):
             if layer.layer_norm is not None:
-                layers[number] = _MatrixProduct(layer, int8=int8 and number > 0)
+                layers[number] = _MatrixProduct(layer)
     if int8:
         _quantise(frontend)
         _quantise(module.encoder)
@@ -93,28 +92,18 @@ class _MatrixProduct(Module):
     no transposed copy. Parameters keep their names.
     """
 
-    def __init__(self, layer: Wav2Vec2FeatureExtractionLayer, *, int8: bool) -> None:
+    def __init__(self, layer: Wav2Vec2FeatureExtractionLayer) -> None:
         super().__init__()
-        self.kernel, self.stride = layer.conv.kernel_size[0], layer.conv.stride[0]
-        self.conv: Conv1d | _Int8Linear = layer.conv
-        if int8:
-            self.conv = _Int8Linear(_rows(layer.conv), layer.conv.bias)
+        self.conv = layer.conv
         self.layer_norm, self.activation = layer.layer_norm, layer.activation
 
     def forward(self, seqs: Tensor) -> Tensor:
-        windows = seqs.transpose(1, 2).unfold(1, self.kernel, self.stride)  # (N, S, C, kernel)
-        rows = windows.transpose(2, 3).flatten(2)
-        if isinstance(self.conv, _Int8Linear):
-            products = self.conv(rows)
-        else:
-            products = linear(rows, _rows(self.conv), self.conv.bias)
+        kernel, stride = self.conv.kernel_size[0], self.conv.stride[0]
+        windows = seqs.transpose(1, 2).unfold(1, kernel, stride)  # (N, S, C, kernel)
+        weight = self.conv.weight.transpose(1, 2).flatten(1)
+        products = linear(windows.transpose(2, 3).flatten(2), weight, self.conv.bias)
         assert self.layer_norm is not None
         return cast(Tensor, self.activation(self.layer_norm(products)).transpose(1, 2))
-
-
-def _rows(conv: Conv1d) -> Tensor:
-    """Return the weights as a matrix, (outputs, kernel x channels)."""
-    return conv.weight.transpose(1, 2).flatten(1)
 
 
 class _Int8Linear(Module):
