@@ -4,9 +4,10 @@
 
 Programs: ``danish-asr transcribe``, also with ``--int8``; omnilingual-asr's own pipeline; and the
 exports of the model in transformers, onnxruntime and sherpa-onnx. Each transcribes the same
-utterances, one after the other, in processes of their own with 1 and with 2 threads. FOLDER has
-recordings, with their texts in ``.txt`` files; without it, the audio is synthetic. After MODEL, the
-architecture ``--arch`` runs with random weights, on less audio, in pieces of 15 s.
+utterances, one after the other, in processes of their own with 1 and with 2 threads
+(``--threads``). FOLDER has recordings, with their texts in ``.txt`` files; without it, the audio is
+synthetic. After MODEL, the architecture ``--arch`` runs with random weights, on less audio, in
+pieces of 15 s.
 
 A real-time factor is seconds of processor time (all threads) or of the clock per second of audio,
 the least of several rounds; only ratios within one run say something. Memory is the peak while the
@@ -22,8 +23,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference import model as loading
 from danish_asr.inference.export.to_hugging_face import write_hugging_face
 from danish_asr.inference.export.to_onnx import write_onnx, write_sherpa_onnx
-from danish_asr.inference.export.verify import read_utterances
+from danish_asr.inference.export.verify import Utterance, read_utterances
 from danish_asr.metrics import compute_wer
 from danish_asr.text.profiles import normalize
 
@@ -67,18 +68,28 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--random-seconds", type=float, default=60)
     parser.add_argument("--arch", default="300m")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args()
     utterances = read_utterances(args.audio)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.model:
-            table_of(args.model, utterances, args.seconds, folder)
+            table_of(args.model, utterances, args.seconds, folder, threads=args.threads)
         random = folder / "random"
         write_random(args.arch, random)
-        table_of(str(random), utterances, args.random_seconds, folder, title=args.arch)
+        seconds = args.random_seconds
+        table_of(str(random), utterances, seconds, folder, threads=args.threads, title=args.arch)
 
 
-def table_of(model: str, utterances: Any, seconds: float, parent: Path, title: str = "") -> None:
+def table_of(
+    model: str,
+    utterances: Sequence[Utterance],
+    seconds: float,
+    parent: Path,
+    *,
+    threads: Sequence[int],
+    title: str = "",
+) -> None:
     """Print the table of a model, with so many seconds of audio."""
     ends = np.cumsum([len(utterance.waveform) / RATE for utterance in utterances])
     chosen = [u for u, end in zip(utterances, ends, strict=True) if end <= seconds]
@@ -93,16 +104,16 @@ def table_of(model: str, utterances: Any, seconds: float, parent: Path, title: s
     del loaded
     waveforms = [utterance.waveform for utterance in chosen]
     if title:  # weights are random, and so are texts: recordings as long as a speaker's turn
-        waveforms = np.array_split(np.concatenate(waveforms), round(used / TURN))
+        waveforms = np.array_split(np.concatenate(waveforms), max(1, round(used / TURN)))
     np.savez(folder / "audio.npz", *waveforms)
-    count = f"{len(waveforms)} recordings, {used:.0f} s, load {os.getloadavg()[0]:.1f}"
-    table = Table(*COLUMNS, "equal texts", "WER %", title=f"{title or Path(model).name}: {count}")
+    audio = f"{len(waveforms)} recordings, {used:.0f} s, load {os.getloadavg()[0]:.1f}"
+    table = Table(*COLUMNS, "equal texts", "WER %", title=f"{title or Path(model).name}: {audio}")
     references = [normalize(u.reference, "coral") for u in chosen if u.reference and not title]
-    for threads in (1, 2):
+    for count in threads:
         expected: list[str] = []
         for program in PROGRAMS:
-            command = [sys.executable, str(PROGRAM), program, str(threads), model, str(folder)]
-            env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+            command = [sys.executable, str(PROGRAM), program, str(count), model, str(folder)]
+            env = {**os.environ, "OMP_NUM_THREADS": str(count)}
             out = subprocess.check_output(command, env=env, text=True)  # noqa: S603
             *numbers, texts = json.loads(out.splitlines()[-1])
             expected = expected or texts
@@ -111,8 +122,8 @@ def table_of(model: str, utterances: Any, seconds: float, parent: Path, title: s
             wer = f"{100 * compute_wer(found, references):.2f}" if references else ""
             factors = [f"{number / used:.4f}" for number in numbers[:2]]
             memory = [f"{number:.2f}" for number in numbers[2:]]
-            table.add_row(str(threads), program, *factors, *memory, str(equal), wer)
-            print(threads, program, *factors, *memory, equal, wer, file=sys.stderr, flush=True)
+            table.add_row(str(count), program, *factors, *memory, str(equal), wer)
+            print(count, program, *factors, *memory, equal, wer, file=sys.stderr, flush=True)
     Console(width=120).print(table)
 
 
