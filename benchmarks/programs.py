@@ -147,7 +147,7 @@ def transformers(
     alike = difflib.SequenceMatcher(None, result["text"].split(), whole, autojunk=False)
     same = sum(block.size for block in alike.get_matching_blocks())
     print(f"  60 s in chunks of 20 s: {same} of {len(whole)} words as in one piece, {moved}")
-    print(f"    times rise: {starts == sorted(starts)}, last {result['chunks'][-1]}")
+    print(f"    times rise: {starts == sorted(starts)}, last {result['chunks'][-1]['timestamp']}")
     try:
         version("accelerate")
     except PackageNotFoundError:
