@@ -73,6 +73,7 @@ def export(
         "transcribe outputs/300m interviews --format txt,srt --out text",
         "transcribe outputs/300m call.wav --channels split --lm lm",
         "transcribe outputs/a hello.wav --with outputs/b --with outputs/c",
+        "transcribe outputs/300m meeting.mp3 --speakers auto --format vtt",
         "transcribe outputs/300m - --format srt < hello.wav",
     ]
 )
@@ -98,6 +99,15 @@ def transcribe(
     channels: Annotated[
         Literal["mix", "split"], Option(help="split: a speaker per channel.")
     ] = "mix",
+    speakers: Annotated[
+        str | None,
+        Option(
+            metavar="RTTM", help="Who speaks: an RTTM file or folder, or auto, for one channel."
+        ),
+    ] = None,
+    punctuate: Annotated[
+        str | None, Option(metavar="MODEL", help="Add punctuation with this model of Hugging Face.")
+    ] = None,
     device: Device = "auto",
     batch_seconds: Annotated[
         float | None, Option(min=1.0, help="Audio per forward pass; less needs less memory.")
@@ -119,7 +129,18 @@ def transcribe(
     if nbest and "json" not in parse_formats(format_ or "txt"):
         fault = "JSON alone has several texts; add --format json"
         raise typer.BadParameter(fault, param_hint="--nbest")
-    settings = Settings(decoder, lm, hotwords, channels, batch_seconds, with_ or (), nbest, int8)
+    settings = Settings(
+        decoder,
+        lm,
+        hotwords,
+        channels,
+        batch_seconds,
+        with_ or (),
+        nbest,
+        int8,
+        speakers=speakers,
+        punctuate=punctuate,
+    )
     finished = transcribe_files(
         model, audio, settings, formats=format_, out=out, overwrite=overwrite, device=device
     )

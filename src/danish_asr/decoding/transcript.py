@@ -33,6 +33,14 @@ class Segment:
     words: Sequence[Word]
     channel: int | None = None  # from 0; None if the channels were mixed
     alternatives: Sequence[Alternative] = ()  # the best first, if they were asked for
+    speaker: str | None = None  # of a diarizer; None if nobody asked for one
+
+    @property
+    def speaker_name(self) -> str | None:
+        """Who speaks: the speaker, or one for each channel if they were kept apart."""
+        if self.speaker is None and self.channel is not None:
+            return f"Speaker {self.channel + 1}"
+        return self.speaker
 
     @property
     def text(self) -> str:

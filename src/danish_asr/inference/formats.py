@@ -19,12 +19,12 @@ MAX_LINE: Final = 42
 MAX_SECONDS: Final = 7.0
 
 MIN_SECONDS: Final = 1.0
-"""A shorter cue stays until then, or until the next cue of its channel."""
+"""A shorter cue stays until then, or until the next cue of its speaker."""
 
 
 def to_txt(transcript: Transcript) -> str:
-    """Return a line per segment, after its speaker's name if channels were kept apart."""
-    lines = [_label(segment.channel) + segment.text for segment in transcript.segments]
+    """Return a line per segment, after its speaker's name if speakers are known."""
+    lines = [_label(segment.speaker_name) + segment.text for segment in transcript.segments]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -45,7 +45,7 @@ def to_vtt(transcript: Transcript) -> str:
     blocks = ["WEBVTT\n"]
     for cue in make_cues(transcript):
         times = f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}"
-        voice = "" if cue.channel is None else f"<v {_speaker(cue.channel)}>"
+        voice = "" if cue.speaker is None else f"<v {html.escape(cue.speaker, quote=False)}>"
         text = html.escape("\n".join(cue.lines), quote=False)
         blocks.append(f"{times}\n{voice}{text}\n")
     return "\n".join(blocks)
@@ -67,16 +67,16 @@ def to_csv(transcript: Transcript) -> str:
     """Return a row per word, so that files can be concatenated and segments grouped again.
 
     The columns: ``file``, ``segment`` (from 0), ``channel`` (from 0; empty if mixed), ``start``
-    and ``end`` in seconds, ``word``, ``confidence`` (empty if unknown).
+    and ``end`` in seconds, ``word``, ``confidence`` and ``speaker`` (empty if unknown).
     """
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(["file", "segment", "channel", "start", "end", "word", "confidence"])
+    rows.writerow(["file", "segment", "channel", "start", "end", "word", "confidence", "speaker"])
     for number, segment in enumerate(transcript.segments):
         for word in segment.words:
-            times = f"{word.start:.3f}", f"{word.end:.3f}"
+            place = transcript.file, number, segment.channel, f"{word.start:.3f}", f"{word.end:.3f}"
             confidence = None if word.confidence is None else f"{word.confidence:.4f}"
-            rows.writerow([transcript.file, number, segment.channel, *times, word.text, confidence])
+            rows.writerow([*place, word.text, confidence, segment.speaker_name])
     return out.getvalue()
 
 
@@ -89,13 +89,13 @@ class _Interval(NamedTuple):
 
 
 def to_textgrid(transcript: Transcript) -> str:
-    """Return a Praat TextGrid in the long format: tiers of segments and words, per channel."""
-    channels: dict[int | None, list[Segment]] = defaultdict(list)
-    for segment in transcript.segments:
-        channels[segment.channel].append(segment)
+    """Return a Praat TextGrid in the long format: tiers of segments and words, per speaker."""
+    speakers: dict[str | None, list[Segment]] = defaultdict(list)
+    for segment in sorted(transcript.segments, key=_order_of_tiers):
+        speakers[segment.speaker_name].append(segment)
     tiers: dict[str, list[_Interval]] = {}
-    for channel, segments in sorted(channels.items(), key=lambda item: item[0] or 0):
-        name = "" if channel is None else f"{_speaker(channel)} "
+    for speaker, segments in speakers.items():
+        name = "" if speaker is None else f"{speaker} "
         words = [word for segment in segments for word in segment.words]
         tiers[f"{name}segments"] = [_Interval(s.start, s.end, s.text) for s in segments]
         tiers[f"{name}words"] = [_Interval(w.start, w.end, w.text) for w in words]
@@ -154,12 +154,12 @@ def parse_formats(names: str) -> list[str]:
     return list(dict.fromkeys(formats))
 
 
-def _speaker(channel: int) -> str:
-    return f"Speaker {channel + 1}"  # channels count from 0
+def _order_of_tiers(segment: Segment) -> tuple[int, str]:
+    return segment.channel or 0, segment.speaker or ""
 
 
-def _label(channel: int | None) -> str:
-    return "" if channel is None else f"{_speaker(channel)}: "
+def _label(speaker: str | None) -> str:
+    return "" if speaker is None else f"{speaker}: "
 
 
 def _clock(seconds: float, point: str) -> str:
@@ -194,7 +194,7 @@ class Cue(NamedTuple):
     start: float
     end: float
     lines: Sequence[str]
-    channel: int | None = None
+    speaker: str | None = None
 
 
 def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
@@ -202,20 +202,20 @@ def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
 
     A cue has at most two lines of 42 characters and lasts at most 7 s, unless one word exceeds
     that. It ends preferably at a pause or a punctuation mark, and cues are about equally full.
-    Cues of one channel do not overlap; speakers of different channels may talk at the same time.
+    Cues of one speaker do not overlap; several may talk at the same time.
     """
-    parts: dict[int | None, list[Sequence[Word]]] = defaultdict(list)
+    parts: dict[str | None, list[Sequence[Word]]] = defaultdict(list)
     for segment in transcript.segments:
-        label = _label(segment.channel) if named else ""
-        parts[segment.channel] += _divide(segment.words, label)
+        label = _label(segment.speaker_name) if named else ""
+        parts[segment.speaker_name] += _divide(segment.words, label)
     cues = []
-    for channel, of_channel in parts.items():
-        label = _label(channel) if named else ""
-        limits = [*(words[0].start for words in of_channel[1:]), float("inf")]
-        for words, limit in zip(of_channel, limits, strict=True):
+    for speaker, of_speaker in parts.items():
+        label = _label(speaker) if named else ""
+        limits = [*(words[0].start for words in of_speaker[1:]), float("inf")]
+        for words, limit in zip(of_speaker, limits, strict=True):
             start = words[0].start
             end = min(max(words[-1].end, start + MIN_SECONDS), limit)
-            cues.append(Cue(start, end, _wrap(label, words), channel))
+            cues.append(Cue(start, end, _wrap(label, words), speaker))
     return sorted(cues, key=lambda cue: cue.start)
 
 

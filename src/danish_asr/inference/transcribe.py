@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -23,7 +23,8 @@ from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.decoding.ngram import find_language_model
-from danish_asr.decoding.transcript import Transcript
+from danish_asr.decoding.transcript import Segment, Transcript
+from danish_asr.inference.additions import Additions
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats, to_txt
 from danish_asr.inference.recordings import Recording, find_recordings
 from danish_asr.inference.sound import open_sound
@@ -55,6 +56,10 @@ class Settings:
     nbest: int | None = None
     int8: bool = False
     """Whether the weights are rounded to 8 bits, for a CPU."""
+    speakers: str | None = None
+    """``auto``, or an RTTM file or a folder of them."""
+    punctuate: str | None = None
+    """A model of punctuation."""
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of ``Model.transcribe``.
@@ -75,12 +80,21 @@ class Settings:
             raise DanishAsrError(f"--{next(iter(config))} needs --decoder beam, not greedy")
         if self.lm is not None and decoder == "beam":
             find_language_model(self.lm)
+        if self.speakers and self.channels == "split":
+            raise DanishAsrError(
+                "--speakers finds those of one microphone; with --channels split each channel is "
+                "a speaker: give one of the two"
+            )
         return {
             "decoder": decoder,
             "decoder_config": config,
             "channels": self.channels,
             "batch_seconds": self.batch_seconds,
         }
+
+    def additions(self, recordings: Sequence[Path | bytes]) -> Additions:
+        """Load what adds speakers and punctuation to the transcripts of ``recordings``."""
+        return Additions(self.speakers, self.punctuate, recordings)
 
     def load(self, model: str, device: str) -> Model:
         """Load a model; faults of the decoder are found before its weights are read."""
@@ -134,6 +148,7 @@ def transcribe_files(
     }
     tasks = {path: outputs for path, outputs in missing.items() if outputs}
     skipped = [str(path) for path in missing if path not in tasks]
+    additions = settings.additions([*tasks])
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if others:
         console.print(f"files that are not audio, by their suffix: {others:,}")
@@ -143,7 +158,9 @@ def transcribe_files(
             f"skipped, transcripts exist: {', '.join(skipped[:_LISTED])}{more}; --overwrite "
             "replaces them, --out writes elsewhere"
         )
-    return not tasks or _transcribe(settings.load(model, device), tasks, settings, console)
+    return not tasks or _transcribe(
+        settings.load(model, device), tasks, settings, additions, console
+    )
 
 
 def _missing(recording: Recording, names: Sequence[str], *, overwrite: bool) -> dict[str, Path]:
@@ -169,16 +186,21 @@ def _print_stdin(model: str, settings: Settings, formats: str, device: str) -> N
         return
     with open_sound(audio):
         pass
-    loaded = settings.load(model, device)
-    sys.stdout.write(FORMATS[names[0]](loaded.transcribe(audio, **settings.options())))
+    additions, loaded = settings.additions([audio]), settings.load(model, device)
+    transcript = additions(audio, loaded.transcribe(audio, **settings.options()))
+    sys.stdout.write(FORMATS[names[0]](transcript))
     _warn_of_frames(loaded)
 
 
 def _print_text(model: str, audio: Path | bytes, settings: Settings, device: str) -> None:
     with open_sound(audio):
         pass  # what is no audio is refused before fairseq2 is imported
+    additions = settings.additions([audio])
     spoken, loaded = False, settings.load(model, device)
-    for segment in loaded.stream(audio, **settings.options()):
+    segments: Iterable[Segment] = loaded.stream(audio, **settings.options())
+    if additions:  # they need all of it
+        segments = additions(audio, loaded.transcribe(audio, **settings.options())).segments
+    for segment in segments:
         spoken = True
         sys.stdout.write(to_txt(Transcript(0.0, [segment])))
         sys.stdout.flush()
@@ -209,6 +231,7 @@ def _transcribe(
     model: Model,
     tasks: Mapping[Path, Mapping[str, Path]],
     settings: Settings,
+    additions: Additions,
     console: Console,
 ) -> bool:
     """Write the missing transcripts of each recording; return whether all succeeded."""
@@ -225,6 +248,7 @@ def _transcribe(
                 if isinstance(result, DanishAsrError):
                     failures.append(str(result))
                     continue
+                result = additions(path, result)  # noqa: PLW2901
                 for name, output in tasks[path].items():
                     publish_text(output, FORMATS[name](result))
                 finished, seconds = finished + 1, seconds + result.duration

@@ -70,7 +70,7 @@ def test_cues_of_a_channel_hold_all_words_in_order_and_do_not_overlap(seed: int)
     cues = make_cues(spoken)
     assert cues == sorted(cues, key=lambda cue: cue.start)
     for channel in (0, 1):
-        own = [cue for cue in cues if cue.channel == channel]
+        own = [cue for cue in cues if cue.speaker == f"Speaker {channel + 1}"]
         assert all(a.start < a.end <= b.start for a, b in itertools.pairwise(own))
         text = " ".join(line for cue in own for line in cue.lines)
         assert text == " ".join(s.text for s in spoken.segments if s.channel == channel)
