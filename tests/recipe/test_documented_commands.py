@@ -35,6 +35,8 @@ ONLY_CHECKED = {
     "audit.csv": "as above",
     " serve ": "runs until Ctrl-C; recipe/test_serve.py",
     "hf:": "network",
+    "Alvenir/": "network; unit/transcription/test_punctuation.py",
+    "--speakers auto": "the extra speakers; unit/transcription/test_speakers.py",
     "omniASR_": "network",
     "configs/standard.yaml": "hours on a GPU",
     "ctc-finetune-danish.yaml": "hours on a GPU; recipe/test_guide.py",
@@ -127,6 +129,9 @@ def _write_recordings() -> None:
         Path(name).parent.mkdir(exist_ok=True)
         soundfile.write(name, speech, 16_000)
     soundfile.write("call.wav", np.stack([speech, speech[::-1]], axis=1), 16_000)
+    Path("turns").mkdir()
+    turn = "SPEAKER meeting 1 0 9 <NA> <NA> anna <NA> <NA>\n"
+    Path("turns/meeting.rttm").write_text(turn, encoding="utf-8")
     with Path("recordings.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["path", "sentence", "speaker", "dialect", "age", "gender"])

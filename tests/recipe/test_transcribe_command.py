@@ -117,6 +117,34 @@ def test_several_texts_are_written_to_json(transcribe: Run, here: Path) -> None:
     assert (status, "--format json" in report) == (2, True)
 
 
+def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
+    transcribe: Run, here: Path
+) -> None:
+    turn = "SPEAKER a 1 {} <NA> <NA> {} <NA> <NA>\n"
+    (here / "a.rttm").write_text(turn.format("0 0.2", "anna") + turn.format("0.2 9", "bo"), "utf-8")
+    assert transcribe("in/a.wav", "--speakers", "a.rttm", *FIXED)[:2] == (0, "anna: en\nbo: to\n")
+    command = ("in/a.wav", "--format", "json", "--out", "out", *FIXED)
+    assert transcribe(*command, "--speakers", str(here))[0] == 0
+    found = json.loads((here / "out" / "a.json").read_text("utf-8"))
+    assert [segment["speaker"] for segment in found["segments"]] == ["anna", "bo"]
+    assert found["about"]["speakers"] == str(here)
+    status, _, report = transcribe("in", "--out", "new", "--speakers", "a.rttm", *FIXED)
+    assert (status, "none of b" in report, Path("new/a.txt").exists()) == (1, True, False)
+    status, _, report = transcribe(*command, "--speakers", "auto", "--channels", "split")
+    assert (status, "one of the two" in report) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("module", "option"), [("speakers", "--speakers"), ("punctuation", "--punctuate")]
+)
+def test_a_missing_extra_is_named_with_its_install_line(
+    transcribe: Run, here: Path, monkeypatch: pytest.MonkeyPatch, module: str, option: str
+) -> None:
+    monkeypatch.setattr(f"danish_asr.inference.{module}.find_spec", lambda _: None)
+    status, _, report = transcribe(str(here / "in" / "a.wav"), option, "auto")
+    assert (status, f"pip install 'danish-asr[{option[2:]}]'" in report) == (1, True)
+
+
 def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_next_time(
     transcribe: Run, here: Path
 ) -> None:

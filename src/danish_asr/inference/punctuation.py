@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
 from danish_asr.base.errors import DanishAsrError, MissingExtraError
 from danish_asr.decoding.transcript import Segment, Transcript, Word
@@ -46,11 +49,13 @@ class Punctuator:
             raise MissingExtraError("--punctuate", "punctuate")
         from transformers import AutoModelForTokenClassification, AutoTokenizer
 
+        place = _downloaded(name)
         try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(name)  # type: ignore[no-untyped-call]
-            self._model: Any = AutoModelForTokenClassification.from_pretrained(name).eval()
+            tokenizer: Any = AutoTokenizer.from_pretrained(place)  # type: ignore[no-untyped-call]
+            self._tokenizer = tokenizer
+            self._model: Any = AutoModelForTokenClassification.from_pretrained(place).eval()
         except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0][:120]
             raise DanishAsrError(
                 f"--punctuate {name}: cannot be loaded ({reason}); name a model for token "
                 f"classification; without a network, run `hf download {name}` first"
@@ -109,3 +114,13 @@ class Punctuator:
             if word is not None:
                 labels[word] = self._labels[best[token]]
         return labels
+
+
+def _downloaded(name: str) -> str:
+    """Return the directory of a model that is here, so that the hub is not asked."""
+    if Path(name).is_dir():
+        return name
+    try:
+        return snapshot_download(name, local_files_only=True)
+    except (LocalEntryNotFoundError, HFValidationError):
+        return name

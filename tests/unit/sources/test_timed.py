@@ -79,6 +79,26 @@ def test_speakers_on_channels_become_rows_of_their_channel(
     ]
 
 
+@pytest.mark.parametrize("kind", TIMED)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_speakers_of_one_microphone_are_read_back_without_a_channel(
+    tmp_path: Path, kind: str, channels: int
+) -> None:
+    folder = record(tmp_path / "in", channels=channels)
+    names = "SPEAKER_01", "Søren", "SPEAKER_01"
+    own = [replace(s, speaker=n) for s, n in zip(transcript().segments, names, strict=True)]
+    text = FORMATS[kind](replace(transcript(), segments=own))
+    (folder / f"anna{SUFFIXES[kind]}").write_text(text, encoding="utf-8")
+    found = [
+        (row.start, row.text, row.speaker.speaker_id, row.channel)
+        for row in read_all(open_source(str(folder), TRAIN))
+    ]
+    people = "anna SPEAKER_01", "Søren", "anna SPEAKER_01"
+    assert found == [
+        (start, text, person, None) for (start, _, text), person in zip(SAID, people, strict=True)
+    ]
+
+
 def test_the_samples_of_a_row_are_those_of_its_channel(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

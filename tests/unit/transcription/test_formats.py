@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -125,6 +126,22 @@ def test_vtt_escapes_text_and_names_voices() -> None:
     assert FORMATS["vtt"](odd) == (
         "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\n<v Speaker 1>&lt;b&gt; R&amp;D --&gt; slut\n"
     )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_has_the_speakers_of_a_diarizer(name: str) -> None:
+    first, second = (Segment(at, at + 0.5, spoken("ja", at)) for at in (1.0, 3.0))
+    known = Transcript(9.0, [replace(second, speaker="bo"), replace(first, speaker="anna")])
+    written = FORMATS[name](known)
+    expected = {
+        "txt": ["bo: ja", "anna: ja"],
+        "srt": ["bo: ja", "anna: ja"],
+        "vtt": ["<v bo>ja", "<v anna>ja"],
+        "json": ['"speaker": "bo"', '"speaker": "anna"'],
+        "csv": ["ja,0.9000,bo", "ja,0.9000,anna"],
+        "textgrid": ['"anna segments"', '"anna words"', '"bo segments"', '"bo words"'],
+    }[name]
+    assert all(line in written for line in expected)
 
 
 def test_txt_has_a_line_per_segment() -> None:
