@@ -120,8 +120,13 @@ def test_several_texts_are_written_to_json(transcribe: Run, here: Path) -> None:
 def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     transcribe: Run, here: Path
 ) -> None:
-    turn = "SPEAKER a 1 {} <NA> <NA> {} <NA> <NA>\n"
-    (here / "a.rttm").write_text(turn.format("0 0.2", "anna") + turn.format("0.2 9", "bo"), "utf-8")
+    assert transcribe("in/a.wav", "--format", "json", "--out", "times", *FIXED)[0] == 0
+    ((_, second),) = [
+        segment["words"] for segment in json.loads(Path("times/a.json").read_text())["segments"]
+    ]
+    turn = "SPEAKER a 1 {} {} <NA> <NA> {} <NA> <NA>\n"
+    turns = turn.format(0, second["start"], "anna") + turn.format(second["start"], 9, "bo")
+    (here / "a.rttm").write_text(turns, "utf-8")
     assert transcribe("in/a.wav", "--speakers", "a.rttm", *FIXED)[:2] == (0, "anna: en\nbo: to\n")
     command = ("in/a.wav", "--format", "json", "--out", "out", *FIXED)
     assert transcribe(*command, "--speakers", str(here))[0] == 0
