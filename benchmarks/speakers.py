@@ -46,6 +46,8 @@ class Case(NamedTuple):
     speakers: int
     pauses: tuple[float, float]
     gender: str | None = None
+    gated: bool = False
+    """Whether the noise stops in pauses, as where clips were joined or a call suppresses it."""
 
 
 CASES = (
@@ -54,6 +56,8 @@ CASES = (
     Case(3, (0.3, 1.0)),
     Case(4, (0.3, 1.0)),
     Case(2, (0.3, 1.0), "female"),
+    Case(2, (0.0, 0.0)),
+    Case(2, (0.3, 1.0), gated=True),
 )
 
 
@@ -83,7 +87,7 @@ def main() -> None:
             right += _matched(counts)
             found.append(len({name for _, name in counts}))
         audio += seconds
-        kind = f"{case.speakers} {case.gender or ''}"
+        kind = f"{case.speakers} {case.gender or ''}{'gated' if case.gated else ''}"
         cells = f"{case.pauses[0]:g} to {case.pauses[1]:g}", f"{seconds:.0f}", f"{found}"
         table.add_row(kind, *cells, f"{words:,}", f"{100 * right / words:.1f}")
     console = Console(width=100)
@@ -117,6 +121,8 @@ def _conversation(
     samples = np.concatenate(parts)
     noise = np.random.default_rng(random.getrandbits(32)).standard_normal(length, np.float32)
     level = np.float32(np.sqrt(np.mean(samples**2)) * 10 ** (-NOISE_DB / 20))
+    if case.gated:
+        noise *= np.concatenate([np.full(len(part), bool(part.any())) for part in parts])
     return (samples + level * noise).clip(-1, 1), turns
 
 
