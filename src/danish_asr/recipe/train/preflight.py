@@ -19,28 +19,16 @@ from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from torch.nn import Module
 
 from danish_asr.base.cluster import rank_info
-from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
-from danish_asr.corpus.shards import find_shards, split_names, splitting_hint
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import is_faulty, unstructure
-from danish_asr.recipe.config.sections import names_of_splits
 from danish_asr.recipe.config.training import top_layers
-from danish_asr.recipe.data.dataset import (
-    AsrDataset,
-    DanishAsrDataset,
-    conditions_of_filters,
-)
-from danish_asr.recipe.data.index import UNKNOWN_DIALECT
-from danish_asr.recipe.models.assets import (
-    DATASET_FAMILIES,
-    Assets,
-    ModelDescription,
-    validation_indices,
-)
+from danish_asr.recipe.models.assets import Assets, ModelDescription
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
+from danish_asr.recipe.train.data_preflight import dataset_faults
 from danish_asr.recipe.train.learning import (
     group_faults,
     keep_layers,
@@ -74,7 +62,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     dataset_name = config.dataset.name
     dataset_card = assets.find("dataset.name", dataset_name, faults) if dataset_name else None
     if dataset_card is not None or not dataset_name:
-        faults.extend(_dataset_faults(assets, config, dataset_card))
+        faults.extend(dataset_faults(assets, config, dataset_card))
     name, encoder = config.model.name, config.pretrained_encoder.name
     model_card = assets.find("model.name", name, faults) if name else None
     if encoder:
@@ -119,32 +107,6 @@ def tokenizer_card(config: AsrConfig) -> AssetCard | None:
     return Assets(config).find("tokenizer.name", name, []) if name else None
 
 
-def _dataset_faults(assets: Assets, config: AsrConfig, card: AssetCard | None) -> Iterator[str]:
-    """Check that the dataset, of a card or of a family, has what the configuration reads of it."""
-    section = config.dataset
-    if card is None and section.family not in DATASET_FAMILIES:
-        if section.family:
-            families = ", ".join(DATASET_FAMILIES)
-            yield f"dataset.family must be one of {families}, but is '{section.family}'"
-        return
-    try:
-        dataset = assets.open_dataset(section, card)
-        # A check reads what the ones before it found to be there.
-        for check in (_split_faults, _condition_faults, _score_faults):
-            faults = dict.fromkeys(check(dataset, config))
-            if faults:
-                yield from faults
-                return
-    except ConfigError as error:
-        yield from error.faults
-    except DatasetError as error:
-        if card is None:
-            yield f"dataset.config_overrides: {error}"
-        else:
-            names = assets.available("dataset.name", card.name)
-            yield f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
-
-
 def _summary_faults(config: AsrConfig) -> Iterator[str]:
     file = config.dataset.mixture_parquet_storage_config.dataset_summary_path
     if config.dataset.storage_mode != "MIXTURE_PARQUET" or isinstance(config, AsrEvalConfig):
@@ -152,78 +114,6 @@ def _summary_faults(config: AsrConfig) -> Iterator[str]:
     if file and not Path(file).is_file():
         rule = f"must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
         yield f"dataset.mixture_parquet_storage_config.dataset_summary_path {rule}"
-
-
-def _split_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
-    """Compare the splits with the dataset's paths; no file is opened."""
-    section, needed, names = config.dataset, "MANIFEST", dataset.splits
-    if isinstance(dataset, DanishAsrDataset):
-        split_key = section.mixture_parquet_storage_config.split_column
-        needed = "MIXTURE_PARQUET"
-        names = split_names(find_shards(dataset.path, split_key=split_key))
-    if section.storage_mode != needed:
-        yield f"dataset.storage_mode must be {needed} for the dataset '{section.name}'"
-    if isinstance(config, AsrEvalConfig):
-        key, scored = "evaluator.split", names_of_splits(config.evaluator.split)
-        splits = []
-    else:
-        key, scored = "dataset.valid_split", names_of_splits(section.valid_split)
-        splits = [("dataset.train_split", str(section.train_split))]
-    splits += [(key, split) for split in scored]
-    for split_of, split in splits:
-        if split not in names:
-            hint = splitting_hint(split, names)
-            yield f"{split_of}: no split '{split}'; the dataset has: {', '.join(names)}{hint}"
-    for split in scored:
-        whole, _, corpus = split.partition("_")
-        if corpus and whole in scored and needed == "MIXTURE_PARQUET":
-            yield f"{key}: '{whole}' and '{split}' have rows in common; name one"
-
-
-def _condition_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
-    """Check that rows fulfil the conditions; that writes the indices which the run reads."""
-    section = config.dataset
-    filtered = bool(conditions_of_filters(section.mixture_parquet_storage_config))
-    if isinstance(config, AsrEvalConfig):
-        # It reads no training rows; its dataset may have none.
-        parts = [("evaluator.where", section.valid_where, section.valid_split)]
-    else:
-        parts = [
-            ("dataset.train_where", section.train_where, section.train_split),
-            *(
-                (f"trainer.stages.{first}.where", stage.where, section.train_split)
-                for first, stage in config.trainer.stages.items()
-            ),
-            *(
-                (f"dataset.weights[{number}].where", weight.where, section.train_split)
-                for number, weight in enumerate(section.weights)
-            ),
-            ("dataset.valid_where", section.valid_where, section.valid_split),
-        ]
-    for key, where, splits in parts:
-        if not where and not filtered:
-            continue
-        for split in names_of_splits(splits):
-            try:
-                dataset.read_index(split, section.storage_config, where)
-            except ConfigError as error:
-                yield from (f"{key}: {fault}" for fault in error.faults)
-            except DatasetError as error:
-                yield f"{key}: {error}"
-
-
-def _score_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
-    """Check that the rows to validate on have the score that the run is judged by."""
-    section, metric = config.dataset, config.regime.score_metric
-    if metric != "worst_group_wer" or not section.valid_split or isinstance(config, AsrEvalConfig):
-        return
-    indices = validation_indices(dataset, section, section.valid_split, section.valid_subset)
-    dialects = {name for index in indices.values() for name in index.dialects()[1]}
-    if not dialects - {UNKNOWN_DIALECT}:
-        yield (
-            f"regime.score_metric: {metric} needs rows with a dialect, and "
-            f"dataset.valid_split '{section.valid_split}' has none; set regime.score_metric=wer"
-        )
 
 
 def _with_tokenizer_name(
