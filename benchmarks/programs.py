@@ -20,6 +20,7 @@ import tempfile
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -122,10 +123,10 @@ def transformers(
 ) -> None:
     """The pipeline, whole, in chunks and with times, and five steps of training."""
     import torch  # noqa: PLC0415
-    from transformers import AutoModelForCTC, AutoTokenizer, pipeline  # noqa: PLC0415
 
-    model = AutoModelForCTC.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    hf: Any = import_module("transformers")
+    model = hf.AutoModelForCTC.from_pretrained(folder).eval()
+    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
     found = {}
     for name, waveform in waveforms.items():
         samples = torch.from_numpy(waveform)
@@ -134,7 +135,7 @@ def transformers(
         best = best.argmax(-1)
         found[name] = tokenizer.decode(best.where(best > 2, 0)).strip()
     tell("as the card says", found, texts)
-    asr = pipeline("automatic-speech-recognition", str(folder))
+    asr = hf.pipeline("automatic-speech-recognition", str(folder))
     tell("pipeline", {name: asr(each.copy())["text"] for name, each in waveforms.items()}, texts)
     long = waveforms["60 s"]
     whole, times = texts["60 s"].split(), {"return_timestamps": "word"}
@@ -163,15 +164,8 @@ def transformers(
 
 def train(folder: Path, rows: list[dict[str, Any]]) -> tuple[list[float], str]:
     """Losses of five steps on the same eight rows, and a text of the model saved after them."""
-    from transformers import (  # noqa: PLC0415
-        AutoModelForCTC,
-        AutoProcessor,
-        Trainer,
-        TrainingArguments,
-        pipeline,
-    )
-
-    processor = AutoProcessor.from_pretrained(folder)
+    hf: Any = import_module("transformers")
+    processor = hf.AutoProcessor.from_pretrained(folder)
 
     def collate(batch: list[dict[str, Any]]) -> Any:
         waveforms = [row["waveform"] for row in batch]
@@ -185,9 +179,9 @@ def train(folder: Path, rows: list[dict[str, Any]]) -> tuple[list[float], str]:
         return inputs
 
     with tempfile.TemporaryDirectory() as out:
-        trainer = Trainer(
-            AutoModelForCTC.from_pretrained(folder, ctc_loss_reduction="mean"),
-            TrainingArguments(
+        trainer = hf.Trainer(
+            hf.AutoModelForCTC.from_pretrained(folder, ctc_loss_reduction="mean"),
+            hf.TrainingArguments(
                 out,
                 max_steps=5,
                 per_device_train_batch_size=8,
@@ -207,7 +201,7 @@ def train(folder: Path, rows: list[dict[str, Any]]) -> tuple[list[float], str]:
         trainer.train()
         trainer.save_model(out)
         sys.stdout = stdout
-        asr = pipeline("automatic-speech-recognition", out)
+        asr = hf.pipeline("automatic-speech-recognition", out)
         text = asr(rows[0]["waveform"].copy())["text"]
     return [row["loss"] for row in trainer.state.log_history if "loss" in row], text
 
@@ -232,7 +226,8 @@ def onnx(folder: Path, waveforms: dict[str, Any], texts: dict[str, str]) -> None
     for file in ("model.onnx", "model.int8.onnx"):
         session = onnxruntime.InferenceSession(folder / file)
         for size in (1, 4):
-            found, order = {}, list(waveforms)
+            found = dict[str, str]()
+            order = list(waveforms)
             for start in range(0, len(order), size):
                 part = order[start : start + size]
                 found |= zip(part, decoded([waveforms[name] for name in part]), strict=True)
@@ -241,8 +236,7 @@ def onnx(folder: Path, waveforms: dict[str, Any], texts: dict[str, str]) -> None
 
 def sherpa(folder: Path, waveforms: dict[str, Any], texts: dict[str, str]) -> None:
     """Texts, times and what becomes of hot words."""
-    import sherpa_onnx  # noqa: PLC0415
-
+    sherpa_onnx: Any = import_module("sherpa_onnx")
     files = str(folder / "model.onnx"), str(folder / "tokens.txt")
     recognizer = sherpa_onnx.OfflineRecognizer.from_omnilingual_asr_ctc(*files)
     found, times = {}, []
