@@ -11,7 +11,7 @@ from pathlib import Path
 
 folder, level = Path(sys.argv[1]).resolve(), int(sys.argv[2])
 files = sorted(path for path in folder.rglob("*") if path.is_file())
-audio = {}
+audio: dict[str, Path] = {}
 for path in files:
     if path.suffix.lower() in {".wav", ".flac", ".mp3", ".ogg", ".opus"}:
         name = path.stem.removesuffix("_mic1")  # of VCTK's two microphones the first
