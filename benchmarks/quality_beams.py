@@ -1,6 +1,6 @@
 """A beam search's best texts and processor time: ctc-beam-decoder against pyctcdecode.
 
-python benchmarks/beams.py MODEL LM FOLDER; FOLDER has recordings in FLAC.
+python benchmarks/quality_beams.py MODEL LM FOLDER; FOLDER has recordings in FLAC.
 """
 
 import sys
