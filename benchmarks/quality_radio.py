@@ -17,7 +17,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from benchmarks.word_times import ReportingEspeak
+from benchmarks.quality_word_times import ReportingEspeak
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.corpus.sources.synthetic import draw_sentence, speak

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.decoding.beam import symbols
 from danish_asr.decoding.decoders import make_decoder
@@ -100,6 +101,22 @@ def test_runs_are_averaged_into_a_directory_of_their_own(
     assert evaluate(*runs) == 0
     assert MODEL_DOES_NOT_RUN in " ".join(capsys.readouterr().err.split())
     assert contents(a) == alone
+
+
+def test_a_run_of_another_dataset_reads_that_of_the_first_and_keeps_its_own_results(
+    runs: list[Path],
+) -> None:
+    a, b = runs
+    own, config = b / GREEDY_DIR, from_yaml((a / "config.yaml").read_text())
+    assert config["dataset"]["name"] == "tiny"
+    config["common"]["assets"]["extra_paths"] = []
+    config["dataset"]["name"] = "gone"
+    (b / "config.yaml").write_text(to_yaml(config))
+    own.mkdir(parents=True)
+    (own / PREDICTIONS).write_text("of the dataset 'gone'")
+    run(EVALUATE, Request(output_dir=a, config_files=[a / "config.yaml"], others=[b]))
+    assert (own / PREDICTIONS).read_text() == "of the dataset 'gone'"
+    assert rows(b / "eval/best/test@tiny").keys() == rows(a / GREEDY_DIR / "with_b").keys()
 
 
 def test_another_decoder_has_its_own_directory_and_other_runs_do_not_replace_it(

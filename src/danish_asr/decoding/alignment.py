@@ -32,7 +32,7 @@ _BLOCK: Final = 1024
 
 _MARGIN: Final = 0.04
 """At most so many seconds of the blanks around a word are added to each of its ends; chosen on the
-dev voices of benchmarks/word_times.py."""
+dev voices of benchmarks/quality_word_times.py."""
 
 
 def align_words(

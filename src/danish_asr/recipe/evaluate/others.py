@@ -20,8 +20,10 @@ from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from danish_asr.recipe.train.preflight import resolve
 
 
-def select_others(request: cli.Request) -> list[Selection]:
+def select_others(request: cli.Request, first: Tree) -> list[Selection]:
     """Decide what is scored of each further run: its own configuration with the same values.
+
+    Its dataset is that of the ``first`` run's configuration, which knows where that is.
 
     Raises:
         RunError: A directory holds no run, or is named twice.
@@ -36,9 +38,28 @@ def select_others(request: cli.Request) -> list[Selection]:
         if not file.is_file():
             raise RunError(f"--with {run}: no {CONFIG_FILE} there; expected the OUTDIR of a run")
         of_run = replace(request, output_dir=run, config_files=[file], others=())
-        selection = select(run, _greedy(cli.read_configuration(of_run)))
+        tree = _with_dataset_of(first, cli.read_configuration(of_run))
+        selection = select(run, _greedy(tree))
         selections.append(resolved(selection, f"--with {run}"))
     return selections
+
+
+def _with_dataset_of(first: Tree, tree: Tree) -> Tree:
+    """Values of a wrong type are left as they are, to be reported with the other faults."""
+    name = _section(first, "dataset").get("name")
+    if not name or name == _section(tree, "dataset").get("name"):
+        return tree
+    folders = [_section(each, "common", "assets").get("extra_paths") for each in (tree, first)]
+    known = [str(path) for paths in folders if isinstance(paths, list) for path in paths]
+    assets = {"extra_paths": list(dict.fromkeys(known))}
+    return merge(tree, {"dataset": {"name": name}, "common": {"assets": assets}})
+
+
+def _section(tree: Tree, *keys: str) -> Tree:
+    for key in keys:
+        below = tree.get(key)
+        tree = below if isinstance(below, dict) else {}
+    return tree
 
 
 def _greedy(tree: Tree) -> Tree:

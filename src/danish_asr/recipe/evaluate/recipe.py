@@ -84,7 +84,7 @@ def run(request: cli.Request, tree: Tree) -> None:
     """Score a split; `danish_asr.recipe.entry.evaluate` has the exit statuses."""
     hide_progress_bar()
     with exit_on_error():
-        others = select_others(request)
+        others = select_others(request, tree)
         selection = select(request.output_dir, tree, others)
         if request.dump_config:
             dump(selection.config, where=request.where, faults=selection.faults)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from fairseq2.recipe.config import ReferenceModelSection
 
-from danish_asr.base.config_tree import Tree, merge
+from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import RunError, RunFailedError
 from danish_asr.base.files import publish_text
 from danish_asr.base.next_step import next_step
@@ -21,6 +21,7 @@ from danish_asr.recipe.models.assets import configured_dataset, validation_indic
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
+    CONFIG_FILE,
     EVALUATION,
     PREDICTIONS,
     best_model,
@@ -264,7 +265,7 @@ def _with_directory(
     scored = str(config.evaluator.checkpoint)
     if scored == NO_CHECKPOINT:
         scored = config.model.path.name if config.model.path else str(config.model.name)
-    output_dir = greedy_dir = run_dir / "eval" / scored / str(config.evaluator.split)
+    output_dir = greedy_dir = run_dir / "eval" / scored / _split_folder(run_dir, config)
     label = config.evaluator.label
     if label is None:
         names = ["_".join(["with", *(other.run.name for other in others)])] if others else []
@@ -291,6 +292,13 @@ def _with_directory(
             "first, which replaces them, or name the other model: evaluator.checkpoint=step_<n>"
         )
     return selection
+
+
+def _split_folder(run_dir: Path, config: AsrEvalConfig) -> str:
+    """The split, and the dataset where it is not that of the run: each keeps its results."""
+    split, file = str(config.evaluator.split), run_dir / CONFIG_FILE
+    own = _texts(read_yaml(file).get("dataset")).get("name") if file.is_file() else None
+    return split if own in {None, config.dataset.name} else f"{split}@{config.dataset.name}"
 
 
 def _faults_of_replacing(selection: Selection) -> list[str]:

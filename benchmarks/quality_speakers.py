@@ -4,7 +4,7 @@ A turn is one to three sentences, with pauses after each. A word's true speaker 
 turn in its middle. The speakers that are found are matched with the true ones so that most words
 are right. Needs the extra ``speakers``::
 
-    python benchmarks/speakers.py demo
+    python benchmarks/quality_speakers.py demo
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ compared with the share of words that are correct in jiwer's alignment with the 
 
 ::
 
-    python benchmarks/word_times.py demo
+    python benchmarks/quality_word_times.py demo
 """
 
 from __future__ import annotations
