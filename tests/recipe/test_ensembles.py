@@ -119,16 +119,34 @@ def test_a_run_of_another_dataset_reads_that_of_the_first_and_keeps_its_own_resu
     assert rows(b / "eval/best/test@tiny").keys() == rows(a / GREEDY_DIR / "with_b").keys()
 
 
-def test_another_decoder_has_its_own_directory_and_other_runs_do_not_replace_it(
-    evaluate: Evaluate, runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_another_decoder_has_its_own_directory_and_does_not_replace_another_one(
+    evaluate: Evaluate, runs: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = ("decoder.name=beam", "decoder.config={beam: 5}")
     assert evaluate(*runs, values=values) == 0
     assert rows(runs[0] / GREEDY_DIR / "with_b.beam").keys() == rows(runs[0] / GREEDY_DIR).keys()
-    other = tmp_path / "other" / "b"
-    shutil.copytree(runs[1], other)
-    assert evaluate(runs[0], other, values=values) == 2
-    assert "evaluator.label" in capsys.readouterr().err
+    changed = ("decoder.name=beam", "decoder.config={beam: 6}")
+    assert evaluate(*runs, values=changed) == 2
+    fault = capsys.readouterr().err
+    assert 'has the results of decoder.config={"beam": 5}, not {"beam": 6};' in fault
+    greedy = ("decoder.name=greedy", "evaluator.label=with_b.beam")
+    assert evaluate(*runs, values=greedy) == 2
+    fault = capsys.readouterr().err
+    assert "has the results of the decoder beam, not greedy;" in fault
+
+
+def test_a_further_run_may_be_moved_but_not_be_another(
+    evaluate: Evaluate, runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = runs
+    assert evaluate(a, b) == 0
+    (tmp_path / "moved").mkdir()
+    moved = Path(shutil.move(b, tmp_path / "moved"))
+    assert evaluate(a, moved) == 0
+    another = Path(shutil.copytree(a, tmp_path / "another" / "b"))
+    assert evaluate(a, another) == 2
+    fault = f"has the results of --with {moved}, not --with {another};"
+    assert fault in capsys.readouterr().err
 
 
 def _without_config(run: Path) -> None:

@@ -33,7 +33,7 @@ def test_an_unknown_key_a_wrong_type_and_a_broken_rule_are_reported_at_once() ->
     )
     assert unknown.startswith("trainer.freeze_encoder_for_n_step is not a key")
     assert unknown.endswith("did you mean freeze_encoder_for_n_steps?")
-    assert kind == "optimizer.config.lr must be float, but is 'fast'"
+    assert kind == "optimizer.config.lr must be a number, but is 'fast'"
     assert rule == "regime.num_steps must be greater than or equal to 1, but is 0"
 
 

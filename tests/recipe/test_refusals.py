@@ -62,6 +62,10 @@ UNUSABLE = [
         *("dataset.weights[1].factor", "is missing"),
     ),
     (
+        "dataset.weights=[{where: age > 0, factor: 2}, {where: age > 0, factor: two}]",
+        *("dataset.weights[1].factor", "must be a number, but is 'two'"),
+    ),
+    (
         "dataset.weights=[{where: age > 0, facotr: 2}]",
         *("dataset.weights[0].facotr", "did you mean factor?"),
     ),

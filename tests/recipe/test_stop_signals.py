@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 from types import SimpleNamespace
@@ -18,7 +19,8 @@ from danish_asr.base.stops import STOP_SIGNALS
 from danish_asr.planning.probes import Machine, _probe
 from danish_asr.planning.sweep import run_sweep
 from danish_asr.recipe import entry
-from danish_asr.recipe.train.ending import on_stop_signals
+from danish_asr.recipe.train import ending
+from danish_asr.recipe.train.ending import exit_on_error, on_stop_signals
 from tests.recipe.running import CONFIG, ROOT
 
 
@@ -124,6 +126,30 @@ def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
     if isinstance(stopped.value, SystemExit):
         assert stopped.value.code == EXIT_STOPPED
         assert number.name in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_error_that_a_library_makes_of_a_stop_ends_as_that_stop(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stop = KeyboardInterrupt if number == signal.SIGINT else SystemExit
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    def load(*_: object) -> None:
+        with exit_on_error():
+            with suppress(KeyboardInterrupt, SystemExit):
+                signal.raise_signal(number)
+            raise ValueError("'cls' must be valid")
+
+    monkeypatch.setattr(ending, "interrupted", interrupted)
+    monkeypatch.setattr(entry, "import_module", lambda _: SimpleNamespace(run=load))
+    with pytest.raises(stop) as stopped:
+        entry.run(entry.TRAIN, entry.Request(output_dir=None, config_files=[CONFIG]))
+    if isinstance(stopped.value, SystemExit):
+        assert stopped.value.code == EXIT_STOPPED
+    assert "unexpected error" not in capfd.readouterr().err
 
 
 SAVES = """#!/bin/sh

@@ -43,12 +43,27 @@ def exit_at_stops() -> None:
 def exception_at_stops() -> Iterator[None]:
     """Let a stop signal raise SystemExit with status 75, and Ctrl-C KeyboardInterrupt.
 
-    So files are deleted and locks released, while models and data are loaded.
+    So files are deleted and locks released, while models and data are loaded. What a library makes
+    of it, such as an error in an import that it cut short, becomes the same stop again.
     """
+    stops: list[BaseException] = []
+
+    def stop(number: int, _frame: FrameType | None) -> NoReturn:
+        stops.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(EXIT_STOPPED))
+        if number != signal.SIGINT:
+            name = signal.Signals(number).name
+            _say(f"{name} received; what was saved is kept, run the command again")
+        raise stops[-1]
+
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     numbers = STOP_SIGNALS[1:] if ignored else STOP_SIGNALS
-    with handled(dict.fromkeys(numbers, _raise)):
-        yield
+    with handled(dict.fromkeys(numbers, stop)):
+        try:
+            yield
+        except Exception:
+            if stops:
+                raise stops[0] from None
+            raise
 
 
 @contextmanager
@@ -80,13 +95,6 @@ def _exit(number: int, _frame: FrameType | None) -> NoReturn:
         interrupted()
     _say(f"{signal.Signals(number).name} received before the work began; run the command again")
     os._exit(EXIT_STOPPED)
-
-
-def _raise(number: int, _frame: FrameType | None) -> NoReturn:
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    _say(f"{signal.Signals(number).name} received; what was saved is kept, run the command again")
-    raise SystemExit(EXIT_STOPPED)
 
 
 def _say(text: str) -> None:

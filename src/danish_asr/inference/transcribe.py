@@ -28,7 +28,7 @@ from danish_asr.inference.additions import Additions
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats, to_txt
 from danish_asr.inference.recordings import Recording, find_recordings
 from danish_asr.inference.sound import open_sound
-from danish_asr.recipe.run.run_directory import check_model
+from danish_asr.recipe.run.run_directory import check_model, check_named_once
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
@@ -96,6 +96,13 @@ class Settings:
         """Load what adds speakers and punctuation to the transcripts of ``recordings``."""
         return Additions(self.speakers, self.punctuate, recordings)
 
+    def check_models(self, model: str) -> None:
+        """Raise RunError for a path without a model, or a model that is named twice."""
+        models = (model, *self.others)
+        for name in models:
+            check_model(name)
+        check_named_once(models)
+
     def load(self, model: str, device: str) -> Model:
         """Load a model; faults of the decoder are found before its weights are read."""
         options = self.options()
@@ -135,8 +142,7 @@ def transcribe_files(
         return True
     recordings, others = find_recordings(paths, out)
     settings.options()  # raises before the model is loaded
-    for name in (model, *settings.others):
-        check_model(name)
+    settings.check_models(model)
     if formats is None and out is None and len(paths) == 1 and paths[0].is_file():
         _print_text(model, paths[0], settings, device)
         return True
@@ -178,8 +184,7 @@ def _print_stdin(model: str, settings: Settings, formats: str, device: str) -> N
         raise DanishAsrError(f"--format: standard input needs one format, found {formats}")
     if sys.stdin.isatty():
         raise DanishAsrError("-: expected audio on standard input: `... | danish-asr transcribe`")
-    for name in (model, *settings.others):
-        check_model(name)
+    settings.check_models(model)
     audio = sys.stdin.buffer.read()
     if names == ["txt"]:
         _print_text(model, audio, settings, device)

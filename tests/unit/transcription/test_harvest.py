@@ -201,6 +201,9 @@ def test_what_text_and_speech_agree_on_is_kept_with_the_audio_of_its_words(
         assert own[-1]["end"] == pytest.approx(transcript.segments[-1].end, abs=0.15)
     reasons = {row["reason"] for row in rows(tmp_path / "left-out.jsonl")}
     assert reasons == {"text and speech differ", "in the text only", "no text"}
+    for table in ("left-out.jsonl", "utterances/text.jsonl"):
+        file = tmp_path / table
+        assert all((file.parent / row["audio_filepath"]).is_file() for row in rows(file))
     assert read_inventory(tmp_path / "dataset").rows == len(kept)
     assert partitions(tmp_path) == {"corpus=radio/split=train"}
 

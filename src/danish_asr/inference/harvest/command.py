@@ -37,7 +37,7 @@ from danish_asr.inference.harvest.limits import Limits
 from danish_asr.inference.harvest.loose_text import find_text, read_text
 from danish_asr.inference.recordings import Recording, find_recordings
 from danish_asr.inference.sound import open_sound
-from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint
+from danish_asr.recipe.run.run_directory import check_model, named_twice
 
 if TYPE_CHECKING:
     from danish_asr.inference.harvest.recording import Listener
@@ -67,11 +67,7 @@ class Settings:
         ]
         if not 1 <= len(self.models) <= 2:
             faults.append(f"--model: once or twice; found {len(self.models)}")
-        paths = [Path(model).expanduser() for model in self.models]
-        if (
-            len(paths) == 2
-            and len({meant_checkpoint(path) or path.resolve() for path in paths}) < 2
-        ):
+        if len(self.models) == 2 and named_twice(self.models):
             faults.append("--model: the same model twice always agrees; name another, or it once")
         if self.lm is not None and len(self.models) == 1:
             faults.append("--lm: needs a second --model; text beside a recording needs none")

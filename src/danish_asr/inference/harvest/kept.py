@@ -51,10 +51,12 @@ def write_tables(
         pieces = [Piece.from_json(piece) for piece in values["pieces"]]
         selected = select(pieces, values["words"], limits)
         stem = recording.target.relative_to(out / RECORDINGS).as_posix().replace("/", "_")
-        path = os.path.relpath(recording.path.resolve(), (out / UTTERANCES).resolve())
+        audio = recording.path.resolve()
+        path = os.path.relpath(audio, (out / UTTERANCES).resolve())
         for kind, utterances in selected.utterances.items():
             tables[kind] += [_row(f"{name}_{stem}", path, own) for own in utterances]
-        left_out += [{"audio_filepath": path, **row} for row in selected.left_out]
+        beside = os.path.relpath(audio, out.resolve())
+        left_out += [{"audio_filepath": beside, **row} for row in selected.left_out]
     texts = {out / UTTERANCES / f"{kind}.jsonl": _lines(rows) for kind, rows in tables.items()}
     if any(_content(path) != text for path, text in texts.items()):
         shutil.rmtree(out / DATASET, ignore_errors=True)  # it is of other utterances

@@ -154,11 +154,12 @@ def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[Faul
 
 
 def _faulty_entries(hint: Any, value: object, path: str) -> list[Fault]:
-    """The faults of keys that are unknown to the sections of a list, or missing in them."""
+    """The faults of the sections of a list: keys that are unknown or missing, wrong values."""
     kinds = [kind for kind in get_args(hint) if is_dataclass(kind)]
     if not kinds or not isinstance(value, list):
         return []
-    own, texts = {field.name: field for field in fields(kinds[0])}, list[str]()
+    own, hints = {field.name: field for field in fields(kinds[0])}, get_type_hints(kinds[0])
+    texts = list[str]()
     for number, entry in enumerate(value):
         place = f"{path}[{number}]"
         if not isinstance(entry, Mapping):
@@ -171,6 +172,10 @@ def _faulty_entries(hint: Any, value: object, path: str) -> list[Fault]:
                 for key, field in own.items()
                 if field.default is field.default_factory is MISSING and key not in entry
             ]
+            wrong_values = list[Fault]()
+            for key, item in entry.items():
+                _converted(hints[key], None, item, f"{place}.{key}", wrong_values)
+            texts += wrong_values
     return [Fault(path, text) for text in texts]
 
 
@@ -219,6 +224,8 @@ def _describe(hint: Any) -> str:
         return f"one of {', '.join(sorted(get_args(hint)))}"
     if hint is torch.dtype:
         return "float32, bfloat16 or float16"
+    if hint in {float, int, str}:
+        return {float: "a number", int: "a whole number", str: "a text"}[hint]
     text = hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
     for kind in filter(is_dataclass, get_args(hint)):
         text += f" (keys: {', '.join(field.name for field in fields(kind))})"

@@ -16,7 +16,7 @@ from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.evaluate.selection import Selection, select
 from danish_asr.recipe.models.assets import open_tokenizer
-from danish_asr.recipe.run.run_directory import CONFIG_FILE
+from danish_asr.recipe.run.run_directory import CONFIG_FILE, check_named_once
 from danish_asr.recipe.train.preflight import resolve
 
 
@@ -29,9 +29,7 @@ def select_others(request: cli.Request, first: Tree) -> list[Selection]:
         RunError: A directory holds no run, or is named twice.
         ConfigError: A configuration is faulty, or a run lacks the checkpoint.
     """
-    named = [*request.others, request.output_dir or Path()]
-    if len({run.resolve() for run in named}) < len(named):
-        raise RunError("--with: a run is named twice; its probabilities would count twice")
+    check_named_once([request.output_dir or Path(), *request.others])
     selections = []
     for run in request.others:
         file = run / CONFIG_FILE

@@ -17,6 +17,7 @@ from danish_asr.decoding.decoders import GREEDY, Decoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.config.config import AsrEvalConfig
 from danish_asr.recipe.config.loading import load_with_faults, unstructure
+from danish_asr.recipe.evaluate.replacing import faults_of_replacing
 from danish_asr.recipe.models.assets import configured_dataset, validation_indices
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.run.run_directory import (
@@ -275,7 +276,7 @@ def _with_directory(
     selection = Selection(config, output_dir, greedy_dir, step, faults, tuple(others))
     if label:
         selection = selection._replace(output_dir=greedy_dir / label)
-        faults += _faults_of_replacing(selection)
+        faults += faults_of_replacing(selection)
     other = selection.results_of_other_models().get(greedy_dir)
     # With kept log-probabilities, greedy's evaluation runs again first.
     keeps = bool(config.evaluator.keep_log_probs or others)
@@ -299,29 +300,6 @@ def _split_folder(run_dir: Path, config: AsrEvalConfig) -> str:
     split, file = str(config.evaluator.split), run_dir / CONFIG_FILE
     own = _texts(read_yaml(file).get("dataset")).get("name") if file.is_file() else None
     return split if own in {None, config.dataset.name} else f"{split}@{config.dataset.name}"
-
-
-def _faults_of_replacing(selection: Selection) -> list[str]:
-    """Refuse to write over the results of another decoder, part of the rows, or other runs."""
-    file, config = selection.output_dir / EVALUATION, selection.config
-    if not file.is_file():
-        return []
-    about = read_evaluation(file)
-    decoder = about.get("decoder", {"name": GREEDY, "config": {}})
-    runs = [member["run"] for member in about.get("with", [])]
-    then = decoder["name"], decoder["config"], about.get("where"), runs
-    now = (
-        *(config.decoder.name, config.decoder.config, config.evaluator.where),
-        [str(other.run) for other in selection.others],
-    )
-    if then == now:
-        return []
-    fault = (
-        f"evaluator.label: {file.parent} has the results of the decoder, configuration, rows and "
-        f"further runs {then}, not {now}; set evaluator.label=NAME for another directory, or "
-        "delete this one"
-    )
-    return [fault]
 
 
 def _find_checkpoint(run_dir: Path, checkpoint: str) -> tuple[Path, int]:

@@ -33,7 +33,7 @@ from danish_asr.base.errors import (
     DanishAsrError,
     RunFailedError,
 )
-from danish_asr.base.stops import STOP_SIGNALS, handled, interrupted
+from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, handled, interrupted
 from danish_asr.recipe.config.training import AsrTrainerSection
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
@@ -224,7 +224,8 @@ def refused_content(error: UnpicklingError) -> str:
 def exit_on_error() -> Iterator[None]:
     """Exit with the status of an early stop or an error; only a bug gives a traceback."""
     try:
-        yield
+        with exception_at_stops():
+            yield
     except StoppedAtStep:
         pass  # a job that ended with 75 would be started again, for nothing
     except TaskStopException:
