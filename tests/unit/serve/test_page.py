@@ -3,12 +3,14 @@
 import base64
 import io
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
 import numpy as np
+import pytest
 import soundfile
 
 from danish_asr.base.schema import SAMPLE_RATE
@@ -126,7 +128,7 @@ def test_a_recording_arrives_as_audio_of_its_length(tmp_path: Path) -> None:
     )
     assert 0.2 < seconds < 5
     assert 0.1 < loudest < 0.6
-    assert said == "Recording"
+    assert said == "Recording, at most 0:31"
 
 
 def test_errors_are_said_in_plain_words_and_the_page_goes_on(tmp_path: Path) -> None:
@@ -145,5 +147,113 @@ def test_errors_are_said_in_plain_words_and_the_page_goes_on(tmp_path: Path) -> 
         """,
         tmp_path,
     )
-    assert "cannot be decoded" in found[0]
+    assert found[0] == "a.txt: cannot be decoded as audio; it is text; choose a recording"
     assert found[1:] == ["b.wav has 2 MB. At most 1 MB are accepted.", ""]
+
+
+def test_a_text_that_is_not_saved_is_replaced_only_after_a_question(tmp_path: Path) -> None:
+    found = _in_page(
+        """
+        const asked = [];
+        window.confirm = (question) => (asked.push(question), false);
+        drop(wav, "a.wav");
+        await wait(done);
+        drop(wav, "b.wav");
+        const leaving = new Event("beforeunload", { cancelable: true });
+        window.dispatchEvent(leaving);
+        const kept = at("text-title").textContent;
+        const clipboardData = new DataTransfer();
+        const copy = new ClipboardEvent("copy", { clipboardData, cancelable: true });
+        document.execCommand = () => !document.dispatchEvent(copy); // a browser wants a real click
+        at("copy").click();
+        drop(wav, "b.wav");
+        await wait(() => at("text-title").textContent === "Text of b.wav");
+        await wait(done);
+        const copied = clipboardData.getData("text/plain");
+        return { asked, kept, copied, left: !leaving.defaultPrevented };
+        """,
+        tmp_path,
+    )
+    assert found == {
+        "asked": ["Not saved: text. Delete it from this page?"],
+        "kept": "Text of a.wav",
+        "copied": "røde <b>grød</b>",
+        "left": False,
+    }
+
+
+def test_a_running_transcription_is_not_replaced_and_only_one_file_is_taken(
+    tmp_path: Path,
+) -> None:
+    found = _in_page(
+        """
+        drop(wav, "a.wav");
+        drop(wav, "b.wav");
+        const first = error.textContent;
+        await wait(done);
+        const dataTransfer = new DataTransfer();
+        for (const name of ["c.wav", "d.wav"]) dataTransfer.items.add(new File([wav], name));
+        document.dispatchEvent(new DragEvent("drop", { dataTransfer }));
+        return [first, at("text-title").textContent, error.textContent];
+        """,
+        tmp_path,
+    )
+    assert found == ["Cancel first, or wait for the text.", "Text of a.wav", "One file at a time."]
+
+
+_TOO_LONG = """class {
+  async decodeAudioData() { return { getChannelData: () => new Float32Array(600000) }; }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("name", "instead", "ending"),
+    [
+        ("fetch", "() => Promise.reject(new TypeError())", "wav"),
+        ("OfflineAudioContext", "undefined", "webm"),
+        ("OfflineAudioContext", _TOO_LONG, "wav"),
+    ],
+    ids=["no server", "not decoded", "too long"],
+)
+def test_a_recording_can_be_saved_when_its_transcription_fails(
+    name: str, instead: str, ending: str, tmp_path: Path
+) -> None:
+    found = _in_page(
+        f"""
+        const original = window.{name};
+        window.{name} = {instead};
+        at("record").click();
+        await wait(() => at("record").textContent === "Stop (0:01)");
+        drop(wav, "a.wav");
+        const first = error.textContent;
+        at("record").click();
+        await wait(() => !at("keep").hidden && at("progress").hidden);
+        window.{name} = original;
+        return [first, at("keep").download, at("keep").href.startsWith("blob:"), blobs[0].size];
+        """,
+        tmp_path,
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+    )
+    assert found[0] == "Stop the recording first."
+    assert re.fullmatch(rf"recording [\d-]{{10}} [\d.]{{8}}\.{ending}", found[1])
+    assert found[2]
+    assert found[3] > 100
+
+
+def test_a_broken_connection_leaves_a_text_that_is_called_incomplete(tmp_path: Path) -> None:
+    found = _in_page(
+        """
+        const original = window.fetch;
+        const words = [{ text: "hej", start: 0, end: 1, confidence: null }];
+        const segment = { start: 0, end: 1, channel: null, words };
+        window.fetch = async () => new Response(JSON.stringify({ segment }) + "\\n");
+        drop(wav, "a.wav");
+        await wait(() => error.textContent);
+        window.fetch = original;
+        return [text.textContent, error.textContent];
+        """,
+        tmp_path,
+    )
+    assert found[0] == "0:00hej "
+    assert "The text is incomplete" in found[1]
