@@ -45,7 +45,7 @@ from danish_asr.base.audio import to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import sha256_of
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.changes import state_of
+from danish_asr.corpus.changes import key_of
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.tasks import plan_tasks
@@ -164,7 +164,7 @@ def run_plan(manifest: Path, rows: int) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     begin, options = (time.perf_counter(), time.process_time()), ConvertOptions()
     source = open_source(str(manifest), SourceOptions(corpus="bench"))
-    state_of(source, options)
+    key_of(source, options)
     tasks = plan_tasks(source, options)
     wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -68,17 +68,6 @@ def remove(folder: Path) -> None:
     (folder / "3.wav").unlink()
 
 
-def exchange(folder: Path, name: str = "6.wav") -> None:
-    """Put other content of the same size and time of change in the place of a file."""
-    time = (folder / name).stat().st_mtime_ns
-    content = tone(0.2, hertz=900.0)
-    if not name.endswith(".wav"):
-        content = (folder / name).read_bytes().replace(b"ja", b"ha")
-    (folder / "new").write_bytes(content)
-    os.utime(folder / "new", ns=(time, time))
-    (folder / "new").rename(folder / name)
-
-
 def copy(folder: Path) -> None:
     """Put a copy in the place of every file, as a restored backup does."""
     for path in list(folder.iterdir()):
@@ -115,10 +104,7 @@ def test_a_changed_source_is_refused_with_the_command_that_starts_anew(
     assert (tree(begun), tree(done)) == before
 
 
-@pytest.mark.parametrize(
-    ("make", "change"),
-    [*CHANGES, *((make, exchange) for make in (external_to_parquet, external_to_manifest))],
-)
+@pytest.mark.parametrize(("make", "change"), CHANGES)
 def test_a_source_that_changes_while_it_is_converted_makes_no_dataset(
     tmp_path: Path, make: Callable[[Path], Open], change: Change
 ) -> None:
@@ -143,17 +129,6 @@ def test_a_copy_with_its_times_is_the_same_source(
     convert(source(), out, name="tiny", options=OPTIONS)
     convert(source(), tmp_path / "undisturbed", name="tiny", options=OPTIONS)
     assert tree(out) == tree(tmp_path / "undisturbed")
-
-
-@pytest.mark.parametrize("name", ["6.wav", "train.jsonl"])
-def test_an_exchanged_file_is_named_by_the_run_that_completes_the_dataset(
-    tmp_path: Path, name: str
-) -> None:
-    source, out = external_to_manifest(tmp_path / "in"), tmp_path / "ds"
-    convert_part(source(), out, (1, 2), options=OPTIONS)
-    exchange(tmp_path / "in", name)
-    with pytest.raises(SourceError, match=rf"same size and time: {tmp_path}/in/{name}\)"):
-        convert(source(), out, name="tiny", options=OPTIONS)
 
 
 @pytest.mark.parametrize("finished", [True, False])

@@ -14,13 +14,13 @@ from functools import partial
 from itertools import chain, islice
 from math import ceil
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError, SourceError, user_code
-from danish_asr.base.files import publish, publish_first, publish_text, sha256_of, sweep, take
+from danish_asr.base.files import publish, publish_text, sha256_of, sweep, take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
     INVENTORY_FILE,
@@ -35,12 +35,7 @@ from danish_asr.base.schema import (
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import readme, statistics, write_cards
-from danish_asr.corpus.changes import (
-    exchanged_files,
-    from_text,
-    state_of,
-    to_text,
-)
+from danish_asr.corpus.changes import key_of
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
 from danish_asr.corpus.lost import added, lost_rows, lost_wholes
 from danish_asr.corpus.people import people_notes, people_of
@@ -50,7 +45,6 @@ from danish_asr.corpus.sources.base import Source
 from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, plan_tasks
 from danish_asr.corpus.texts import MENDS, repeated_text
 
-_IDENTITIES: Final = f"{WORK_DIR}/identities"  # of the local files when the conversion began
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
 
@@ -136,7 +130,7 @@ class Conversion:
 
     def __init__(self, source: Source, out: Path, options: ConvertOptions | None) -> None:
         self._source, self.out, self._options = source, out, options or ConvertOptions()
-        self._key, self._identities = state_of(source, self._options)
+        self._key = key_of(source, self._options)
         with user_code(source, "reading its rows before the conversion"):
             self._division = divide(source, self._options)
             self.tasks = plan_tasks(source, self._options, self._division)
@@ -148,8 +142,6 @@ class Conversion:
         out = self.out
         if not (out / INVENTORY_FILE).is_file():
             claim(out, self._key)
-            if not (out / _IDENTITIES).is_file():
-                publish_first(out / _IDENTITIES, to_text(self._identities))
             return False
         inventory = read_inventory(out)
         if (inventory.key, inventory.name) != (self._key, name or inventory.name):
@@ -244,21 +236,12 @@ class Conversion:
 
     def _check_unchanged(self, records: Sequence[Record]) -> None:
         count = sum(record.rows + len(record.dropped) for record in records)
-        now = state_of(self._source, self._options)
-        what = f"{count} rows converted, {self._rows} in the source at the start"
-        if count == self._rows and now.key == self._key:
-            text = (self.out / _IDENTITIES).read_text(encoding="utf-8")
-            differ = from_text(text) != now.identities
-            convert = partial(convert_task, source=self._source, options=self._options)
-            done, scratch = zip(self.tasks, records, strict=True), self.out / WORK_DIR
-            exchanged = exchanged_files(self._source, differ, done, convert, scratch)
-            if not exchanged:
-                return
-            what = f"other content of the same size and time: {', '.join(map(str, exchanged))}"
-        raise SourceError(
-            f"{self.out}: the source has changed during the conversion ({what}); delete it to "
-            f"start anew: rm -r '{self.out}'"
-        )
+        if count != self._rows or key_of(self._source, self._options) != self._key:
+            raise SourceError(
+                f"{self.out}: the source has changed during the conversion ({count} rows "
+                f"converted, {self._rows} in the source at the start); delete it to start anew: "
+                f"rm -r '{self.out}'"
+            )
 
     def _inventory(self, records: Sequence[Record], name: str) -> Inventory:
         dropped = [row for record in records for row in record.dropped]

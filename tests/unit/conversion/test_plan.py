@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.changes import state_of
+from danish_asr.corpus.changes import key_of
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.base import Source, SourceFile, Utterance
 from danish_asr.corpus.tasks import find_duplicates, plan_tasks
@@ -105,7 +105,7 @@ def test_the_key_depends_on_content_file_times_and_options(tmp_path: Path) -> No
     options = ConvertOptions()
 
     def key(options: ConvertOptions = options) -> str:
-        return state_of(open_source(str(folder)), options).key
+        return key_of(open_source(str(folder)), options)
 
     first = key()
     assert key() == first
