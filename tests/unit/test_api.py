@@ -141,9 +141,6 @@ def test_a_grouping_is_a_text(by: Any) -> None:
         ("\xe6", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
         ("[]", "expected a JSON object, found list"),
-        ('{"rows_in_split": 4}', "rows_in_split: expected numbers of rows by split, found 4"),
-        ('{"rows": {"test": "4"}}', "rows: expected numbers of rows by split"),
-        ('{"run": ["a"]}', "run: expected a text"),
     ],
 )
 def test_a_broken_evaluation_is_refused_by_name(tmp_path: Path, content: str, message: str) -> None:

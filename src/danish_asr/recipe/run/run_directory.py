@@ -125,17 +125,6 @@ def weights_digest(run: Path, step: int) -> str | None:
     return content.hexdigest()[:16] if files else None
 
 
-_EVALUATION_TEXTS: Final = (
-    *("dataset", "dataset_root", "model", "checkpoint", "run", "where", "weights", "predictions"),
-    *Digests._fields,
-)
-_EVALUATION_TYPES: Final[Mapping[str, type[Any]]] = {
-    **dict.fromkeys(_EVALUATION_TEXTS, str),
-    **dict.fromkeys(("rows", "rows_in_split", "decoder", "content"), dict),
-    "with": list,
-}
-
-
 def read_evaluation(path: Path) -> dict[str, Any]:
     """Return an ``evaluation.json``; PredictionsError if it is broken."""
     advice = "evaluate again, or remove the file to score without it"
@@ -146,17 +135,6 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     if not isinstance(about, dict):
         found = type(about).__name__
         raise PredictionsError(f"{path}: expected a JSON object, found {found}; {advice}")
-    for key, kind in _EVALUATION_TYPES.items():
-        value = about.get(key)
-        counts = value.values() if key.startswith("rows") and isinstance(value, dict) else ()
-        if value is None or (
-            isinstance(value, kind) and all(type(count) is int for count in counts)
-        ):
-            continue
-        expected = "numbers of rows by split" if key.startswith("rows") else "an object"
-        if kind in {str, list}:
-            expected = "a text" if kind is str else "a list"
-        raise PredictionsError(f"{path}: {key}: expected {expected}, found {value!r:.40}; {advice}")
     return about
 
 
