@@ -34,10 +34,6 @@ class Flac:
         place = ffi.from_buffer("float[]", out)
         return int(lib.ma_dr_flac_read_pcm_frames_f32(self._handle, len(out), place))
 
-    def seek(self, sample: int) -> bool:
-        """Continue at a sample; returns whether it was found."""
-        return bool(lib.ma_dr_flac_seek_to_pcm_frame(self._handle, sample))
-
 
 @contextmanager
 def open_flac(encoded: bytes) -> Iterator[Flac | None]:

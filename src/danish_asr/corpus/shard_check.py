@@ -10,13 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import soundfile
 
-from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import FLAC_MD5, SAMPLE_RATE, UTTERANCE_SCHEMA
 from danish_asr.base.workers import uninterrupted
@@ -212,15 +210,7 @@ def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:
         hashlib.md5(samples, usedforsecurity=False).digest(),
     }:
         yield f"the MD5 in the FLAC header ({md5.hex()}) is not that of the samples"
-    elif _ends_late(data, len(samples)):
-        yield "bytes after the end of the FLAC stream"
     if len(samples) and max(int(samples.max()), -int(samples.min())) < 2:
         yield "digital silence"
     if len(samples) != row["audio_size"]:
         yield "audio_size is not the number of samples"
-
-
-def _ends_late(data: bytes, samples: int) -> bool:
-    """Whether the last frame can be decoded without the last byte, which ends its checksum."""
-    with open_flac(data[:-1]) as flac:
-        return flac is not None and flac.seek(samples - 1) and flac.read(np.empty(1, "f4")) == 1
