@@ -17,6 +17,7 @@ from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import AnyPath
 from danish_asr.base.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
+from danish_asr.base.stops import handled
 from danish_asr.base.workers import run_on_ray
 from danish_asr.corpus import LANGUAGE_CODE, ConvertOptions
 from danish_asr.corpus import convert as conversion
@@ -113,11 +114,8 @@ def _terminable() -> Iterator[None]:
         print("danish-asr: stopped; run the same command again to continue", file=sys.stderr)  # noqa: T201
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
+    with handled({signal.SIGTERM: stop}):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _option_faults(options: ConvertOptions, name: str) -> Iterator[str]:
