@@ -205,18 +205,11 @@ def test_damaged_files_are_named(lacking: Path) -> None:
         assert faults_but_one(lacking) == []
 
 
-def test_rows_with_digits_are_counted_and_said_by_each_profile(root: Path) -> None:
-    row(TEST, text="det var f.eks. i 1987 kl. 14.30")(root)
+def test_rows_with_digits_are_counted(root: Path) -> None:
+    row(TEST, text="det var i nittenhundrede og syvogfirs")(root)
     result = verify(root)
     assert result.faults == []
-    assert "coral_read_aloud: 1 of 11 rows have abbreviations" in result.notes
-    assert "coral_read_aloud: 11 of 11 rows have digits" in result.notes
-    assert len(result.with_digits) == 10
-    row(FIRST, text="det var i 1987")(root)
-    assert verify(root).with_digits["det var i 1987"] == {
-        "coral": "det var i et tusind ni hundrede og syvogfirs",
-        "danish": "det var i nittenhundrede og syvogfirs",
-    }
+    assert "coral_read_aloud: 10 of 11 rows have digits" in result.notes
 
 
 def test_repeated_audio_and_missing_speakers_are_notes(root: Path) -> None:

@@ -227,13 +227,6 @@ def verify_command(
     console.print(_hours_table(result.hours))
     for note in result.notes:
         console.print(note if note.startswith("allowed: ") else f"note: {note}")
-    if result.with_digits:
-        console.print("Texts with digits, the first, as dataset.text_profile=... says them:")
-    for text, said in result.with_digits.items():
-        console.print(f"  {text}")
-        for spoken in dict.fromkeys(said.values()):
-            names = ", ".join(name for name, each in said.items() if each == spoken)
-            console.print(f"    {names}: {spoken}")
     if result.faults:
         count = f"{root}: faults: {len(result.faults):,}"
         lines = "\n  - ".join([count, *result.faults])

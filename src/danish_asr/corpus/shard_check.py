@@ -40,24 +40,12 @@ _AUDIO: Final = ("FLAC", "PCM_16", SAMPLE_RATE, 1)
 _NO_MD5: Final = bytes(16)
 _NAMED: Final = 3
 
-_ABBREVIATION: Final = re.compile(
-    r"\b(?:f\.eks|bl\.a|m\.m|m\.fl|d\.v\.s|dvs|osv|ca|kr|nr|pct|mio|mia|tlf|hr|jf|evt|inkl)\.",
-    re.IGNORECASE,
-)
-WRITTEN: Final[Mapping[str, Callable[[str], object]]] = {
-    "digits": re.compile(r"\d").search,
-    "abbreviations": _ABBREVIATION.search,
-}
-"""What a text profile has to say in words."""
-
 CONVENTIONS: Final[Mapping[str, Callable[[str], object]]] = {
     "capitals": lambda text: any(map(str.isupper, text)),
     "digits": re.compile(r"\d").search,
     "punctuation": re.compile(r"[^\w\s]").search,
 }
 """What the transcripts of one corpus have and those of another lack."""
-
-DIGITS_SHOWN: Final = 10
 
 
 @dataclass(kw_only=True)
@@ -69,8 +57,6 @@ class ShardFindings:
     compared: pa.Table = field(default_factory=COMPARED.empty_table)
     samples: Counter[str | None] = field(default_factory=Counter)  # per dialect
     characters: set[str] = field(default_factory=set)  # of training text, raw and under profiles
-    written: Counter[str] = field(default_factory=Counter)  # rows per name of `WRITTEN`
-    with_digits: list[str] = field(default_factory=list)  # the first of these texts
     excluded: list[str] = field(default_factory=list)  # ids of rows that are left out
     excluded_samples: int = 0
     conventions: Counter[tuple[str, str]] = field(default_factory=Counter)  # see `CONVENTIONS`
@@ -171,9 +157,6 @@ def _count(row: Mapping[str, Any], spoken: Mapping[str, str], findings: ShardFin
     """Add a row to the counts, with its text as each profile says it."""
     text = row["text"]
     findings.samples[row["dialect"]] += row["audio_size"]
-    findings.written.update(name for name, find in WRITTEN.items() if find(text))
-    if WRITTEN["digits"](text) and len(findings.with_digits) < DIGITS_SHOWN:
-        findings.with_digits.append(text)
     if findings.split == "train":
         findings.characters.update(text, *spoken.values())
     for profile, said in {"raw": text, **spoken}.items():

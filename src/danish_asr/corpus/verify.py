@@ -1,7 +1,7 @@
 """Read a built dataset back and report all faults at once."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
@@ -37,16 +37,8 @@ from danish_asr.corpus.leaks import (
     repeated_values,
 )
 from danish_asr.corpus.people import people_notes
-from danish_asr.corpus.shard_check import (
-    DIGITS_SHOWN,
-    ShardFindings,
-    check_shard,
-    few,
-    guarded,
-)
+from danish_asr.corpus.shard_check import ShardFindings, check_shard, few, guarded
 from danish_asr.corpus.shards import Inventory, read_inventory
-from danish_asr.corpus.texts import text_profiles
-from danish_asr.text.profiles import normalize
 
 _AT_ROOT: Final = {
     *(CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, README_FILE, STATISTICS_FILE),
@@ -65,7 +57,6 @@ class Verification(NamedTuple):
     leaks: list[Leak]
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
-    with_digits: dict[str, dict[str, str]]  # the first texts with digits, as each profile says them
 
     @property
     def faults(self) -> list[str]:
@@ -128,7 +119,7 @@ def verify(
         else:
             leaks += shared
     stray = list(_stray_files(root, inventory))
-    return Verification(damage, stray, leaks, notes, _hours(findings), _said(findings))
+    return Verification(damage, stray, leaks, notes, _hours(findings))
 
 
 def _hours(findings: Iterable[ShardFindings]) -> dict[tuple[str, str | None], float]:
@@ -137,15 +128,6 @@ def _hours(findings: Iterable[ShardFindings]) -> dict[tuple[str, str | None], fl
         for dialect, samples in shard.samples.items():
             hours[shard.split, dialect] += samples / SAMPLE_RATE / 3600
     return dict(hours)
-
-
-def _said(findings: Sequence[ShardFindings]) -> dict[str, dict[str, str]]:
-    said: dict[str, dict[str, str]] = {}
-    for shard in findings:
-        profiles = text_profiles(shard.entry.partition("language"))
-        for text in shard.with_digits[: DIGITS_SHOWN - len(said)]:
-            said[text] = {name: normalize(text, name) for name in profiles}
-    return said
 
 
 def spread(rows: Sequence[int], sample: int | None) -> list[int]:
@@ -185,9 +167,8 @@ def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
                 f"{corpus}: no row has a speaker, so shared speakers cannot be found; if the "
                 "source has them, convert it with --column speaker_id=THEIRS"
             )
-        written = sum((shard.written for shard in own), Counter[str]())
-        for name, rows in written.items():
-            yield f"{corpus}: {rows:,} of {len(table):,} rows have {name}"
+        if rows := sum(shard.conventions["raw", "digits"] for shard in own):
+            yield f"{corpus}: {rows:,} of {len(table):,} rows have digits"
     tables = by_split(findings)
     yield from people_notes(tables)
     for split, table in tables.items():
