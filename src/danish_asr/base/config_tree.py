@@ -67,13 +67,19 @@ def parse_override(text: str) -> Tree:
     removes = path.startswith("del:")
     if removes == bool(equals):
         raise ValueError(f"expected key=value, found '{text}'; {_QUOTE}")
-    *sections, key = path.removeprefix("del:").removeprefix("set:").strip().split(".")
+    section, _, key = path.removeprefix("del:").removeprefix("set:").strip().rpartition(".")
     try:
-        tree: Tree = {"_del_": [key]} if removes else {"_set_": {key: from_yaml(value)}}
+        change: Tree = {"_del_": [key]} if removes else {"_set_": {key: from_yaml(value)}}
     except (YAMLError, ValueError):
         raise ValueError(f"expected a value in YAML, found '{text}'; {_QUOTE}") from None
-    for section in reversed(sections):
-        tree = {section: tree}
+    return nested(section, change) if section else change
+
+
+def nested(key: str, value: Any) -> Tree:
+    """Return the tree that has this value at a dotted key, and nothing else."""
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    tree: Tree = value
     return tree
 
 
@@ -103,6 +109,13 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from flatten(value, join(prefix, key))
         else:
             yield join(prefix, key), value
+
+
+def value_of(tree: object, key: str) -> Any:
+    """Return the value of a dotted key; None where a section above it is missing or a value."""
+    for part in key.split("."):
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
-from danish_asr.base.config_tree import Tree, merge, read_yaml
+from danish_asr.base.config_tree import Tree, merge, nested, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.config import AsrEvalConfig
@@ -20,16 +20,15 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.recipe.train.preflight import resolve
 
+_EXTRA_PATHS: Final = "common.assets.extra_paths"
 _KEPT: Final = (
-    ("tokenizer",),
-    ("evaluator", "amp"),
-    ("evaluator", "amp_dtype"),
-    ("dataset", "asr_task_config", "normalize_audio"),
-    ("dataset", "text_profile"),
-    ("dataset", "asr_task_config", "max_audio_len"),
-    ("common", "assets", "extra_paths"),
+    "evaluator.amp",
+    "evaluator.amp_dtype",
+    "dataset.asr_task_config.normalize_audio",
+    "dataset.text_profile",
+    "dataset.asr_task_config.max_audio_len",
 )
-"""What of a run's configuration matters for its model."""
+"""What of a run's configuration matters for its model, beside the tokenizer."""
 
 
 def select_model(model: str | Path) -> AsrEvalConfig:
@@ -77,23 +76,13 @@ def _of_directory(path: Path) -> AsrEvalConfig:
         # The card has a copy of the tokenizer beside it, also where the run was moved.
         assets = {"extra_paths": [str(cards[0].parent)]}
         changes |= {"tokenizer": {"name": cards[0].stem}, "common": {"assets": assets}}
-        kept = [keys for keys in _KEPT if keys[0] not in {"tokenizer", "common"}]
+        kept: tuple[str, ...] = _KEPT
     else:
-        kept = list(_KEPT)
-        if origin := _get(tree, ("model", "path")):  # its tokenizer may be there
-            extra = [*(_get(tree, _KEPT[-1]) or []), str(cards_of(Path(origin)))]
-            tree = merge(tree, {"common": {"assets": {"extra_paths": extra}}})
-    taken: Tree = {}
-    for keys in kept:
-        if (value := _get(tree, keys)) is not None:
-            for key in reversed(keys):
-                value = {key: value}
-            taken = merge(taken, value)
-    config, _ = load_with_faults(AsrEvalConfig, merge(taken, changes))
+        kept = (*_KEPT, "tokenizer", _EXTRA_PATHS)
+        if origin := value_of(tree, "model.path"):  # its tokenizer may be there
+            extra = [*(value_of(tree, _EXTRA_PATHS) or []), str(cards_of(Path(origin)))]
+            tree = merge(tree, nested(_EXTRA_PATHS, extra))
+    values = {key: value_of(tree, key) for key in kept}
+    taken = [nested(key, value) for key, value in values.items() if value is not None]
+    config, _ = load_with_faults(AsrEvalConfig, merge(*taken, changes))
     return config
-
-
-def _get(tree: Any, keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return tree

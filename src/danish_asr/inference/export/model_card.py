@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from danish_asr import __version__
-from danish_asr.base.config_tree import Tree, read_yaml
+from danish_asr.base.config_tree import Tree, read_yaml, value_of
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.corpus.cards import hub_code
 from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
@@ -88,7 +88,7 @@ def model_card(
         "pipeline_tag": "automatic-speech-recognition",
         "tags": ["wav2vec2", "ctc", "danish-asr"],
     }
-    corpora = [str(_get(origin.config, "dataset.name"))]
+    corpora = [str(value_of(origin.config, "dataset.name"))]
     parts = [_description(model, origin, base, path), usage(to, repo)]
     if with_lm:
         parts.append(LANGUAGE_MODEL)
@@ -129,7 +129,7 @@ def _origin(path: Path) -> _Origin:
 
 def _languages(config: Tree) -> list[str]:
     """Return the languages of the training data, Danish if its table of hours is not there."""
-    path = _get(config, "dataset.mixture_parquet_storage_config.dataset_summary_path")
+    path = value_of(config, "dataset.mixture_parquet_storage_config.dataset_summary_path")
     try:
         lines = Path(str(path)).read_text(encoding="utf-8").splitlines()[1:]
     except OSError:
@@ -142,7 +142,7 @@ def _base(origin: _Origin, source: str) -> str:
     if not origin.run:
         return source
     for key in ("model.name", "model.path", "pretrained_encoder.name"):
-        if name := _get(origin.config, key):
+        if name := value_of(origin.config, key):
             return Path(str(name)).name
     return ""
 
@@ -164,18 +164,18 @@ def _description(model: Model, origin: _Origin, base: str, path: Path) -> str:
 
 
 def _training(origin: _Origin, base: str) -> str:
-    dataset = _get(origin.config, "dataset.name") or _get(origin.config, "dataset.family")
-    lines = [f"- start: {base or _get(origin.config, 'model.arch')}", f"- dataset: {dataset}"]
+    dataset = value_of(origin.config, "dataset.name") or value_of(origin.config, "dataset.family")
+    lines = [f"- start: {base or value_of(origin.config, 'model.arch')}", f"- dataset: {dataset}"]
     if origin.step is not None:
         checkpoint = f"- checkpoint: step {origin.step}"
         if origin.average:
             checkpoint += f", an average of weights up to it: {AVERAGES}/{origin.average}"
         lines.append(checkpoint)
     for key in _TRAINING:
-        value = _get(origin.config, key)
+        value = value_of(origin.config, key)
         if value is not None:
             lines.append(f"- `{key}`: {value}")
-    profile = str(_get(origin.config, "dataset.text_profile"))
+    profile = str(value_of(origin.config, "dataset.text_profile"))
     if profile in PROFILES:
         lines += [
             "",
@@ -261,9 +261,3 @@ def _limits(model: Model) -> str:
   recordings cut into parts of up to about {longest:.0f} s. Less than {shortest:.0f} ms fails.
   Amplify audio of an RMS below 0.01 (-40 dBFS), which is recognised worse.
 - It is not made to identify people, nor to rate them by the way they speak."""
-
-
-def _get(tree: Any, key: str) -> Any:
-    for part in key.split("."):
-        tree = tree.get(part) if isinstance(tree, dict) else None
-    return tree

@@ -22,7 +22,7 @@ from fairseq2.recipe.task import TaskStopException
 from torch import Tensor
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.config_tree import read_yaml, value_of
 from danish_asr.base.errors import LogProbsError
 from danish_asr.base.fairseq2_private import configure_logging
 from danish_asr.base.files import publish_text, to_yaml
@@ -258,5 +258,5 @@ def _tokenizer(evaluation: Path, run: Path, about: Mapping[str, Any]) -> Tokeniz
         if "tokenizer_family" in read_yaml(card):
             return open_tokenizer(card.stem, [card.parent])
     section, config = about["tokenizer"], read_yaml(evaluation / CONFIG_FILE)
-    folders = config.get("common", {}).get("assets", {}).get("extra_paths", [])
+    folders = value_of(config, "common.assets.extra_paths") or ()
     return open_tokenizer(str(section["path"] or section["name"]), [Path(path) for path in folders])

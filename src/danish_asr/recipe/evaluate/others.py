@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from danish_asr.base.cluster import rank_info
-from danish_asr.base.config_tree import Tree, merge
+from danish_asr.base.config_tree import Tree, merge, value_of
 from danish_asr.base.errors import RunError
 from danish_asr.decoding.beam import symbols
 from danish_asr.recipe import entry as cli
@@ -44,20 +44,13 @@ def select_others(request: cli.Request, first: Tree) -> list[Selection]:
 
 def _with_dataset_of(first: Tree, tree: Tree) -> Tree:
     """Values of a wrong type are left as they are, to be reported with the other faults."""
-    name = _section(first, "dataset").get("name")
-    if not name or name == _section(tree, "dataset").get("name"):
+    name = value_of(first, "dataset.name")
+    if not name or name == value_of(tree, "dataset.name"):
         return tree
-    folders = [_section(each, "common", "assets").get("extra_paths") for each in (tree, first)]
+    folders = [value_of(each, "common.assets.extra_paths") for each in (tree, first)]
     known = [str(path) for paths in folders if isinstance(paths, list) for path in paths]
     assets = {"extra_paths": list(dict.fromkeys(known))}
     return merge(tree, {"dataset": {"name": name}, "common": {"assets": assets}})
-
-
-def _section(tree: Tree, *keys: str) -> Tree:
-    for key in keys:
-        below = tree.get(key)
-        tree = below if isinstance(below, dict) else {}
-    return tree
 
 
 def _greedy(tree: Tree) -> Tree:
