@@ -6,6 +6,7 @@ leaves temporary files, never half a file under the final name.
 
 import hashlib
 import io
+import json
 import os
 import socket
 import sys
@@ -56,6 +57,11 @@ def publish_text(path: Path, text: str) -> None:
     """Write a text file atomically, as UTF-8."""
     with publish(path) as stream:
         stream.write(text.encode())
+
+
+def publish_json(path: Path, content: object) -> None:
+    """Write a file of JSON atomically, for people to read too."""
+    publish_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
 def publish_first(path: Path, text: str) -> None:

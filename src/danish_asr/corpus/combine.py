@@ -5,7 +5,6 @@ files of its own. It is whole: it can be moved, and its parts deleted. The inven
 first and written last, so that a combination that was stopped is none; the same command ends it.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from danish_asr.base.excluded import (
     read_excluded,
     read_ids,
 )
-from danish_asr.base.files import publish, publish_text, sha256_of, sweep
+from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep
 from danish_asr.base.schema import (
     INVENTORY_FILE,
     LEDGER_FILE,
@@ -245,8 +244,7 @@ def _write(plan: _Plan, *, copy: bool) -> Inventory:
     inventory = _inventory(plan, shards)
     publish_text(out / README_FILE, readme(out, inventory))
     sweep(out)
-    text = json.dumps(asdict(inventory), ensure_ascii=False, indent=1)
-    publish_text(out / INVENTORY_FILE, text + "\n")
+    publish_json(out / INVENTORY_FILE, asdict(inventory))
     (out / MARK).unlink()
     return inventory
 

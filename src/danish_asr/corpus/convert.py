@@ -4,7 +4,6 @@ A conversion can be continued after any stop: its plan and one record per finish
 ``OUT/.convert``. The inventory is written last, and only then is the dataset finished.
 """
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError, SourceError, user_code
-from danish_asr.base.files import publish, publish_text, sha256_of, sweep, take
+from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep, take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
     INVENTORY_FILE,
@@ -230,8 +229,7 @@ class Conversion:
         write_cards(out, name, characters)
         publish_text(out / README_FILE, readme(out, inventory))
         sweep(out)
-        text = json.dumps(asdict(inventory), ensure_ascii=False, indent=1)
-        publish_text(out / INVENTORY_FILE, text + "\n")
+        publish_json(out / INVENTORY_FILE, asdict(inventory))
         shutil.rmtree(out / WORK_DIR)
 
     def _check_unchanged(self, records: Sequence[Record]) -> None:

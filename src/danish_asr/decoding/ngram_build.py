@@ -4,7 +4,6 @@
 decoders read.
 """
 
-import json
 import re
 import shutil
 from array import array
@@ -18,7 +17,7 @@ import numpy as np
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
-from danish_asr.base.files import publish, publish_text
+from danish_asr.base.files import publish, publish_json, publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
 from danish_asr.corpus.shards import find_shards
@@ -118,9 +117,7 @@ def build_language_model(
         with publish(partial / f"{order}gram.arpa") as stream:
             write_arpa(stream, orders, list(number_of), progress.advance)
         publish_text(partial / UNIGRAMS_FILE, "".join(f"{word}\n" for word in own_words))
-        publish_text(
-            partial / SETTINGS_FILE, json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
-        )
+        publish_json(partial / SETTINGS_FILE, settings)
         partial.replace(out)
     _report(console, out, settings, transcripts["dev"])
     return settings

@@ -1,6 +1,5 @@
 """A directory that ``transformers`` loads with ``AutoModelForCTC`` and ``AutoProcessor``."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +8,7 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 
 from danish_asr.base.errors import RunError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_json, publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.beam import ALPHA, BETA, symbols
 from danish_asr.decoding.ngram import find_language_model
@@ -99,7 +98,7 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
     vocabulary = Vocabulary(model.tokenizer, model.settings.target_vocab_size)
     vocab = {name: number for number, name in enumerate(vocabulary.names(vocabulary.delimiter))}
-    publish_text(folder / "vocab.json", json.dumps(vocab, ensure_ascii=False, indent=0) + "\n")
+    publish_json(folder / "vocab.json", vocab)
     processor = "Wav2Vec2Processor" if lm is None else "Wav2Vec2ProcessorWithLM"
     special = {
         "bos_token": "<s>",
@@ -108,7 +107,7 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
         "unk_token": UNKNOWN,
         "word_delimiter_token": vocabulary.delimiter,  # transformers 5 reads it in this file only
     }
-    _write(folder / "special_tokens_map.json", special)
+    publish_json(folder / "special_tokens_map.json", special)
     tokenizer = {
         "tokenizer_class": "Wav2Vec2CTCTokenizer",
         "processor_class": processor,
@@ -118,7 +117,7 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
         # Else transformers takes out spaces before punctuation.
         "clean_up_tokenization_spaces": False,
     }
-    _write(folder / "tokenizer_config.json", tokenizer)
+    publish_json(folder / "tokenizer_config.json", tokenizer)
     extractor = {
         "feature_extractor_type": "Wav2Vec2FeatureExtractor",
         "processor_class": processor,
@@ -129,7 +128,7 @@ def write_hugging_face(model: Model, folder: Path, lm: Path | None) -> None:
         "do_normalize": model.normalizes,
         "return_attention_mask": True,
     }
-    _write(folder / "preprocessor_config.json", extractor)
+    publish_json(folder / "preprocessor_config.json", extractor)
     if lm is not None:
         _write_language_model(vocabulary, lm, folder)
 
@@ -143,11 +142,8 @@ def _write_language_model(vocabulary: Vocabulary, lm: Path, folder: Path) -> Non
     publish_text(target / "unigrams.txt", "\n".join(model.words()) + "\n")
     weights = {"alpha": ALPHA, "beta": BETA, **model.settings}
     attributes = {name: weights[name] for name in ("alpha", "beta")}
-    _write(target / "attrs.json", {**attributes, "unk_score_offset": -10.0, "score_boundary": True})
+    attributes |= {"unk_score_offset": -10.0, "score_boundary": True}
+    publish_json(target / "attrs.json", attributes)
     # pyctcdecode calls the blank "" and the space " ".
     names = vocabulary.names(" ")
-    _write(folder / "alphabet.json", {"labels": ["", *names[1:]], "is_bpe": False})
-
-
-def _write(path: Path, values: dict[str, Any]) -> None:
-    publish_text(path, json.dumps(values, ensure_ascii=False, indent=2) + "\n")
+    publish_json(folder / "alphabet.json", {"labels": ["", *names[1:]], "is_bpe": False})

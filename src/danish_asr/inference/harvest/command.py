@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, DanishAsrError
-from danish_asr.base.files import publish_text, take
+from danish_asr.base.files import publish_json, publish_text, take
 from danish_asr.base.progress import Progress
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus.sources import SourceOptions
@@ -139,7 +139,7 @@ def _claim(file: Path, settings: Settings) -> None:
     """Write what the recordings are heard with, or refuse a folder of something else."""
     wanted = settings.heard_with()
     if not file.is_file():
-        publish_text(file, json.dumps(wanted, indent=1, ensure_ascii=False))
+        publish_json(file, wanted)
     try:
         earlier = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:

@@ -4,7 +4,6 @@ An average is written as a run with one checkpoint, ``OUTDIR/averages/<name>``, 
 one. By its score on the validation splits it can be the run's best model.
 """
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from torch.optim import Optimizer
 from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.fairseq2_private import new_model, supported
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_json, publish_text
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults
 from danish_asr.recipe.models.assets import Assets, configured_dataset, overridden
@@ -246,7 +245,7 @@ def _write(
         if (run / copied).is_file():
             shutil.copyfile(run / copied, new / copied)
     digests = {f"step_{each}": weights_digest(run, each) for each in made_from}
-    publish_text(new / MADE_FROM, json.dumps(digests, indent=1) + "\n")
+    publish_json(new / MADE_FROM, digests)
     publish_text(new / CHECKPOINTS / "scores" / f"step_{step}.txt", f"{score}\n")
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)

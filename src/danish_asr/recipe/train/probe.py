@@ -4,7 +4,6 @@ The batches with the longest rows come first, because they need the most memory,
 will ever learn do so from the first step on. There is no validation and no checkpoint.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 from fairseq2.metrics.recorders import MetricRecorder
 from typing_extensions import override
 
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_json
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
@@ -109,10 +108,10 @@ class Probe(MetricRecorder):
     def write(self, output_dir: Path, *, out_of_memory: bool = False) -> None:
         """Write ``OUTDIR/probe.json`` and log what it says."""
         if out_of_memory:
-            publish_text(output_dir / PROBE, json.dumps({"fits": False}) + "\n")
+            publish_json(output_dir / PROBE, {"fits": False})
         elif self._rows:  # otherwise it was stopped before
             report = self.report()
-            publish_text(output_dir / PROBE, json.dumps(report, indent=1) + "\n")
+            publish_json(output_dir / PROBE, report)
             log.info("Probe\n{}", "\n".join(f"  {line}" for line in report["lines"]))
 
     @override

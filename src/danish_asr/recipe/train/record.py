@@ -28,7 +28,7 @@ from danish_asr import __version__
 from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import MissingExtraError, RunError
 from danish_asr.base.fairseq2_private import provide_wandb_ids
-from danish_asr.base.files import publish_text, to_yaml
+from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.config import AsrConfig
@@ -99,7 +99,7 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
 def write_training_data(output_dir: Path, filtered: FilterStatistics) -> None:
     """Note how much a run trains on."""
     data = {"utterances": filtered.rows, "hours": filtered.seconds / 3600}
-    publish_text(output_dir / TRAINING_DATA, json.dumps(data) + "\n")
+    publish_json(output_dir / TRAINING_DATA, data)
 
 
 def recorder_faults(section: WandbConfig) -> list[str]:
@@ -135,7 +135,7 @@ def write_environment(output_dir: Path, threads: int | None) -> None:
         THREADS: threads,
         "git": _git_state(),
     }
-    publish_text(file, json.dumps([*starts, start], ensure_ascii=False, indent=1) + "\n")
+    publish_json(file, [*starts, start])
 
 
 def _git_state() -> dict[str, Any] | None:
