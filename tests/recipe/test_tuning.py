@@ -77,7 +77,7 @@ def run(tunable: tuple[Path, Path]) -> Path:
 
 def test_the_chosen_values_are_kept_and_used(run: Path, lm: Path) -> None:
     tuning = tune(run, lm)
-    rates = [trial.errors.wer() for trial in tuning.trials]
+    rates = [trial.errors.wer() for trial in tuning.trials.values()]
     assert tuning.chosen.errors.wer() <= min(rates) + ENOUGH
     settings = json.loads((lm / "lm.json").read_text())
     assert settings["order"] == 2
@@ -96,10 +96,10 @@ def test_an_interrupted_search_continues_over_processes(run: Path, lm: Path) -> 
     saved["trials"] = [trial | {"cpu_seconds": 77} for trial in saved["trials"][:30]]
     (lm / "tuning.json").write_text(json.dumps(saved))
     again = tune(run, lm, workers=2)
-    errors = {trial.point: trial.errors for trial in whole.trials}
-    assert {trial.point: trial.errors for trial in again.trials} == errors
+    errors = {point: trial.errors for point, trial in whole.trials.items()}
+    assert {point: trial.errors for point, trial in again.trials.items()} == errors
     assert again.chosen.point == whole.chosen.point
-    assert [trial.seconds == 77 for trial in again.trials].count(True) == 30
+    assert [trial.seconds == 77 for trial in again.trials.values()].count(True) == 30
 
 
 def test_test_other_checkpoints_and_runs_without_log_probabilities_are_refused(

@@ -5,7 +5,7 @@ Each point is decoded from kept log-probabilities; the model does not run. What 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.files import publish, publish_text
+from danish_asr.base.files import publish, publish_json
 from danish_asr.base.progress import Progress
 from danish_asr.base.workers import WorkerPool
 from danish_asr.decoding.beam import BeamDecoder
@@ -81,61 +81,76 @@ class Tuning:
 
     about: Mapping[str, Any]
     greedy: ErrorCounts
-    trials: Sequence[Trial]
+    trials: Mapping[Point, Trial]
     chosen: Trial
     seconds: float  # of audio
 
+    def of_beams(self) -> list[Trial]:
+        """The trials of all beams at the chosen weights."""
+        return [self.trials[self.chosen.point._replace(beam=beam)] for beam in BEAMS]
 
-class Trials:
-    """The points that were tried; ``decode`` tries new ones, ``save`` is called after each."""
+
+class Search:
+    """Tries points on the same utterances; ``file`` keeps the trials for a later start."""
 
     def __init__(
-        self,
-        decode: Callable[[Sequence[Point]], Iterable[Trial]],
-        *,
-        tried: Iterable[Trial] = (),
-        save: Callable[[], object],
+        self, chunks: Sequence[Any], pool: WorkerPool, file: Path, about: Mapping[str, Any]
     ) -> None:
-        self._decode, self._save = decode, save
-        self.by_point = {trial.point: trial for trial in tried}
+        self._chunks, self._pool, self._file, self._about = chunks, pool, file, about
+        self.trials = {trial.point: trial for trial in _earlier_trials(file, about)}
 
-    def run(self, points: Iterable[Point]) -> None:
-        """Try the points that were not tried."""
-        new = [point for point in dict.fromkeys(points) if point not in self.by_point]
-        for trial in self._decode(new):
-            self.by_point[trial.point] = trial
-            self._save()
+    def run(self, progress: Progress) -> Trial:
+        """Search alpha and beta coarse to fine, then the beam; returns the best trial."""
+        grid = product(ALPHAS, BETAS)
+        self._try([Point(alpha, beta, WEIGHTS_BEAM) for alpha, beta in grid], progress)
+        for alpha_step, beta_step in _STEPS:
+            for _ in range(_MOST_MOVES):
+                best = self._best_weights()
+                self._try(_neighbours(best, alpha_step, beta_step), progress)
+                if self._best_weights() == best:
+                    break
+        of_beams = [self._best_weights()._replace(beam=beam) for beam in BEAMS]
+        self._try(of_beams, progress)
+        rates = {point: self.trials[point].errors.wer() for point in of_beams}
+        limit = min(rates.values()) + ENOUGH
+        narrowest = next(point for point in of_beams if rates[point] <= limit)
+        return self.trials[narrowest]
 
-    def best_weights(self) -> Point:
+    def save(self, **more: Any) -> None:
+        """Write the trials so far."""
+        rows = [_to_row(trial) for trial in self.trials.values()]
+        publish_json(self._file, {"about": self._about, **more, "trials": rows})
+
+    def _try(self, points: Iterable[Point], progress: Progress) -> None:
+        """Try the points that were not tried, in worker processes."""
+        from danish_asr.decoding.beam_search import count_chunk  # noqa: PLC0415
+
+        new = [point for point in dict.fromkeys(points) if point not in self.trials]
+        progress.update(0, total=len(new))
+        with self._pool.killed_on_error():
+            running = {}
+            for point in new:
+                settings = replace(self._chunks[0].settings, **point._asdict())
+                tasks = [chunk._replace(settings=settings) for chunk in self._chunks]
+                running[point] = [self._pool.submit(count_chunk, task) for task in tasks]
+            for point, futures in running.items():
+                errors, seconds = ErrorCounts(), 0.0
+                for future in futures:
+                    chunk_errors, chunk_seconds = future.result()
+                    errors, seconds = errors + chunk_errors, seconds + chunk_seconds
+                progress.advance(f"alpha {point.alpha:g}, beta {point.beta:g}, beam {point.beam}")
+                self.trials[point] = Trial(point, errors, seconds)
+                self.save()
+
+    def _best_weights(self) -> Point:
         """The point with the fewest word errors; of equals, the fewest character errors."""
 
         def merit(trial: Trial) -> tuple[float, ...]:
             errors, point = trial.errors, trial.point
             return errors.words.errors, errors.characters.errors, point.alpha, abs(point.beta)
 
-        return min((x for x in self.all if x.point.beam == WEIGHTS_BEAM), key=merit).point
-
-    @property
-    def all(self) -> list[Trial]:
-        """All trials, in the order in which they were made."""
-        return list(self.by_point.values())
-
-
-def search_weights(trials: Trials) -> Trial:
-    """Search alpha and beta coarse to fine, then the beam; returns the best trial."""
-    trials.run(Point(alpha, beta, WEIGHTS_BEAM) for alpha, beta in product(ALPHAS, BETAS))
-    for alpha_step, beta_step in _STEPS:
-        for _ in range(_MOST_MOVES):
-            best = trials.best_weights()
-            trials.run(_neighbours(best, alpha_step, beta_step))
-            if trials.best_weights() == best:
-                break
-    of_beams = [trials.best_weights()._replace(beam=beam) for beam in BEAMS]
-    trials.run(of_beams)
-    rates = {point: trials.by_point[point].errors.wer() for point in of_beams}
-    limit = min(rates.values()) + ENOUGH
-    narrowest = next(point for point in of_beams if rates[point] <= limit)
-    return trials.by_point[narrowest]
+        trials = [x for x in self.trials.values() if x.point.beam == WEIGHTS_BEAM]
+        return min(trials, key=merit).point
 
 
 def _neighbours(point: Point, alpha_step: float, beta_step: float) -> Iterator[Point]:
@@ -173,23 +188,19 @@ def tune_language_model(
     chunks, greedy, about = _read(dev, BeamDecoder(dev.tokenizer, lm, workers=1), profile, rows)
     about |= {"language_model": files.file.name, "language_model_size": files.file.stat().st_size}
     pool = WorkerPool(workers)
+    search = Search(chunks, pool, json_path, about)
+    if search.trials:
+        console.print(f"{len(search.trials)} points were tried before ({json_path})")
     with Progress("searching", console=console) as progress:
-        trials = Trials(
-            lambda points: _decode(points, chunks, pool, progress),
-            tried=_earlier_trials(json_path, about),
-            save=lambda: _save(json_path, about, trials.all),
-        )
-        if trials.all:
-            console.print(f"{len(trials.all)} points were tried before ({json_path})")
-        chosen = search_weights(trials)
+        chosen = search.run(progress)
     pool.close()
     frames = sum(len(columns.values) for chunk in chunks for columns in chunk.utterances)
-    tuning = Tuning(about, greedy, trials.all, chosen, frames / _FRAMES_PER_SECOND)
-    _save(json_path, about, trials.all, chosen=_to_row(chosen), greedy_wer=greedy.wer())
+    tuning = Tuning(about, greedy, search.trials, chosen, frames / _FRAMES_PER_SECOND)
+    search.save(chosen=_to_row(chosen), greedy_wer=greedy.wer())
     tuned: dict[str, Any] = {"run": str(dev.run)}
     tuned |= {name: about[name] for name in ("model", "split", "rows", "profile")}
     tuned |= {"wer": chosen.errors.wer(), "cer": chosen.errors.cer()}
-    _write_json(settings_path, {**files.settings, **chosen.point._asdict(), "tuned": tuned})
+    publish_json(settings_path, {**files.settings, **chosen.point._asdict(), "tuned": tuned})
     _print(tuning, console)
     if files.settings.get(HELD_OUT) == 0:
         console.print(f"warning: {NOTHING_HELD_OUT}")
@@ -233,28 +244,6 @@ def _read(
     return chunks, greedy, about
 
 
-def _decode(
-    points: Sequence[Point], chunks: Sequence[Any], pool: WorkerPool, progress: Progress
-) -> Iterator[Trial]:
-    """Try points in worker processes."""
-    from danish_asr.decoding.beam_search import count_chunk  # noqa: PLC0415
-
-    progress.update(0, total=len(points))
-    with pool.killed_on_error():
-        running = {}
-        for point in points:
-            settings = replace(chunks[0].settings, **point._asdict())
-            tasks = [chunk._replace(settings=settings) for chunk in chunks]
-            running[point] = [pool.submit(count_chunk, task) for task in tasks]
-        for point, futures in running.items():
-            errors, seconds = ErrorCounts(), 0.0
-            for future in futures:
-                chunk_errors, chunk_seconds = future.result()
-                errors, seconds = errors + chunk_errors, seconds + chunk_seconds
-            progress.advance(f"alpha {point.alpha:g}, beta {point.beta:g}, beam {point.beam}")
-            yield Trial(point, errors, seconds)
-
-
 def _earlier_trials(file: Path, about: Mapping[str, Any]) -> Iterator[Trial]:
     """Yield the trials of an earlier start, if they are of the same search."""
     if not file.is_file():
@@ -275,14 +264,6 @@ def _to_row(trial: Trial) -> dict[str, Any]:
     return row | {"cpu_seconds": round(trial.seconds, 3), "counts": errors.to_tuple()}
 
 
-def _save(file: Path, about: Mapping[str, Any], trials: Iterable[Trial], **more: Any) -> None:
-    _write_json(file, {"about": about, **more, "trials": [_to_row(trial) for trial in trials]})
-
-
-def _write_json(file: Path, content: Mapping[str, Any]) -> None:
-    publish_text(file, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
-
-
 def _print(tuning: Tuning, console: Console) -> None:
     """Print greedy beside the beams at the best weights; the plot has the other points."""
     about, chosen = tuning.about, tuning.chosen.point
@@ -297,18 +278,12 @@ def _print(tuning: Tuning, console: Console) -> None:
     for heading in ("WER %", "CER %", "CPU ms per s"):
         table.add_column(heading, justify="right")
     table.add_row("greedy", f"{100 * tuning.greedy.wer():.2f}", f"{100 * tuning.greedy.cer():.2f}")
-    for trial in _of_beams(tuning):
+    for trial in tuning.of_beams():
         mark = " (chosen)" if trial.point == chosen else ""
         rates = (f"{100 * trial.errors.wer():.2f}", f"{100 * trial.errors.cer():.2f}")
         cost = f"{1000 * trial.seconds / tuning.seconds:.1f}"
         table.add_row(f"beam {trial.point.beam}{mark}", *rates, cost)
     console.print(table)
-
-
-def _of_beams(tuning: Tuning) -> list[Trial]:
-    """The trials of all beams at the chosen weights."""
-    by_point = {trial.point: trial for trial in tuning.trials}
-    return [by_point[tuning.chosen.point._replace(beam=beam)] for beam in BEAMS]
 
 
 def _save_plot(tuning: Tuning, file: Path) -> None:
@@ -318,7 +293,7 @@ def _save_plot(tuning: Tuning, file: Path) -> None:
     best, about = tuning.chosen.point, tuning.about
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    trials = [trial for trial in tuning.trials if trial.point.beam == WEIGHTS_BEAM]
+    trials = [trial for trial in tuning.trials.values() if trial.point.beam == WEIGHTS_BEAM]
     rates = [100 * trial.errors.wer() for trial in trials]
     alphas, betas = [x.point.alpha for x in trials], [x.point.beta for x in trials]
     # Without a language model (alpha 0) the rates are far from the others.
@@ -327,7 +302,7 @@ def _save_plot(tuning: Tuning, file: Path) -> None:
     figure.colorbar(dots, ax=left, label="WER %", extend="max")
     left.plot(best.alpha, best.beta, "o", **_CHOSEN)
     left.set(xlabel="alpha", ylabel="beta", title=f"beam {WEIGHTS_BEAM}")
-    rates = [100 * trial.errors.wer() for trial in _of_beams(tuning)]
+    rates = [100 * trial.errors.wer() for trial in tuning.of_beams()]
     right.plot(BEAMS, rates, "o-", color="C0", label="with the language model")
     right.plot(best.beam, rates[BEAMS.index(best.beam)], "o", label="chosen", **_CHOSEN)
     right.axhline(100 * tuning.greedy.wer(), color="0.4", ls="--", lw=1, label="greedy")
