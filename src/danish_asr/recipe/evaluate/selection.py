@@ -10,7 +10,7 @@ from fairseq2.recipe.config import ReferenceModelSection
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import RunError, RunFailedError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_json
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.decoding.decoders import GREEDY, Decoder
@@ -36,7 +36,8 @@ from danish_asr.recipe.train.console import log
 from danish_asr.scoring.digests import digests_of
 from danish_asr.scoring.predictions import Prediction, write_predictions
 
-TRAINING_SECTIONS: Final = ("trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder")
+_TRAINING: Final = {"trainer", "optimizer", "lr_scheduler", "regime", "pretrained_encoder"}
+"""Sections that only training reads."""
 
 NO_CHECKPOINT: Final = "none"
 
@@ -88,7 +89,8 @@ class Selection(NamedTuple):
     def about(self, decoder: Decoder, rows: Mapping[str, int]) -> dict[str, Any]:
         """The content of ``evaluation.json``; ``rows`` of each split are scored."""
         config = self.config
-        path = configured_dataset(config).path.resolve()
+        dataset = configured_dataset(config)
+        path = dataset.path.resolve()
         about: dict[str, Any] = {
             "dataset": config.dataset.name,
             "dataset_root": str(path.parent if path.name == VERSION_DIR else path),
@@ -110,8 +112,7 @@ class Selection(NamedTuple):
         if config.evaluator.where:
             about["where"] = config.evaluator.where
             section = replace(config.dataset, valid_where=None)
-            dataset, splits = configured_dataset(config), str(config.evaluator.split)
-            indices = validation_indices(dataset, section, splits)
+            indices = validation_indices(dataset, section, str(config.evaluator.split))
             rows_in_split = {name: len(index) for name, index in indices.items()}
         return about | {"rows": dict(rows), "rows_in_split": dict(rows_in_split)}
 
@@ -152,8 +153,7 @@ def publish_predictions(
     file = directory / PREDICTIONS
     write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
     of_file = {"predictions": PREDICTIONS, **digests_of(predictions)._asdict()}
-    text = json.dumps({**about, **of_file}, ensure_ascii=False, indent=2) + "\n"
-    publish_text(directory / EVALUATION, text)
+    publish_json(directory / EVALUATION, {**about, **of_file})
     log.info("{} predictions written to {}.", rows, file)
     log.info("{}", next_step("score", file, why="rates with intervals, and a page"))
     if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
@@ -179,7 +179,7 @@ def select(run_dir: Path | None, tree: Tree, others: Sequence[Selection] = ()) -
     Without OUTDIR, which only ``--dump-config`` allows, no checkpoint is looked up.
     """
     evaluator, model = _texts(tree.get("evaluator")), _texts(tree.get("model"))
-    is_training = is_training_config(tree)
+    is_training = not _TRAINING.isdisjoint(tree)
     names_model = bool(model.get("name") or model.get("path"))
     default = NO_CHECKPOINT if names_model and not is_training else "best"
     checkpoint = evaluator.get("checkpoint") or default
@@ -242,11 +242,6 @@ def _load_with_checkpoint(
     }
     config, faults = load_with_faults(AsrEvalConfig, merge(tree, changes))
     return step, config, faults
-
-
-def is_training_config(tree: Tree) -> bool:
-    """Whether a YAML has a section that only training reads."""
-    return any(section in tree for section in TRAINING_SECTIONS)
 
 
 def _texts(section: object) -> dict[str, str]:
