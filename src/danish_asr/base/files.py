@@ -210,7 +210,7 @@ def _holder(lease: SoftFileLease) -> tuple[str, int]:
 
 
 def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each folder below one and the names of its files; hidden folders are left out.
+    """Yield each folder below one and the names of its files, sorted; hidden ones are left out.
 
     Links to folders are followed last, and no folder is walked twice: a link may lead to a folder
     above it.
@@ -225,4 +225,4 @@ def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
             walked.add(own)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             waiting += filter(Path.is_symlink, (Path(parent, name) for name in folders))
-            yield Path(parent), names
+            yield Path(parent), sorted(name for name in names if not name.startswith("."))

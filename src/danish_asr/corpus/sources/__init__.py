@@ -253,8 +253,7 @@ def _recognise(folder: Path) -> Resolved:
         raise SourceError(f"{folder}: no such file or folder{hub_hint(str(folder))}")
     if folder.is_file():
         raise SourceError(f"{folder}: {describe_unknown(folder)}")
-    everywhere = walk(folder)  # one walk serves all signs
-    names = [name for _, names in everywhere for name in sorted(names) if not name.startswith(".")]
+    names = [name for _, files in walk(folder) for name in files]  # one walk serves all signs
     kinds: list[Resolved] = []
     for name, kind in SOURCES.items():
         found = [_first_of(patterns, folder, names) for patterns in kind.signs]

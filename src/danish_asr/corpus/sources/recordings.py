@@ -14,7 +14,7 @@ def recordings(folder: Path) -> dict[str, list[Path]]:
     order = {suffix: number for number, suffix in enumerate(AUDIO_SUFFIXES)}
     for parent, names in walk(folder):
         for name in names:
-            if name.lower().endswith(AUDIO_SUFFIXES) and not name.startswith("."):
+            if name.lower().endswith(AUDIO_SUFFIXES):
                 found.setdefault(Path(name).stem.lower(), []).append(Path(parent, name))
     for paths in found.values():
         paths.sort(key=lambda path: (order[path.suffix.lower()], path))

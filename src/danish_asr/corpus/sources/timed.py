@@ -107,8 +107,7 @@ def _lists(suffix: str, folder: Path) -> Iterator[Path]:
     for parent, names in walk(folder):
         for name in names:
             path = Path(parent, name)
-            wanted = name.lower().endswith(suffix) and not name.startswith(".")
-            if wanted and (suffix != ".json" or is_transcript(path)):
+            if name.lower().endswith(suffix) and (suffix != ".json" or is_transcript(path)):
                 yield path
 
 

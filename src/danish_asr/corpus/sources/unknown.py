@@ -27,8 +27,7 @@ def describe_unknown(place: Path) -> str:
     """Why nothing in a folder, or a file, is recognised, and what to do."""
     files = [place]
     if place.is_dir():
-        files = [Path(parent, name) for parent, names in walk(place) for name in sorted(names)]
-        files = [path for path in files if not path.name.startswith(".")]
+        files = [Path(parent, name) for parent, names in walk(place) for name in names]
     counts = Counter(path.suffix.lower() or "no ending" for path in files)
     listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))
     folder = place if place.is_dir() else place.parent
