@@ -78,9 +78,8 @@ class Selection(NamedTuple):
     def results_of_other_models(self) -> dict[Path, str]:
         """The directories beside these results with those of another model, and its name."""
         others = {}
-        files = [self.greedy_dir / EVALUATION, *sorted(self.greedy_dir.glob(f"*/{EVALUATION}"))]
-        for file in files:
-            if file.is_file() and file.parent != self.output_dir:
+        for file in sorted(self.greedy_dir.rglob(EVALUATION)):
+            if file.parent != self.output_dir:
                 model = evaluated_model(read_evaluation(file))
                 if model != self.model:
                     others[file.parent] = model

@@ -80,14 +80,9 @@ class ModelDescription(NamedTuple):
     """What a model is, without its weights."""
 
     family: ModelFamily
-    card_config: Any
-    """The configuration in the card, or of ``model.arch``."""
-
-    config: Any
-    """The same with ``model.config_overrides``."""
-
-    has_new_head: bool
-    """The head is not trained: it gets the size of the tokenizer."""
+    card_config: Any  # the configuration in the card, or of ``model.arch``
+    config: Any  # the same with ``model.config_overrides``
+    has_new_head: bool  # it is not trained, and gets the size of the tokenizer
 
 
 class Assets:
@@ -214,8 +209,7 @@ class Assets:
         """Return the file of a ``model`` or ``tokenizer``, downloaded by fairseq2 if need be."""
         downloads = self._container.resolve(AssetDownloadManager)
         function = getattr(downloads, f"download_{kind}")
-        path: Path = supported(function, uri, name, progress=False)
-        return path
+        return cast(Path, supported(function, uri, name, progress=False))
 
     def tokenizer_file(self, section: TokenizerSection) -> Path:
         """Return the file of a tokenizer that can be opened."""
