@@ -1,7 +1,8 @@
 """The keys of a configuration and their defaults, without the import of PyTorch and fairseq2.
 
 ``keys.tsv`` has both, and the values and the effect of each key. A test writes it from the sections
-(UPDATE_GOLDEN=1) and fails if it is stale. Types and the keys of other optimizers and schedules are
+(UPDATE_GOLDEN=1) and fails if it is stale; it keeps the effects of keys that fairseq2 or upstream
+defines, which are written there. Types and the keys of other optimizers and schedules are
 checked later, by `danish_asr.recipe.config.loading`.
 """
 

@@ -1,14 +1,14 @@
-"""The table of keys, made of the sections' types and docstrings; ``keys.tsv`` holds it.
+"""What ``keys.tsv`` has to hold, made of the sections' types, defaults and docstrings.
 
-A key of this project is described by the string below its field, one that a section inherits by
-`danish_asr.recipe.config.inherited`.
+A key of this project is described by the string below its field. What a section or a key of
+fairseq2 or of upstream does is written in ``keys.tsv`` alone.
 """
 
 import ast
 import enum
 import inspect
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +19,7 @@ import torch
 from danish_asr.base.config_tree import Tree, join
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.inherited import EFFECTS, SECTIONS
-from danish_asr.recipe.config.keys import NO_EFFECT, WITHOUT_EFFECT, Key, as_text
+from danish_asr.recipe.config.keys import NO_EFFECT, WITHOUT_EFFECT, Key, as_text, table
 from danish_asr.recipe.config.loading import unstructure
 from danish_asr.recipe.data.settings import TRANSFORMS
 
@@ -39,28 +38,32 @@ _WORDS: Final = {
 
 def described() -> Iterator[Key]:
     """Each section, its keys, the settings of the beam search, and the transforms."""
-    config = AsrConfig()
+    config, written = AsrConfig(), {row.key: row.effect for row in table()}
     defaults: Any = unstructure(config)
     for section in fields(config):
         value = getattr(config, section.name)
-        about = SECTIONS.get(section.name) or _first_paragraph(type(value))
-        yield Key(section.name, "", "", about)
-        yield from _keys(value, defaults[section.name], section.name)
+        about = _first_paragraph(type(value)) if _is_ours(type(value)) else ""
+        yield Key(section.name, "", "", about or written.get(section.name, ""))
+        yield from _keys(value, defaults[section.name], section.name, written)
         if section.name == "dataset":
             yield from _transforms()
         if section.name == "decoder":
             yield from _beam()
 
 
-def _keys(section: Any, defaults: Tree, path: str) -> Iterator[Key]:
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("danish_asr")
+
+
+def _keys(section: Any, defaults: Tree, path: str, written: Mapping[str, str]) -> Iterator[Key]:
     hints, docs = get_type_hints(type(section)), _strings_below_fields(type(section))
     for field in fields(section):
         dotted, value = join(path, field.name), getattr(section, field.name)
         if is_dataclass(value) and fields(value):
-            yield from _keys(value, defaults[field.name], dotted)
+            yield from _keys(value, defaults[field.name], dotted, written)
             continue
         without_effect = dotted.startswith((*NO_EFFECT, *_COMPILE))
-        effect = docs.get(field.name) or EFFECTS.get(dotted, "")
+        effect = docs.get(field.name) or written.get(dotted, "")
         effect = WITHOUT_EFFECT if without_effect else effect
         yield Key(dotted, as_text(defaults[field.name]), _words(hints[field.name]), effect)
 
@@ -83,9 +86,7 @@ def _words(hint: Any) -> str:
 
 def _strings_below_fields(section: type) -> dict[str, str]:
     found: dict[str, str] = {}
-    for kind in section.__mro__:
-        if not kind.__module__.startswith("danish_asr"):
-            continue
+    for kind in filter(_is_ours, section.__mro__):
         (body,) = ast.parse(inspect.getsource(kind)).body
         lines = body.body if isinstance(body, ast.ClassDef) else []
         for field, below in pairwise(lines):
