@@ -7,6 +7,7 @@ fairseq2 or of upstream does is written in ``keys.tsv`` alone.
 import ast
 import enum
 import inspect
+import json
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -19,7 +20,7 @@ import torch
 from danish_asr.base.config_tree import Tree, join
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.keys import NO_EFFECT, WITHOUT_EFFECT, Key, as_text, table
+from danish_asr.recipe.config.keys import NO_EFFECT, WITHOUT_EFFECT, Key, table
 from danish_asr.recipe.config.loading import unstructure
 from danish_asr.recipe.data.settings import TRANSFORMS
 
@@ -65,7 +66,12 @@ def _keys(section: Any, defaults: Tree, path: str, written: Mapping[str, str]) -
         without_effect = dotted.startswith((*NO_EFFECT, *_COMPILE))
         effect = docs.get(field.name) or written.get(dotted, "")
         effect = WITHOUT_EFFECT if without_effect else effect
-        yield Key(dotted, as_text(defaults[field.name]), _words(hints[field.name]), effect)
+        yield Key(dotted, _as_text(defaults[field.name]), _words(hints[field.name]), effect)
+
+
+def _as_text(value: object) -> str:
+    """Return a value as one writes it after KEY=."""
+    return value if isinstance(value, str) and value else json.dumps(value, default=str)
 
 
 def _words(hint: Any) -> str:
@@ -110,7 +116,7 @@ def _beam() -> Iterator[Key]:
         if name != "tokenizer":
             words = _words(get_type_hints(BeamDecoder.__init__)[name])
             dotted = f"decoder.config.{name}"
-            yield Key(dotted, as_text(parameter.default), words, f"beam: {effects[name]}")
+            yield Key(dotted, _as_text(parameter.default), words, f"beam: {effects[name]}")
 
 
 def _arguments(doc: str) -> Iterator[tuple[str, str]]:
@@ -122,7 +128,7 @@ def _arguments(doc: str) -> Iterator[tuple[str, str]]:
 def _transforms() -> Iterator[Key]:
     for name, kind in TRANSFORMS.items():
         settings = [
-            field.name if field.default is MISSING else f"{field.name}: {as_text(field.default)}"
+            field.name if field.default is MISSING else f"{field.name}: {_as_text(field.default)}"
             for field in fields(kind)  # type: ignore[arg-type] # each is a dataclass
         ]
         yield Key(f"dataset.transforms.{name}", ", ".join(settings), "", _first_paragraph(kind))

@@ -51,11 +51,6 @@ class Key(NamedTuple):
     effect: str
 
 
-def as_text(value: object) -> str:
-    """Return a value as one writes it after KEY=."""
-    return value if isinstance(value, str) and value else json.dumps(value, default=str)
-
-
 def table() -> list[Key]:
     """Return the table of keys, section by section."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
