@@ -20,11 +20,9 @@ import torch
 from danish_asr.base.config_tree import Tree, join
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.keys import NO_EFFECT, WITHOUT_EFFECT, Key, table
+from danish_asr.recipe.config.keys import Key, table
 from danish_asr.recipe.config.loading import unstructure
 from danish_asr.recipe.data.settings import TRANSFORMS
-
-_COMPILE: Final = ("model.compile_options", "pretrained_encoder.compile_options")
 
 _WORDS: Final = {
     bool: "true or false",
@@ -63,9 +61,7 @@ def _keys(section: Any, defaults: Tree, path: str, written: Mapping[str, str]) -
         if is_dataclass(value) and fields(value):
             yield from _keys(value, defaults[field.name], dotted, written)
             continue
-        without_effect = dotted.startswith((*NO_EFFECT, *_COMPILE))
         effect = docs.get(field.name) or written.get(dotted, "")
-        effect = WITHOUT_EFFECT if without_effect else effect
         yield Key(dotted, _as_text(defaults[field.name]), _words(hints[field.name]), effect)
 
 
@@ -78,7 +74,7 @@ def _words(hint: Any) -> str:
     """A type in words: ``int | None`` is "whole number or null"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return ", ".join(map(str, arguments))
+        return ", ".join(sorted(arguments))  # typing has one order for all that are equal
     if origin in {Union, types.UnionType}:
         return " or ".join(dict.fromkeys(map(_words, arguments)))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
