@@ -17,7 +17,7 @@ from danish_asr.base.cluster import check_tasks, rank_info, stop_with_launcher
 from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml
 from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError
 from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
-from danish_asr.recipe.config.keys import NO_EFFECT, defaults, key_faults
+from danish_asr.recipe.config.keys import defaults, key_faults, without_effect
 from danish_asr.recipe.config.overlay import stale_overlays
 
 TRAIN: Final = "recipe.train.training"
@@ -175,8 +175,8 @@ def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
 
 
 def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:
-    keys = [key for key in values if key.startswith((*NO_EFFECT, _BATCHES))]
-    if {key for key in defaults() if key.startswith(NO_EFFECT)} <= {*keys}:
+    keys = [key for key in values if key.startswith((*without_effect(), _BATCHES))]
+    if defaults().keys() & without_effect() <= {*keys}:
         # A run's own config.yaml has every key.
         keys = [key for key in keys if any(text.startswith(f"{key}=") for text in overrides)]
     if _BATCHES in keys:

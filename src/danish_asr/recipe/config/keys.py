@@ -18,25 +18,8 @@ from danish_asr.base.config_tree import Tree, flatten, join, unknown_key
 
 TABLE: Final = Path(__file__).with_name("keys.tsv")
 
-_IGNORED: Final = {
-    "mixture_parquet_storage_config": "sync_batches sync_mode pa_cpu_count max_workers "
-    "num_prefetch parquet_path_name sampling_seed",
-    "mixture_parquet_storage_config.fragment_streaming": "parquet_path name weight "
-    "split_to_row_groups seed fragment_shuffle_window files_circular_shift nb_epochs limit "
-    "filesystem",
-    "mixture_parquet_storage_config.fragment_loading": "columns rename_columns "
-    "add_fragment_traces drop_null min_batch_size non_deterministic_read use_threads nb_prefetch "
-    "num_parallel_fragments cache cache_dir",
-    "manifest_storage_config": "sync_batches sync_mode read_text cached_fd_count",
-    "asr_task_config": "unified_audio_feature_keys npc num_prefetch seed",
-}
-
-NO_EFFECT: Final = tuple(
-    f"dataset.{section}.{key}" for section, keys in _IGNORED.items() for key in keys.split()
-)
-"""Keys that upstream has and `danish_asr.recipe.data` ignores."""
-
-WITHOUT_EFFECT: Final = "Read and without effect."
+_WITHOUT_EFFECT: Final = "Read and without effect."
+"""The effect, in the table, of keys that upstream has and this recipe ignores."""
 
 _SUGGESTED: Final = 3
 """Most keys that an unknown one may mean."""
@@ -62,7 +45,7 @@ def help_text(name: str, width: int = 80) -> str:
     rows = [row for row in table() if row.key == name or row.key.startswith(f"{name}.")]
     lines, ineffective = list[str](), list[str]()
     for key, default, values, effect in rows:
-        if effect == WITHOUT_EFFECT and key != name:
+        if effect == _WITHOUT_EFFECT and key != name:
             ineffective.append(key.removeprefix(f"{name}."))
             continue
         if not values and not default:
@@ -114,6 +97,12 @@ def _from_text(text: str) -> Any:
 def defaults() -> Tree:
     """Return the default of each dotted key."""
     return dict(flatten(_default_tree()))
+
+
+@cache
+def without_effect() -> tuple[str, ...]:
+    """Return the dotted keys whose values are ignored."""
+    return tuple(row.key for row in table() if row.effect == _WITHOUT_EFFECT)
 
 
 def key_faults(tree: Tree) -> list[str]:
