@@ -119,7 +119,8 @@ def test_a_share_is_of_each_dialects_hours_by_speakers_and_contains_the_smaller_
     index = DanishAsrDataset(dataset).read_index("train")
     codes, _ = index.dialects()
     hours = np.bincount(codes, index.lengths)
-    longest, voices = index.lengths.max(), index.voices()
+    longest = index.lengths.max()
+    speakers = np.array(index.values("speaker_id", [*range(len(index))]))
     before: set[int] = set()
     for share in (0.05, 0.3, 0.5, 0.8, 1.0):
         rows = rows_of_share(index, share, seed)
@@ -128,9 +129,9 @@ def test_a_share_is_of_each_dialects_hours_by_speakers_and_contains_the_smaller_
         of_share = np.bincount(codes[rows], index.lengths[rows], len(hours))
         assert (abs(of_share - share * hours) <= longest).all()
         for code in range(len(hours)):  # at most one speaker of a dialect is divided
-            inside = {*voices[rows[codes[rows] == code]]}
+            inside = {*speakers[rows[codes[rows] == code]]}
             others = np.setdiff1d(np.flatnonzero(codes == code), rows)
-            assert len(inside & {*voices[others]}) <= 1
+            assert len(inside & {*speakers[others]}) <= 1
     assert len(before) == len(index)
 
 

@@ -32,6 +32,24 @@ variance, which matters below."""
 FRAME: Final = 320
 """Samples from a frame of the model to the next."""
 
+_LEVELLED: Final = 4 * SAMPLE_RATE
+"""Samples of a window from which on it may have speakers of different levels."""
+
+_LEVEL_FRAMES: Final = 75
+"""Frames, 1.5 s, over which their level is measured."""
+
+_MOST_GAIN: Final = 4.0
+"""By how much a quiet speaker is amplified, and a loud one lowered."""
+
+_STEP: Final = SAMPLE_RATE // 100
+"""Samples of which the level says whether they are a pause."""
+
+_LOUD_DB: Final = 50.0
+"""Decibels that a recording's noise can be below its speech; what is quieter is silence."""
+
+_PAUSE_LEVEL: Final = 0.4
+"""Where a pause lies between the level of the noise, 0, and that of speech, 1."""
+
 _AGREEMENT: Final = 10
 """Frames on either side of a seam that should have the same best symbol; more count no more."""
 
@@ -55,8 +73,9 @@ class Cutting:
     pause: float = 0.3
     """Silence that ends a region."""
 
-    breath: float = 0.06
-    """Silence within a region that may separate words, see `separate`."""
+    breath: float = 0.09
+    """Pause within a window, as quiet as the noise, that may separate words, see `separate`.
+    A stop consonant has about 0.05 s of silence."""
 
     gap: float = 0.12
     """Silence within a region that ends a window of ``shortest`` seconds or more."""
@@ -88,7 +107,7 @@ class Window:
     """Audio for one pass of the model, and what of it counts."""
 
     samples: NDArray[np.float32]
-    """Mono, 16 kHz; amplified if they are quiet."""
+    """Mono, 16 kHz; speakers of different levels are levelled, and a quiet window amplified."""
 
     region: int
     """The sample of the stream at which its region begins."""
@@ -103,7 +122,7 @@ class Window:
     """Whether it is the last of its region."""
 
     breaths: Sequence[int]
-    """Samples of the stream, each in the middle of a short pause before the cut."""
+    """Samples of the stream, each in the middle of a short pause, up to the cut."""
 
 
 class Cutter:
@@ -131,7 +150,6 @@ class Cutter:
         self._start = 0
         self._cut = 0
         self._spoken = 0
-        self._breaths: list[int] = []  # of windows that are not out yet
 
     def __call__(self, samples: NDArray[np.float32], *, last: bool = False) -> Iterator[Window]:
         """Yield the windows that are complete with these samples; ``last`` ends the stream."""
@@ -167,7 +185,7 @@ class Cutter:
             self._begin_region(max(self._settled, begin))
             self._spoken = now
         if probability >= self.cutting.silence:
-            yield from self._breathe(now - CHUNK - self._spoken)
+            yield from self._end_at_gap(now - CHUNK - self._spoken)
             self._spoken = now
         elif now - self._spoken >= self._size(self.cutting.pause):
             yield self._end_region()
@@ -180,18 +198,15 @@ class Cutter:
         self._start = position
         self._cut = position
 
-    def _breathe(self, silent: int) -> Iterator[Window]:
+    def _end_at_gap(self, silent: int) -> Iterator[Window]:
         """Speech goes on after so many samples."""
         assert self._region is not None
-        if silent < self._size(self.cutting.breath):
-            return
         middle = self._spoken + silent // 2
         middle -= (middle - self._region) % FRAME
-        self._breaths.append(middle)
         if silent >= self._size(self.cutting.gap) and (
             middle - self._start >= self._size(self.cutting.shortest)
         ):
-            yield self._window(middle + FRAME, middle, last=False)
+            yield self._window(middle + FRAME, middle, last=False, at_gap=True)
             self._start = middle
             self._cut = middle
 
@@ -225,14 +240,60 @@ class Cutter:
             self._cut = cut
         return window
 
-    def _window(self, end: int, cut: int, *, last: bool) -> Window:
+    def _window(self, end: int, cut: int, *, last: bool, at_gap: bool = False) -> Window:
         assert self._region is not None
-        samples = self._samples[self._start - self._base : end - self._base].copy()
+        samples = levelled(self._samples[self._start - self._base : end - self._base])
         if 0 < (level := float(np.sqrt(np.square(samples).mean()))) < _QUIET:
             samples *= np.float32(_QUIET / level)
-        breaths = [breath for breath in self._breaths if breath < cut]
-        self._breaths = self._breaths[len(breaths) :]
+        breaths = []
+        for middle in pauses(samples, self.cutting.breath):
+            place = self._start + middle
+            place -= (place - self._region) % FRAME
+            if self._cut < place < cut:
+                breaths.append(place)
+        if at_gap:
+            breaths.append(cut)
         return Window(samples, self._region, self._start, cut, last, breaths)
+
+
+def levelled(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a copy of a window, (samples,), with the same level over 1.5 s everywhere.
+
+    A model normalises a window as a whole, so that a quiet speaker beside a loud one would be
+    quieter than any in training. Windows below 4 s stay as they are.
+    """
+    frames = len(samples) // FRAME
+    if len(samples) < _LEVELLED or not samples.any():
+        return samples.copy()
+    energy = np.square(samples[: frames * FRAME].reshape(-1, FRAME)).mean(axis=1)
+    weights = np.hanning(_LEVEL_FRAMES + 2)[1:-1]
+    sums = np.convolve(energy, weights, "same")
+    around = sums / np.convolve(np.ones(frames), weights, "same")
+    gains = np.sqrt(energy.mean() / np.maximum(around, energy.mean() / _MOST_GAIN**2))
+    gains = np.maximum(gains, 1 / _MOST_GAIN)
+    middles = np.arange(frames) * FRAME + FRAME // 2
+    return (samples * np.interp(np.arange(len(samples)), middles, gains)).astype(np.float32)
+
+
+def pauses(samples: NDArray[np.float32], shortest: float) -> list[int]:
+    """Return the middles of the pauses within a window, of at least so many seconds.
+
+    silero-vad, whose chunks have 32 ms, misses most of those below 0.2 s.
+    """
+    steps = samples[: len(samples) // _STEP * _STEP].reshape(-1, _STEP)
+    if not len(steps):
+        return []
+    levels = 10 * np.log10(np.square(steps).mean(axis=1) + 1e-12)
+    noise, speech = np.percentile(levels, [2, 95])
+    noise = max(noise, speech - _LOUD_DB)
+    quiet = levels < noise + _PAUSE_LEVEL * (speech - noise)
+    # Pairs of where a quiet stretch begins and ends; those at the edges are none within.
+    changes = np.flatnonzero(np.diff(quiet)) + 1
+    if quiet[0]:
+        changes = changes[1:]
+    stretches = changes[: len(changes) // 2 * 2].reshape(-1, 2)
+    long = np.diff(stretches)[:, 0] * _STEP >= shortest * SAMPLE_RATE
+    return [int(begin + end) * _STEP // 2 for begin, end in stretches[long]]
 
 
 def join(region: Sequence[tuple[Window, Tensor]]) -> Tensor:

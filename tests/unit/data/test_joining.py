@@ -3,18 +3,20 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 
 from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.data.targets import FrameCount
 from tests.shards import ids_of, reader, task, write_dataset
 
 COUNTS = {("a", "train"): 53, ("b", "train"): 20}
 NAMES = [f"{corpus}-train-{n}" for (corpus, _), count in COUNTS.items() for n in range(count)]
 """The ids of the rows, in the order of the index."""
 SPEED = {"name": "speed", "factors": [0.9, 1.1]}
-JOIN = {"name": "join", "probability": 1.0, "max_pause": 0.3}
+JOIN = {"name": "join", "probability": 0.7, "max_pause": 0.3}
 
 
 @pytest.fixture(scope="module")
@@ -37,34 +39,55 @@ def rows_of(source: BatchReader) -> dict[str, tuple[torch.Tensor, str, list[int]
     return found
 
 
-def test_a_pair_is_two_utterances_of_a_speaker_with_a_pause(
+def test_joined_utterances_have_all_audio_and_texts_with_pauses_of_noise(
     root: Path, tokenizer: Tokenizer
 ) -> None:
-    config = task(normalize_audio=False, max_audio_len=40_000)
+    config = task(normalize_audio=False, max_audio_len=60_000)
     single = rows_of(reader(root, tokenizer, task_config=config, transforms=[SPEED]))
     source = reader(root, tokenizer, task_config=config, transforms=[SPEED, JOIN])
-    joined, encode = rows_of(source), tokenizer.create_encoder()
+    found, encode = rows_of(source), tokenizer.create_encoder()
 
-    pairs = [name.split("+") for name in joined if "+" in name]
-    assert sorted(name for names in joined for name in names.split("+")) == sorted(NAMES)
-    assert len(pairs) > 25
-    for first, second in pairs:
-        wave, text, target = joined[f"{first}+{second}"]
-        (one, said, _), (other, added, _) = single[first], single[second]
-        pause = len(wave) - len(one) - len(other)
-        assert 1_600 <= pause <= 4_800
-        assert torch.equal(wave, torch.cat([one, torch.zeros(pause), other]))
-        assert len(wave) <= 40_000
-        assert text == f"{said} {added}"
+    joined = [name.split("+") for name in found if "+" in name]
+    assert sorted(name for names in found for name in names.split("+")) == sorted(NAMES)
+    assert {len(names) for names in joined} >= {2, 3}
+    for names in joined:
+        wave, text, target = found["+".join(names)]
+        parts = [single[name][0] for name in names]
+        assert len(wave) <= 60_000
+        assert text == " ".join(single[name][1] for name in names)
         assert target == encode(text).tolist()
-        corpora, numbers = zip(*(name.rsplit("-", 1) for name in (first, second)), strict=True)
-        assert corpora[0] == corpora[1]
-        assert int(numbers[0]) % 5 == int(numbers[1]) % 5, "the speaker"
+        assert len({name.partition("-")[0] for name in names}) == 1
+        ends = pause_ends(wave.numpy(), [part.numpy() for part in parts])
+        for (begin, end), around in zip(ends, zip(parts, parts[1:], strict=False), strict=True):
+            assert 320 <= end - begin <= 4_800
+            levels = [float(part.unfold(0, 320, 320).square().mean(1).min()) for part in around]
+            assert 0.4 * min(levels) < float(wave[begin:end].square().mean()) < 2 * max(levels)
     source.reset()
-    assert joined.keys() != rows_of(source).keys()
+    assert found.keys() != rows_of(source).keys()
 
 
-def test_every_row_comes_once_and_a_resumed_reader_continues_with_the_same_pairs(
+def pause_ends(wave: Any, parts: list[Any]) -> list[tuple[int, int]]:
+    """Where the pauses between the parts begin and end in the wave, which must have them all."""
+    ends, at = [], 0
+    for part in parts:
+        windows = np.lib.stride_tricks.sliding_window_view(wave[at : at + 4_801 + 320], 320)
+        (begin,) = np.flatnonzero((windows == part[:320]).all(axis=1))[:1]
+        assert np.array_equal(wave[at + begin : at + begin + len(part)], part)
+        ends.append((at, at + int(begin)))
+        at += int(begin) + len(part)
+    assert at == len(wave)
+    assert ends[0] == (0, 0)
+    return ends[1:]
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["omniASR", "demo"])
+def test_the_shortest_pause_has_a_frame_for_the_space(wide: bool) -> None:  # noqa: FBT001
+    frames = FrameCount([(912, 320)]) if wide else FrameCount()
+    one, other = np.random.default_rng(0).integers(1_000, 5_000, (2, 10_000))
+    assert (frames(one + 320 + other) > frames(one) + frames(other)).all()
+
+
+def test_every_row_comes_once_and_a_resumed_reader_joins_the_same(
     root: Path, tokenizer: Tokenizer
 ) -> None:
     def ranks() -> list[BatchReader]:

@@ -16,7 +16,16 @@ from danish_asr.decoding.alignment import align_words, separator_of
 from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.inference.voice_activity import CHUNK, VoiceActivity
-from danish_asr.inference.windows import FRAME, Cutter, Cutting, Window, join, separate
+from danish_asr.inference.windows import (
+    FRAME,
+    Cutter,
+    Cutting,
+    Window,
+    join,
+    levelled,
+    pauses,
+    separate,
+)
 
 WORDS = "det er en lang tale uden pauser som vi klipper i stykker og samler igen".split()  # noqa: SIM905 - a sentence
 CUTTING = Cutting(longest=4.0, overlap=1.0, joined=60.0)
@@ -139,23 +148,31 @@ def test_pauses_end_regions_and_windows_wherever_blocks_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speech_before", "chunks", "windows", "expected"),
-    [(15, 5, 1, "en ko"), (60, 5, 2, "en ko"), (60, 1, 1, "enko")],
+    ("speech_before", "chunks", "heard", "windows", "expected"),
+    [
+        (15, 5, True, 1, "en ko"),
+        (60, 5, True, 2, "en ko"),
+        (60, 5, False, 1, "en ko"),
+        (60, 1, True, 1, "enko"),
+    ],
 )
 @pytest.mark.parametrize("receptive", [400, 912], ids=["omniASR", "demo"])
 def test_a_short_pause_separates_words_between_which_the_model_writes_nothing(
     *,
     speech_before: int,
     chunks: int,
+    heard: bool,
     windows: int,
     expected: str,
     receptive: int,
     tokenizer: Tokenizer,
 ) -> None:
-    """Also with a front end that is wider than two frames."""
+    """Whether voice activity finds it or not, and with a front end wider than two frames."""
     spoken = np.ones(speech_before + chunks + 30, np.float32)
-    spoken[speech_before : speech_before + chunks] = 0
     audio = speech(len(spoken) * CHUNK // FRAME, np.random.default_rng(0))
+    audio[speech_before * CHUNK : (speech_before + chunks) * CHUNK] *= 0.01
+    if heard:
+        spoken[speech_before : speech_before + chunks] = 0
     found = list(windows_of(Cutter(Cutting(), Detector(spoken)), audio, 16_000))
     assert len(found) == windows
     encode = tokenizer.create_encoder()
@@ -176,6 +193,31 @@ def test_a_short_pause_separates_words_between_which_the_model_writes_nothing(
     words = align_words(joined, expected, tokenizer)
     assert [word.text for word in words] == expected.split()
     assert joined[:, int(encode("o")[0])].argmax() == round(middle) + 10
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 0.05])
+@pytest.mark.parametrize(("seconds", "count"), [(0.05, 0), (0.1, 1), (0.3, 1)])
+def test_a_pause_is_as_quiet_as_the_noise_and_within_the_window(
+    noise: float, seconds: float, count: int
+) -> None:
+    rng = np.random.default_rng(0)
+    audio = rng.normal(size=48_000).astype(np.float32)
+    size = round(seconds * 16_000)
+    for begin in (0, 16_000, 48_000 - size):
+        audio[begin : begin + size] = noise * rng.normal(size=size)
+    found = pauses(audio, 0.09)
+    assert len(found) == count
+    assert all(abs(at - 16_000 - size / 2) <= 160 for at in found)
+
+
+def test_a_quiet_speaker_gets_the_level_of_a_loud_one_in_long_windows_only() -> None:
+    audio = np.random.default_rng(0).normal(size=160_000).astype(np.float32) * 0.1
+    audio[80_000:] /= 3
+    even = levelled(audio)
+    loud, quiet = (even[part].std() for part in (slice(20_000, 60_000), slice(100_000, 140_000)))
+    assert quiet == pytest.approx(loud, rel=0.03)
+    assert np.array_equal(levelled(audio[60_000:120_000]), audio[60_000:120_000])
+    assert not levelled(np.zeros(160_000, np.float32)).any()
 
 
 def test_voice_activity_is_that_of_the_package() -> None:

@@ -107,6 +107,9 @@ _RECORDINGS: Final = "recordings"
 _SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}
 """CoRal's names for our splits."""
 
+_SILENCE: Final = (-0.25, 0.25)
+"""Seconds before and after the speech; below 0 there is none."""
+
 _ROWS_PER_FILE: Final = 500
 _ROWS_PER_SPEAKER: Final = {"train": 30, "dev": 8, "test": 8}
 _SPEAKER: Final = ("age", "gender", "dialect", "country_birth")
@@ -263,7 +266,9 @@ def _row(
     conversation = file.subset == "conversation"
     text = draw_sentence(random, file.split, conversation=conversation, language=file.language)
     speech = espeak.speak(speak(text), speaker)
-    recorded = record(speech, speaker, np.random.default_rng(random.getrandbits(64)))
+    seed = random.getrandbits(64)
+    before, after = (max(0, round(random.uniform(*_SILENCE) * espeak.sample_rate)) for _ in "ab")
+    recorded = record(speech, speaker, np.random.default_rng(seed), (before, after))
     audio = io.BytesIO()
     resampled = soxr.resample(recorded, espeak.sample_rate, _SAMPLE_RATE, quality="HQ")
     soundfile.write(audio, resampled, _SAMPLE_RATE, format="FLAC", subtype="PCM_16")

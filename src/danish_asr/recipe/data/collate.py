@@ -16,7 +16,7 @@ from torch.nn.functional import layer_norm
 from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.errors import DatasetError, user_code
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
-from danish_asr.recipe.data.epoch_lengths import EpochLengths
+from danish_asr.recipe.data.epoch_lengths import EpochLengths, fill_pauses
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.recipe.data.targets import Targets
@@ -95,10 +95,11 @@ class Collate:
     def _fill(
         self, out: Waveform, row: int, epoch_lengths: EpochLengths, seed: Sequence[int]
     ) -> None:
-        """Decode and transform the waveform of a row or pair into its place in the batch."""
-        parts, pause = epoch_lengths.parts(row)
+        """Decode and transform the waveform of a row into its place in the batch."""
+        parts = epoch_lengths.parts(row)
         begin = 0
-        for part in parts:
+        for part, pause in parts:
+            begin += pause
             end = begin + int(epoch_lengths.lengths[part])
             encoded = self.index.audio.read(part)
             if epoch_lengths.draws:
@@ -107,8 +108,9 @@ class Collate:
                 out[begin:end] = epoch_lengths.change(waveform, part)
             else:
                 decode(encoded, out[begin:end])
-            begin = end + pause
-            out[end:begin] = 0
+            begin = end
+        if len(parts) > 1:
+            fill_pauses(out, parts, epoch_lengths.lengths, np.random.default_rng([*seed, 1]))
         if self.transforms:
             rng = np.random.default_rng(seed)
             described = self._describe(row, epoch_lengths)
@@ -125,7 +127,8 @@ class Collate:
                 _apply(transform, out, rng, described)
 
     def _describe(self, row: int, epoch_lengths: EpochLengths) -> str:
-        return " and ".join(map(self.index.audio.describe, epoch_lengths.parts(row)[0]))
+        parts = epoch_lengths.parts(row)
+        return " and ".join(self.index.audio.describe(part) for part, _ in parts)
 
     def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(batch).to(dtype)
@@ -134,7 +137,7 @@ class Collate:
     def _metadata(self, rows: list[int], epoch_lengths: EpochLengths) -> dict[str, list[Any]]:
         """The columns of ``example``; a pair has ids and texts of both, else those of its first."""
         index = self.index
-        parts = [epoch_lengths.parts(row)[0] for row in rows]
+        parts = [[part for part, _ in epoch_lengths.parts(row)] for row in rows]
         firsts = [part[0] for part in parts]
         partitions = [index.partitions[code] for code in index.partition_of[firsts]]
         metadata = {name: index.values(name, firsts) for name in METADATA_COLUMNS}

@@ -20,9 +20,12 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.data.sampler import RandomStream, Rows
 from danish_asr.recipe.data.transforms import Transform, Waveform
 
-_SHORTEST_PAUSE: Final = 0.1
-"""Seconds. Its five frames are enough for the space between two texts: where CTC has enough frames
-for each of them, it has enough for both."""
+_SHORTEST_PAUSE: Final = 0.02
+"""Seconds. Its frame is enough for the space between two texts: where CTC has enough frames for
+each of them, it has enough for both."""
+
+_FLOOR: Final = SAMPLE_RATE // 50
+"""Samples over which the level of the noise is measured."""
 
 
 class LengthTransform(ABC):
@@ -85,69 +88,104 @@ class Speed(LengthTransform):
         return np.pad(played[:samples], (0, max(0, samples - len(played))))
 
 
-class Pairs(NamedTuple):
-    """The pairs of an epoch: two rows of the index each, and the silence between them, (pairs,)."""
+class Joined(NamedTuple):
+    """The joined utterances of an epoch, flat: those of one after those of the other."""
 
-    first: Rows
-    second: Rows
-    pauses: NDArray[np.int32]  # in samples
+    parts: Rows
+    """The row of the index of each part, (parts,)."""
+
+    pauses: NDArray[np.int32]
+    """The samples of the pause before each part, 0 before the first of its utterance, (parts,)."""
+
+    begins: NDArray[np.int64]
+    """Where the parts of each joined utterance begin, and the number of parts, (joined + 1,)."""
 
 
 @dataclass(frozen=True)
 class Join:
-    """Joins pairs of utterances of one speaker, with silence between them; other pairs each epoch.
+    """Joins utterances, with pauses between them, as in a recording; other ones each epoch.
 
-    Where speakers are unknown, the two are of one corpus. A pair that would be longer than
-    ``max_audio_len`` or ``max_num_elements`` is not joined.
+    They are of one corpus, and of any speakers. A pause has noise as quiet as the quietest 20 ms of
+    the utterances beside it. What would be longer than ``max_audio_len`` or ``max_num_elements`` is
+    not joined.
 
     Attributes:
-        probability: That a pair is joined; with 1, nearly all utterances are in one.
-        max_pause: The longest silence, in seconds; each is drawn evenly from 0.1 to this.
+        probability: That another utterance follows. With 0.5, joined utterances have 3 parts on
+            average.
+        max_pause: The longest pause, in seconds; each is drawn from 0.02 to this, evenly on a
+            logarithmic scale.
     """
 
     probability: float
-    max_pause: float = 0.6
+    max_pause: float = 0.4
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for values that are impossible."""
-        if not 0 <= self.probability <= 1:
-            raise ValueError(f"probability: expected 0 to 1, found {self.probability}")
+        if not 0 <= self.probability < 1:
+            raise ValueError(f"probability: expected 0 to below 1, found {self.probability}")
         if not _SHORTEST_PAUSE <= self.max_pause <= 10:
-            raise ValueError(f"max_pause: expected 0.1 to 10 seconds, found {self.max_pause}")
+            raise ValueError(f"max_pause: expected 0.02 to 10 seconds, found {self.max_pause}")
 
     def draw(
         self,
         entries: Rows,
-        voices: NDArray[np.int64],
+        corpora: NDArray[np.int16],
         lengths: NDArray[np.int32],
         most: int,
         rng: np.random.Generator,
-    ) -> tuple[Rows, Pairs]:
-        """Pair rows at random; returns an epoch's entries, and the pairs among them.
+    ) -> tuple[Rows, Joined]:
+        """Join rows at random; returns an epoch's entries, and the joined ones among them.
 
-        ``entries`` are the rows of the epoch, ascending, repeated rows several times; ``voices``
-        what the rows of a pair must share and ``lengths`` the samples in this epoch, of each row of
-        the index; ``most`` the samples of the longest pair.
+        ``entries`` are the rows of the epoch, ascending, repeated rows several times; ``corpora``
+        the partition and ``lengths`` the samples in this epoch, of each row of the index; ``most``
+        the samples of the longest joined utterance.
         """
-        # Rows of one voice stand together, in random order.
-        order = np.lexsort((rng.random(len(entries)), voices[entries]))
-        rows = entries[order]
-        same_voice = voices[rows[1:]] == voices[rows[:-1]]
-        numbers = np.arange(len(rows))
-        voice_begins = np.maximum.accumulate(np.where(np.append(True, ~same_voice), numbers, 0))
-        # The first row of a voice with its second, the third with the fourth, ...
-        at = np.flatnonzero(same_voice & ((numbers - voice_begins)[:-1] % 2 == 0))
-        chosen = (rng.random(len(at)) < self.probability) & (rows[at] != rows[at + 1])
-        at = at[chosen]
-        seconds = rng.uniform(_SHORTEST_PAUSE, self.max_pause, len(at))
-        pauses = (seconds * SAMPLE_RATE).astype(np.int32)
-        fits = lengths[rows[at]] + pauses + lengths[rows[at + 1]] <= most
-        at, pauses = at[fits], pauses[fits]
-        alone = np.ones(len(entries), np.bool_)
-        alone[order[at]] = False
-        alone[order[at + 1]] = False
-        new = len(lengths) + np.arange(len(at), dtype=np.int32)
-        return np.concatenate([entries[alone], new]), Pairs(rows[at], rows[at + 1], pauses)
+        # Rows of one corpus stand together, in random order.
+        rows = entries[np.lexsort((rng.random(len(entries)), corpora[entries]))]
+        follows = rng.random(len(rows)) < self.probability
+        follows[:1] = False
+        follows[1:] &= (corpora[rows[1:]] == corpora[rows[:-1]]) & (rows[1:] != rows[:-1])
+        logs = rng.uniform(np.log(_SHORTEST_PAUSE), np.log(self.max_pause), len(rows))
+        pauses = np.where(follows, np.exp(logs) * SAMPLE_RATE, 0).astype(np.int32)
+        begins = np.flatnonzero(~follows)
+        sizes = np.diff(np.append(begins, len(rows)))
+        samples = np.add.reduceat(lengths[rows] + pauses.astype(np.int64), begins)
+        joined = (sizes > 1) & (samples <= most)
+        is_part = np.repeat(joined, sizes)
+        new = len(lengths) + np.arange(joined.sum(), dtype=np.int32)
+        entries = np.concatenate([np.sort(rows[~is_part]), new])
+        begins = np.append(0, np.cumsum(sizes[joined]))
+        return entries, Joined(rows[is_part], pauses[is_part], begins)
+
+
+def fill_pauses(
+    out: Waveform,
+    parts: Sequence[tuple[int, int]],
+    lengths: NDArray[np.int32],
+    rng: np.random.Generator,
+) -> None:
+    """Fill the pauses of a joined utterance in place with white noise, as quiet as its parts.
+
+    Args:
+        out: ``(samples,)``, with the waveforms of the parts.
+        parts: The row of each part, and the samples of the pause before it.
+        lengths: Samples of each row.
+        rng: Draws the noise.
+    """
+    level, begin = 0.0, 0
+    for row, pause in parts:
+        part = begin + pause
+        end = part + int(lengths[row])
+        next_level = _quietest(out[part:end])
+        fade = np.linspace(level, next_level, pause, dtype=np.float32)
+        out[begin:part] = fade * rng.standard_normal(pause, np.float32)
+        level, begin = next_level, end
+
+
+def _quietest(waveform: Waveform) -> float:
+    """The level (root mean square) of the quietest 20 ms; 0 for a shorter waveform."""
+    frames = waveform[: len(waveform) // _FLOOR * _FLOOR].reshape(-1, _FLOOR)
+    return float(np.sqrt(np.square(frames).mean(axis=1).min())) if len(frames) else 0.0
 
 
 AnyTransform: TypeAlias = Transform | LengthTransform | Join
@@ -158,14 +196,14 @@ class EpochLengths:
     """The lengths of all rows in one epoch, and the draws that they follow from.
 
     Attributes:
-        lengths: Samples of every row of the index, and then of every pair, ``(rows + pairs,)``.
+        lengths: Samples of every row of the index, and then of what is joined, ``(rows + joined,)``.
         draws: For each length transform its value for every row, and whether it acts on the row.
-        pairs: Rows that are joined in this epoch.
+        joined: Rows that are joined in this epoch.
     """
 
     lengths: NDArray[np.int32]
     draws: tuple[tuple[LengthTransform, NDArray[Any], NDArray[np.bool_]], ...] = ()
-    pairs: Pairs | None = None
+    joined: Joined | None = None
 
     @classmethod
     def draw(
@@ -192,18 +230,20 @@ class EpochLengths:
                 draws.append((transform, values, acts))
         return cls(lengths, tuple(draws))
 
-    def joined(self, pairs: Pairs) -> Self:
-        """These lengths, and those of the pairs."""
-        of_pairs = self.lengths[pairs.first] + pairs.pauses + self.lengths[pairs.second]
-        return replace(self, lengths=np.append(self.lengths, of_pairs), pairs=pairs)
+    def with_joined(self, joined: Joined) -> Self:
+        """These lengths, and those of the joined utterances."""
+        samples = self.lengths[joined.parts] + joined.pauses
+        sums = np.add.reduceat(samples, joined.begins[:-1]) if len(samples) else samples
+        return replace(self, lengths=np.append(self.lengths, sums), joined=joined)
 
-    def parts(self, row: int) -> tuple[list[int], int]:
-        """The rows of the index that a row or pair is made of, and the samples between two."""
-        if self.pairs is None or row < len(self.lengths) - len(self.pairs.first):
-            return [row], 0
+    def parts(self, row: int) -> list[tuple[int, int]]:
+        """The rows of the index of which a row is made, each after the samples of a pause."""
         number = row - len(self.lengths)  # from the end
-        rows = [int(self.pairs.first[number]), int(self.pairs.second[number])]
-        return rows, int(self.pairs.pauses[number])
+        if self.joined is None or number < -len(self.joined.begins) + 1:
+            return [(row, 0)]
+        begin, end = self.joined.begins[number - 1], self.joined.begins[number]
+        parts, pauses = self.joined.parts[begin:end], self.joined.pauses[begin:end]
+        return [*zip(parts.tolist(), pauses.tolist(), strict=True)]
 
     def change(self, waveform: Waveform, row: int) -> Waveform:
         """Apply the length transforms that act on a row of the index."""

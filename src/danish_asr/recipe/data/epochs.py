@@ -84,11 +84,12 @@ class TrainingEpochs:
         for join in self._transforms:
             if isinstance(join, Join):
                 rng = RandomStream.JOINED_ROWS.generator(seed, epoch)
-                entries, pairs = join.draw(
-                    entries, index.voices(), lengths.lengths, self._longest, rng
+                entries, joined = join.draw(
+                    entries, index.partition_of, lengths.lengths, self._longest, rng
                 )
-                lengths = lengths.joined(pairs)
-                row_group_of = np.append(row_group_of, row_group_of[pairs.first])
+                lengths = lengths.with_joined(joined)
+                firsts = joined.parts[joined.begins[:-1]]
+                row_group_of = np.append(row_group_of, row_group_of[firsts])
         batches = training_batches(
             lengths.lengths,
             row_group_of,

@@ -79,15 +79,7 @@ class Index:
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
         """A code per row and the names that occur, by code; null is ``unknown``."""
-        return self._codes("dialect")
-
-    def voices(self) -> NDArray[np.int64]:
-        """A code per row, the same for rows of one partition and one speaker, ``(rows,)``."""
-        codes, names = self._codes("speaker_id")
-        return self.partition_of.astype(np.int64) * len(names) + codes
-
-    def _codes(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
-        column = self.table.column(name).dictionary_encode()
+        column = self.table.column("dialect").dictionary_encode()
         chunks = column.unify_dictionaries().chunks
         names = chunks[0].dictionary.to_pylist()
         codes = [chunk.indices.fill_null(len(names)).to_numpy() for chunk in chunks]

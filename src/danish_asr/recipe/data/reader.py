@@ -172,14 +172,14 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             self._begin_epoch(self.epoch + 1, 0, [], self._due_stage)
             return
         carried = self._sharding.remainder(self._batches, self._position)
-        if self._lengths.draws or self._lengths.pairs is not None:
+        if self._lengths.draws or self._lengths.joined is not None:
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
-            # might not fit a batch together, and other pairs.
+            # might not fit a batch together, and are joined to others.
             single = list[Rows]()
             for batch in carried:
                 for row in batch.tolist():
-                    parts, _ = self._lengths.parts(row)
-                    single += [np.array([part], np.int32) for part in parts]
+                    parts = self._lengths.parts(row)
+                    single += [np.array([part], np.int32) for part, _ in parts]
             carried = single
         self._begin_epoch(self.epoch + 1, 0, carried, self._stage)
 
