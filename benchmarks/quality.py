@@ -68,7 +68,7 @@ ARMS: Final[dict[str, tuple[str, ...]]] = {
         "dataset.transforms=[{name: coloured_noise, probability: 0.5, least_db: 5}]",
     ),
     "rooms": ("dataset.transforms=[{name: reverb, probability: 0.5, folder: ROOMS}]",),
-    "pairs joined": ("dataset.transforms=[{name: join, probability: 0.3}]",),
+    "utterances joined": ("dataset.transforms=[{name: join, probability: 0.65}]",),
     "model.head: danish": ("model.head=danish",),
     "gradual unfreezing": (
         f"trainer.unfreeze={{0: head, {STEPS // 8}: top 1, {STEPS // 4}: all}}",

@@ -1,5 +1,6 @@
 """Joined utterances: audio, text and lengths of both, each row once, and exact resume."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_joined_utterances_have_all_audio_and_texts_with_pauses_of_noise(
         assert target == encode(text).tolist()
         assert len({name.partition("-")[0] for name in names}) == 1
         ends = pause_ends(wave.numpy(), [part.numpy() for part in parts])
-        for (begin, end), around in zip(ends, zip(parts, parts[1:], strict=False), strict=True):
+        for (begin, end), around in zip(ends, itertools.pairwise(parts), strict=True):
             assert 320 <= end - begin <= 4_800
             levels = [float(part.unfold(0, 320, 320).square().mean(1).min()) for part in around]
             assert 0.4 * min(levels) < float(wave[begin:end].square().mean()) < 2 * max(levels)
@@ -81,7 +82,7 @@ def pause_ends(wave: Any, parts: list[Any]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["omniASR", "demo"])
-def test_the_shortest_pause_has_a_frame_for_the_space(wide: bool) -> None:  # noqa: FBT001
+def test_the_shortest_pause_has_a_frame_for_the_space(*, wide: bool) -> None:
     frames = FrameCount([(912, 320)]) if wide else FrameCount()
     one, other = np.random.default_rng(0).integers(1_000, 5_000, (2, 10_000))
     assert (frames(one + 320 + other) > frames(one) + frames(other)).all()

@@ -196,7 +196,7 @@ class EpochLengths:
     """The lengths of all rows in one epoch, and the draws that they follow from.
 
     Attributes:
-        lengths: Samples of every row of the index, and then of what is joined, ``(rows + joined,)``.
+        lengths: Samples of every row of the index, then of every joined one, ``(rows + joined,)``.
         draws: For each length transform its value for every row, and whether it acts on the row.
         joined: Rows that are joined in this epoch.
     """
