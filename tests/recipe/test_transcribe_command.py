@@ -182,6 +182,14 @@ def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_nex
     assert Path("out/a.json").read_text() != "edited"
 
 
+def test_recordings_without_speech_are_named(transcribe: Run, here: Path) -> None:
+    soundfile.write(here / "in" / "silent.wav", np.zeros(16_000), 16_000)
+    status, _, report = transcribe("in/a.wav", "in/silent.wav", "--out", "out", *FIXED)
+    assert status == 0
+    assert re.search(r"no speech found: 1\n\s+in/silent\.wav\n", report)
+    assert Path("out/silent.txt").read_text() == ""
+
+
 @pytest.mark.slow
 def test_an_interrupted_command_continues(
     transcribe: Run, here: Path, speech: NDArray[np.float32], finished_run: Path

@@ -39,7 +39,7 @@ _BYTES_PER_SECOND: Final = 32_000
 _STDIN: Final = Path("-")
 
 _LISTED: Final = 10
-"""Most skipped files that are named."""
+"""Most skipped files that are named, and most without speech."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +244,7 @@ def _transcribe(
     sizes = {path: path.stat().st_size if path.exists() else 0 for path in tasks}
     limit = model.seconds_of_batch(settings.batch_seconds) * _BYTES_PER_SECOND
     failures: list[str] = []
+    silent: list[str] = []
     begin, done, finished, seconds = time.monotonic(), 0, 0, 0.0
     with Progress(f"0/{len(tasks):,} files", max(sum(sizes.values()), 1), console=console) as bar:
         for group in _groups(sizes, limit):
@@ -256,6 +257,8 @@ def _transcribe(
                 result = additions(path, result)  # noqa: PLW2901
                 for name, output in tasks[path].items():
                     publish_text(output, FORMATS[name](result))
+                if not result.segments:
+                    silent.append(str(path))
                 finished, seconds = finished + 1, seconds + result.duration
                 bar.update(done, text=f"{finished:,}/{len(tasks):,} files")
     elapsed = time.monotonic() - begin
@@ -264,6 +267,8 @@ def _transcribe(
             f"transcribed {finished:,} of {len(tasks):,} files: {_clock(seconds)} of audio in "
             f"{_clock(elapsed)}, real-time factor {elapsed / max(seconds, 1e-3):.3f}"
         )
+    if silent:
+        console.print("\n  ".join([f"no speech found: {len(silent):,}", *silent[:_LISTED]]))
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
     _warn_of_frames(model)

@@ -137,6 +137,7 @@ def test_evaluation_reads_what_was_recorded(root: Path, tokenizer: Tokenizer) ->
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
+        ({"probability": 0.5}, r"transforms\[1\]: needs a name"),
         ({"name": "sped"}, r"transforms\[1\]: .*did you mean speed"),
         ({"name": "speed", "factors": [1, 2.1]}, r"factors from 0\.5 to 2, found \[1\.0, 2\.1\]"),
         ({"name": "no_such_module:Noise"}, r"No module named 'no_such_module'"),

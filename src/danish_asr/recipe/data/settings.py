@@ -108,6 +108,10 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
     for number, entry in enumerate(entries):
         values = dict(entry)
         name = values.pop("name", None)
+        if name is None:
+            fault = "needs a name, as in [{name: join, probability: 0.65}]"
+            faults.append(f"dataset.transforms[{number}]: {fault}")
+            continue
         try:
             kind: Any = find_named(str(name), TRANSFORMS, "name")
             is_transform = isinstance(kind, type) and issubclass(
