@@ -15,17 +15,9 @@ from torch import Tensor
 from danish_asr.decoding.alignment import align_words, separator_of
 from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.inference.levels import FRAME, levelled, pauses
 from danish_asr.inference.voice_activity import CHUNK, VoiceActivity
-from danish_asr.inference.windows import (
-    FRAME,
-    Cutter,
-    Cutting,
-    Window,
-    join,
-    levelled,
-    pauses,
-    separate,
-)
+from danish_asr.inference.windows import Cutter, Cutting, Window, join, separate
 
 WORDS = "det er en lang tale uden pauser som vi klipper i stykker og samler igen".split()  # noqa: SIM905 - a sentence
 CUTTING = Cutting(longest=4.0, overlap=1.0, joined=60.0)
