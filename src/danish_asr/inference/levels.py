@@ -30,7 +30,7 @@ _PAUSE_LEVEL: Final = 0.4
 
 
 def levelled(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return a copy of a window, (samples,), with the same level over 1.5 s everywhere.
+    """Return a copy of a window, (samples,), with an even level over 1.5 s; gains are 1/4 to 4.
 
     A model normalises a window as a whole, so that a quiet speaker beside a loud one would be
     quieter than any in training. Windows below 4 s stay as they are.
