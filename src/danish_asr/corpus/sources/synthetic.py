@@ -267,7 +267,9 @@ def _row(
     text = draw_sentence(random, file.split, conversation=conversation, language=file.language)
     speech = espeak.speak(speak(text), speaker)
     seed = random.getrandbits(64)
-    before, after = (max(0, round(random.uniform(*_SILENCE) * espeak.sample_rate)) for _ in range(2))
+    before, after = (
+        max(0, round(random.uniform(*_SILENCE) * espeak.sample_rate)) for _ in range(2)
+    )
     recorded = record(speech, speaker, np.random.default_rng(seed), (before, after))
     audio = io.BytesIO()
     resampled = soxr.resample(recorded, espeak.sample_rate, _SAMPLE_RATE, quality="HQ")
