@@ -83,6 +83,9 @@ def _of_directory(path: Path) -> AsrEvalConfig:
             extra = [*(value_of(tree, _EXTRA_PATHS) or []), str(cards_of(Path(origin)))]
             tree = merge(tree, nested(_EXTRA_PATHS, extra))
     values = {key: value_of(tree, key) for key in kept}
+    # Others can be a user's code, which is not needed here.
+    transforms = value_of(tree, "dataset.transforms") or []
+    values["dataset.transforms"] = [entry for entry in transforms if entry.get("name") == "join"]
     taken = [nested(key, value) for key, value in values.items() if value is not None]
     config, _ = load_with_faults(AsrEvalConfig, merge(*taken, changes))
     return config

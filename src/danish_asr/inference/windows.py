@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -50,7 +50,7 @@ class Cutting:
     silence: float = 0.35
     """Probability below which a chunk within speech is silence."""
 
-    pause: float = 0.3
+    pause: float = 0.6
     """Silence that ends a region."""
 
     breath: float = 0.09
@@ -58,12 +58,13 @@ class Cutting:
     A stop consonant has about 0.05 s of silence."""
 
     gap: float = 0.12
-    """Silence within a region that ends a window of ``shortest`` seconds or more."""
+    """Silence within a region that ends a window of ``shortest`` seconds or more, and separates
+    words."""
 
     shortest: float = 1.0
     """So that words keep their context."""
 
-    margin: float = 0.1
+    margin: float = 0.3
     """Audio that a region has before and after its speech."""
 
     longest: float = 28.0
@@ -77,9 +78,14 @@ class Cutting:
     """A region ends at the first cut after this, so that memory stays constant."""
 
     @classmethod
-    def for_training(cls, longest: float) -> Cutting:
-        """For a model that was trained on utterances of up to ``longest`` seconds."""
-        return cls(longest=min(cls.longest, max(longest - 2 * cls.overlap, 4 * cls.overlap)))
+    def for_training(cls, longest: float, *, with_join: bool) -> Cutting:
+        """For a model that was trained on utterances of up to ``longest`` seconds.
+
+        One that was trained with the transform ``join`` writes spaces in short pauses itself, and
+        misses some in longer ones.
+        """
+        cutting = cls(longest=min(cls.longest, max(longest - 2 * cls.overlap, 4 * cls.overlap)))
+        return replace(cutting, breath=0.19, gap=math.inf) if with_join else cutting
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +189,7 @@ class Cutter:
         assert self._region is not None
         middle = self._spoken + silent // 2
         middle -= (middle - self._region) % FRAME
-        if silent >= self._size(self.cutting.gap) and (
+        if silent >= self.cutting.gap * SAMPLE_RATE and (
             middle - self._start >= self._size(self.cutting.shortest)
         ):
             yield self._window(middle + FRAME, middle, last=False, at_gap=True)
