@@ -48,8 +48,8 @@ def levelled(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return (samples * np.interp(np.arange(len(samples)), middles, gains)).astype(np.float32)
 
 
-def pauses(samples: NDArray[np.float32], shortest: float) -> list[int]:
-    """Return the middles of the pauses within a window, of at least so many seconds.
+def pauses(samples: NDArray[np.float32], shortest: float) -> list[tuple[int, float]]:
+    """Return the sample in the middle of each pause of at least so many seconds, and its seconds.
 
     silero-vad, whose chunks have 32 ms, misses most of those below 0.2 s.
     """
@@ -65,5 +65,7 @@ def pauses(samples: NDArray[np.float32], shortest: float) -> list[int]:
     if quiet[0]:
         changes = changes[1:]
     stretches = changes[: len(changes) // 2 * 2].reshape(-1, 2)
-    long = np.diff(stretches)[:, 0] * _STEP >= shortest * SAMPLE_RATE
-    return [int(begin + end) * _STEP // 2 for begin, end in stretches[long]]
+    seconds = np.diff(stretches)[:, 0] * _STEP / SAMPLE_RATE
+    middles = stretches.sum(axis=1) * _STEP // 2
+    lasting = seconds >= shortest
+    return [*zip(middles[lasting].tolist(), seconds[lasting].tolist(), strict=True)]

@@ -37,7 +37,10 @@ _SILENT: Final = 2
 """Frames on either side of a separator that have to be blank too."""
 
 _SURE: Final = 0.99
-"""How probable a separator becomes there."""
+"""How probable a separator becomes in a pause."""
+
+_POSSIBLE: Final = 0.1
+"""And in a doubtful one: greedy decoding leaves it out, a language model can choose it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class Cutting:
     breath: float = 0.09
     """Pause within a window, as quiet as the noise, that may separate words, see `separate`.
     A stop consonant has about 0.05 s of silence."""
+
+    doubt: float = 0.03
+    """A shorter pause, where a language model may separate words."""
 
     gap: float = 0.12
     """Silence within a region that ends a window of ``shortest`` seconds or more, and separates
@@ -109,6 +115,9 @@ class Window:
 
     breaths: Sequence[int]
     """Samples of the stream, each in the middle of a short pause, up to the cut."""
+
+    doubts: Sequence[int]
+    """The same of shorter pauses, which can be silences of stop consonants."""
 
 
 class Cutter:
@@ -231,15 +240,15 @@ class Cutter:
         samples = levelled(self._samples[self._start - self._base : end - self._base])
         if 0 < (level := float(np.sqrt(np.square(samples).mean()))) < _QUIET:
             samples *= np.float32(_QUIET / level)
-        breaths = []
-        for middle in pauses(samples, self.cutting.breath):
+        breaths, doubts = [], []
+        for middle, seconds in pauses(samples, self.cutting.doubt):
             place = self._start + middle
             place -= (place - self._region) % FRAME
             if self._cut < place < cut:
-                breaths.append(place)
+                (breaths if seconds >= self.cutting.breath else doubts).append(place)
         if at_gap:
             breaths.append(cut)
-        return Window(samples, self._region, self._start, cut, last, breaths)
+        return Window(samples, self._region, self._start, cut, last, breaths, doubts)
 
 
 def join(region: Sequence[tuple[Window, Tensor]]) -> Tensor:
@@ -283,18 +292,24 @@ def separate(log_probs: Tensor, region: Sequence[tuple[Window, Tensor]], separat
     """Write the separator of words into the short pauses of a region, (S, V), in place.
 
     A model that was trained on single sentences writes none there. A pause that ends no window gets
-    one only where the model writes nothing at all: it may be a quiet sound within a word.
+    one only where the model writes nothing at all: it may be a quiet sound within a word. Otherwise
+    the separator becomes possible, as in doubtful pauses.
     """
     silent = log_probs.argmax(dim=-1) == BLANK
     cuts = {window.cut for window, _ in region}
     for window, _ in region:
-        for breath in window.breaths:
-            frame = (breath - window.region) // FRAME
+        for pause in (*window.breaths, *window.doubts):
+            frame = (pause - window.region) // FRAME
             blanks = int(silent[frame - _SILENT : frame + _SILENT + 1].sum())
-            if breath in cuts or blanks == 2 * _SILENT + 1:
-                both = log_probs[frame, [BLANK, separator]].logsumexp(dim=0)
-                log_probs[frame, BLANK] = both + math.log(1 - _SURE)
-                log_probs[frame, separator] = both + math.log(_SURE)
+            if pause in cuts or (pause in window.breaths and blanks == 2 * _SILENT + 1):
+                share = _SURE
+            elif silent[frame : frame + 1].any():
+                share = _POSSIBLE
+            else:
+                continue
+            both = log_probs[frame, [BLANK, separator]].logsumexp(dim=0)
+            log_probs[frame, BLANK] = both + math.log(1 - share)
+            log_probs[frame, separator] = both + math.log(share)
     return log_probs
 
 

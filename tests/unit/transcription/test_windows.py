@@ -194,6 +194,25 @@ def test_a_short_pause_separates_words_between_which_the_model_writes_nothing(
     assert joined[:, int(encode("o")[0])].argmax() == round(middle) + 10
 
 
+@pytest.mark.parametrize("silent", [True, False])
+def test_in_a_doubtful_pause_a_language_model_may_separate_words(
+    *, silent: bool, tokenizer: Tokenizer
+) -> None:
+    """Greedy decoding does not; and where the model writes a letter, nothing changes."""
+    audio = speech(200, np.random.default_rng(0))
+    audio[100 * FRAME : 102 * FRAME] = 0
+    (window,) = windows_of(Cutter(Cutting(), Detector()), audio, len(audio))
+    frames = [at // FRAME for at in window.doubts]
+    assert 101 in frames
+    log_probs = torch.full((200, tokenizer.vocab_info.size), -9.0)
+    log_probs[:, 0 if silent else 5] = -0.01
+    separator = separator_of(tokenizer)
+    found = separate(log_probs.clone(), [(window, log_probs)], separator)
+    assert found[101, separator].exp() == pytest.approx(0.1 if silent else 1e-4, abs=0.01)
+    assert torch.equal(found.argmax(dim=-1), log_probs.argmax(dim=-1))
+    assert torch.allclose(found[101].exp().sum(), log_probs[101].exp().sum())
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-3, 0.05])
 @pytest.mark.parametrize(("seconds", "count"), [(0.05, 0), (0.1, 1), (0.3, 1)])
 def test_a_pause_is_as_quiet_as_the_noise_and_within_the_window(
@@ -206,7 +225,8 @@ def test_a_pause_is_as_quiet_as_the_noise_and_within_the_window(
         audio[begin : begin + size] = noise * rng.normal(size=size)
     found = pauses(audio, 0.09)
     assert len(found) == count
-    assert all(abs(at - 16_000 - size / 2) <= 160 for at in found)
+    assert all(abs(at - 16_000 - size / 2) <= 160 for at, _ in found)
+    assert [length for _, length in found] == pytest.approx([seconds] * count, abs=0.02)
 
 
 def test_a_quiet_speaker_gets_the_level_of_a_loud_one_in_long_windows_only() -> None:
