@@ -240,7 +240,7 @@ class Cutter:
         samples = levelled(self._samples[self._start - self._base : end - self._base])
         if 0 < (level := float(np.sqrt(np.square(samples).mean()))) < _QUIET:
             samples *= np.float32(_QUIET / level)
-        breaths, doubts = [], []
+        breaths, doubts = list[int](), list[int]()
         for middle, seconds in pauses(samples, self.cutting.doubt):
             place = self._start + middle
             place -= (place - self._region) % FRAME
