@@ -18,9 +18,10 @@ from danish_asr.decoding.alignment import align_words
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.decoders import Decoder, decode
 from danish_asr.decoding.transcript import Alternative, Segment
+from danish_asr.inference.regions import join, separate
 from danish_asr.inference.sound import Sound
 from danish_asr.inference.voice_activity import VoiceActivity
-from danish_asr.inference.windows import Cutter, Cutting, Window, join, separate
+from danish_asr.inference.windows import Cutter, Cutting, Window
 
 ShowProgress = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if unknown."""

@@ -16,8 +16,9 @@ from danish_asr.decoding.alignment import align_words, separator_of
 from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.inference.levels import FRAME, levelled, pauses
+from danish_asr.inference.regions import join, separate
 from danish_asr.inference.voice_activity import CHUNK, VoiceActivity
-from danish_asr.inference.windows import Cutter, Cutting, Window, join, separate
+from danish_asr.inference.windows import Cutter, Cutting, Window
 
 WORDS = "det er en lang tale uden pauser som vi klipper i stykker og samler igen".split()  # noqa: SIM905 - a sentence
 CUTTING = Cutting(longest=4.0, overlap=1.0, joined=60.0)
@@ -211,6 +212,9 @@ def test_in_a_doubtful_pause_a_language_model_may_separate_words(
     assert found[101, separator].exp() == pytest.approx(0.1 if silent else 1e-4, abs=0.01)
     assert torch.equal(found.argmax(dim=-1), log_probs.argmax(dim=-1))
     assert torch.allclose(found[101].exp().sum(), log_probs[101].exp().sum())
+    likely = log_probs.clone()
+    likely[101, separator] = -1.0
+    assert torch.equal(separate(likely.clone(), [(window, likely)], separator)[101], likely[101])
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3, 0.05])
