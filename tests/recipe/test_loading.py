@@ -44,6 +44,9 @@ STORAGE = "dataset.mixture_parquet_storage_config"
     ("key", "value", "rule"),
     [
         ("model", 3, "must be a mapping of keys, but is 3"),
+        ("dataset.transforms", ["join"], "a list, each entry a mapping as in {key: value}, but is"),
+        ("trainer.fp16_loss_scale", 3, "must be [a number, a number], but is 3"),
+        ("model.keep_layers", "1", "must be a list, each entry a whole number, but is '1'"),
         ("regime.score_metric", "werr", "must be one of wer, cer, worst_group_wer"),
         (
             "optimizer.config.groups",
@@ -82,7 +85,7 @@ STORAGE = "dataset.mixture_parquet_storage_config"
             {5: {"lr": 0}},
             "must be steps above 0, each with subset and lr above 0",
         ),
-        ("trainer.stages", {5: {"rate": 1}}, "(keys: where, subset, lr), but is"),
+        ("trainer.stages", {5: {"rate": 1}}, "with the keys where, subset, lr, but is"),
         ("trainer.stages", {90_000: {"lr": 1}}, "must begin before regime.num_steps"),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
         (f"{STORAGE}.beta_corpus", 2, "to 1 (shares by hours), but is 2"),

@@ -68,9 +68,10 @@ class Sound:
             self.rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
         )
         for block in self.blocks:
-            if not np.isfinite(block).all():
+            if not (finite := np.isfinite(block).all(axis=1)).all():
+                place = self.seconds + int(finite.argmin()) / self.rate
                 raise TranscriptionError(
-                    f"{self.name}: the samples after {self.seconds:.1f} s are NaN or infinite; "
+                    f"{self.name}: the sample at {place:.2f} s is NaN or infinite; "
                     "make the file again from its source"
                 )
             self.seconds += len(block) / self.rate

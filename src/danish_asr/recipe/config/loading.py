@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import EnumType
 from operator import attrgetter
+from pathlib import Path
 from types import UnionType
 from typing import (
     Any,
@@ -217,18 +218,37 @@ def _means(value: object, converted: object) -> bool:
     return not (isinstance(value, str) and isinstance(converted, list))
 
 
+_IN_WORDS: Final = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    torch.dtype: "float32, bfloat16 or float16",
+    type(None): "null",
+}
+
+
 def _describe(hint: Any) -> str:
+    """What a value of this type is, in words of YAML."""
+    kinds, origin = get_args(hint), get_origin(hint)
     if isinstance(hint, EnumType):
-        return f"one of {', '.join(hint.__members__)}"
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(sorted(get_args(hint)))}"
-    if hint is torch.dtype:
-        return "float32, bfloat16 or float16"
-    if hint in {float, int, str}:
-        return {float: "a number", int: "a whole number", str: "a text"}[hint]
-    text = hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
-    for kind in filter(is_dataclass, get_args(hint)):
-        text += f" (keys: {', '.join(field.name for field in fields(kind))})"
+        text = f"one of {', '.join(hint.__members__)}"
+    elif is_dataclass(hint):
+        text = f"a mapping with the keys {', '.join(field.name for field in fields(hint))}"
+    elif origin is Literal:
+        text = f"one of {', '.join(sorted(kinds))}"
+    elif origin in {Union, UnionType}:
+        text = " or ".join(map(_describe, kinds))
+    elif origin is tuple:
+        text = f"[{', '.join(map(_describe, kinds))}]"
+    elif origin in {list, Sequence}:
+        text = f"a list, each entry {_describe(kinds[0])}"
+    elif origin in {dict, Mapping}:
+        sections = f", each value {_describe(kinds[1])}" if is_dataclass(kinds[1]) else ""
+        text = f"a mapping{sections or ' as in {key: value}'}"
+    else:
+        text = _IN_WORDS.get(hint, str(hint))
     return text
 
 
