@@ -1,6 +1,6 @@
 """WER of utterances that are joined to recordings, and of the same utterances one by one.
 
-    python benchmarks/quality_joined.py demo/run [--speakers 40]
+    python benchmarks/quality_joined.py demo/run [--speakers 60]
 
 Speakers whom the demo's model has not heard say ten sentences of the test split each. They are
 transcribed as `danish-asr transcribe` does: one by one, and joined, in recordings of one speaker
@@ -63,7 +63,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("model", type=Path, help="the run of danish-asr demo")
-    parser.add_argument("--speakers", type=int, default=40)
+    parser.add_argument("--speakers", type=int, default=60)
     args = parser.parse_args()
     model = load_model(args.model, device="cpu")
     monologues = spoken(args.speakers)
@@ -86,7 +86,7 @@ def main() -> None:
 
 def spoken(speakers: int) -> list[list[Utterance]]:
     """Return the utterances of each speaker; the same in each process."""
-    espeak, random = voices.Espeak(), Random("joined")  # noqa: S311 - not cryptography
+    espeak, random = voices.Espeak(), Random("hold")  # noqa: S311 - not cryptography
     monologues = []
     for _ in range(speakers):
         (dialect,) = random.choices(list(SHARES), list(SHARES.values()))

@@ -109,7 +109,7 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
         values = dict(entry)
         name = values.pop("name", None)
         if name is None:
-            fault = "needs a name, as in [{name: join, probability: 0.65}]"
+            fault = "needs a name, as in [{name: join, probability: 0.8}]"
             faults.append(f"dataset.transforms[{number}]: {fault}")
             continue
         try:
