@@ -8,7 +8,6 @@ log-probabilities of a region's windows together.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -76,7 +75,7 @@ class Cutting:
         misses some in longer ones.
         """
         cutting = cls(longest=min(cls.longest, max(longest - 2 * cls.overlap, 4 * cls.overlap)))
-        return replace(cutting, breath=0.19, gap=math.inf) if with_join else cutting
+        return replace(cutting, breath=0.19, gap=0.2) if with_join else cutting
 
 
 @dataclass(frozen=True, eq=False)
