@@ -56,7 +56,7 @@ def test_a_stage_changes_the_rate_from_its_first_step_on(
     plain = [part for part in STAGED if "stages" not in part]
     assert train(tmp_path / "run", dataset, *plain, TWICE) == 0
     rates = [row["Learning Rate"] for row in metrics(tmp_path / "run", "train")]
-    rates[2] *= 1e-4 / 2e-3
+    rates[2] *= 1e-4 / 3e-3
     there = [row["Learning Rate"] for row in metrics(staged, "train")]
     assert there == pytest.approx(rates)
     assert losses(staged)[:2] == losses(tmp_path / "run")[:2]

@@ -108,7 +108,7 @@ def test_a_finished_run_stays_as_it_is_and_refuses_another_configuration(
     assert read_yaml(run / "config.yaml") == read_yaml(finished_run / "config.yaml")
     assert train(run, dataset, "optimizer.config.lr=1.0", "dataset.text_profile=raw") == 2
     message = capsys.readouterr().err
-    assert "optimizer.config.lr was 0.002 and is now 1.0" in message
+    assert "optimizer.config.lr was 0.003 and is now 1.0" in message
     assert "dataset.text_profile was 'coral' and is now 'raw'" in message
 
 

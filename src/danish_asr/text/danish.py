@@ -240,7 +240,6 @@ RULES: Final[tuple[tuple[re.Pattern[str], Words | str], ...]] = tuple(
         (rf"(?i)(?<!\w)(?:kr\.?|DKK) ?(?P<number>{_DECIMAL})(?:,-)?", _crowns),
         (rf"(?P<unit>[€$£]) ?(?P<number>{_DECIMAL})", _with_unit),
         (rf"{_FREE}(?P<number>{_DECIMAL})\s?(?P<unit>{_NAMED_UNIT})(?![\w/²³])", _with_unit),
-        (r"(?i)\bkr\b", "kroner"),
         # ordinals
         (
             rf"(?<!\w)({REGENTS}) (\d+)\.",
@@ -274,6 +273,7 @@ RULES: Final[tuple[tuple[re.Pattern[str], Words | str], ...]] = tuple(
         ("²", " i anden "),
         ("³", " i tredje "),
         (r"(?<=\w)['’](?=\w|\b|$)", ""),
+        (r"(?i)\bkr\b", "kroner"),
     )
 )
 """Patterns with what replaces a match, in the order in which they are applied."""
