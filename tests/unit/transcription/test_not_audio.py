@@ -30,7 +30,11 @@ NOISE = np.random.default_rng(1).bytes(600)
 FILES = [
     ("empty.wav", b"", "empty; copy or record"),
     ("none.wav", _wav(np.zeros(0, np.float32)), "no samples; record"),
-    ("nan.wav", _wav(np.array([*np.zeros(1600), np.nan], "f")), "at 0.10 s is NaN or infinite; make"),
+    (
+        "nan.wav",
+        _wav(np.array([*np.zeros(1600), np.nan], "f")),
+        "at 0.10 s is NaN or infinite; make",
+    ),
     ("half.wav", _wav(np.zeros(9999, np.float32))[:9999], "truncated: copy"),
     ("lfs.flac", b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
     ("a.zip", _zip(), "an archive; unpack"),
