@@ -37,6 +37,11 @@ def test_an_unknown_key_a_wrong_type_and_a_broken_rule_are_reported_at_once() ->
     assert rule == "regime.num_steps must be greater than or equal to 1, but is 0"
 
 
+def test_steps_below_0_are_no_fault_of_the_stages() -> None:
+    (fault,) = faults_of(tree_of("regime.num_steps", -1))
+    assert fault.startswith("regime.num_steps must be greater than or equal to 1")
+
+
 STORAGE = "dataset.mixture_parquet_storage_config"
 
 
@@ -85,7 +90,10 @@ STORAGE = "dataset.mixture_parquet_storage_config"
             {5: {"lr": 0}},
             "must be steps above 0, each with subset and lr above 0",
         ),
-        ("trainer.stages", {5: {"rate": 1}}, "with the keys where, subset, lr, but is"),
+        ("trainer.stages", {"five": {"lr": 1}}, "a mapping, each key a whole number, each value a"),
+        ("trainer.stages", {5: {"rate": 1}}, ".5.rate is not a key of this configuration"),
+        ("trainer.stages", {5: {"lr": "high"}}, ".5.lr must be a number or null, but is 'high'"),
+        ("trainer.stages", {5: 3}, ".5 must be a mapping of keys, but is 3"),
         ("trainer.stages", {90_000: {"lr": 1}}, "must begin before regime.num_steps"),
         ("dataset.max_unknown_share", 2, "must be 0 to 1, but is 2"),
         (f"{STORAGE}.beta_corpus", 2, "to 1 (shares by hours), but is 2"),

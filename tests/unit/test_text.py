@@ -40,6 +40,7 @@ def test_danish_writes_328_texts_as_a_dane_reads_them() -> None:
 
 @given(st.text(alphabet="0123456789.,:;-–/% krdenkltms'½²°€x+=§ADN"))
 @example("0kr0")
+@example("k'r")
 def test_danish_leaves_no_digit_and_single_spaces_only(text: str) -> None:
     normalised = normalize(text, "danish")
     assert not re.search(r"\d", normalised)

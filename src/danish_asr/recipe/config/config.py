@@ -213,7 +213,7 @@ class AsrConfig:
                 endless or self.regime.num_steps is not None
             ),
             "`trainer.stages` must begin before regime.num_steps": (
-                max(self.trainer.stages, default=0) < (self.regime.num_steps or math.inf)
+                max(self.trainer.stages, default=-math.inf) < (self.regime.num_steps or math.inf)
             ),
             "`regime.early_stopping_patience` must be null without validation "
             "(`dataset.valid_split` and `regime.validate_every_n_steps`)": (

@@ -155,14 +155,17 @@ def _converted(hint: Any, current: Any, value: Any, path: str, faults: list[Faul
 
 
 def _faulty_entries(hint: Any, value: object, path: str) -> list[Fault]:
-    """The faults of the sections of a list: keys that are unknown or missing, wrong values."""
+    """The faults of a list's or mapping's sections: unknown or missing keys, wrong values."""
     kinds = [kind for kind in get_args(hint) if is_dataclass(kind)]
-    if not kinds or not isinstance(value, list):
+    if not kinds or not isinstance(value, list | Mapping):
         return []
+    if isinstance(value, Mapping):
+        entries = [(join(path, key), entry) for key, entry in value.items()]
+    else:
+        entries = [(f"{path}[{number}]", entry) for number, entry in enumerate(value)]
     own, hints = {field.name: field for field in fields(kinds[0])}, get_type_hints(kinds[0])
     texts = list[str]()
-    for number, entry in enumerate(value):
-        place = f"{path}[{number}]"
+    for place, entry in entries:
         if not isinstance(entry, Mapping):
             texts.append(no_section(place, entry))
         elif unknown := [key for key in entry if key not in own]:
@@ -245,8 +248,9 @@ def _describe(hint: Any) -> str:
     elif origin in {list, Sequence}:
         text = f"a list, each entry {_describe(kinds[0])}"
     elif origin in {dict, Mapping}:
-        sections = f", each value {_describe(kinds[1])}" if is_dataclass(kinds[1]) else ""
-        text = f"a mapping{sections or ' as in {key: value}'}"
+        text = "a mapping as in {key: value}"
+        if is_dataclass(kinds[1]):
+            text = f"a mapping, each key {_describe(kinds[0])}, each value {_describe(kinds[1])}"
     else:
         text = _IN_WORDS.get(hint, str(hint))
     return text
