@@ -19,6 +19,9 @@ from danish_asr.base.stops import STOP_SIGNALS
 SECONDS_ALONE: Final = 5.0
 """Decoding time of a process before it starts others, which takes them some seconds."""
 
+_SECONDS_HELD: Final = 0.2
+"""How long a signal waits at most while processes work."""
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -40,10 +43,16 @@ def run_in_processes(
     with pool.killed_on_error():
         running.update(pool.submit(task, item) for item in islice(waiting, workers))
         while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            # An exception of a signal handler within these calls would leave a future locked, and
+            # the pool waiting for it.
+            with uninterrupted():
+                done = wait(running, _SECONDS_HELD, FIRST_COMPLETED).done
+            for future in done:
                 running.remove(future)
                 running.update(pool.submit(task, item) for item in islice(waiting, 1))
-                yield future.result()
+                with uninterrupted():
+                    result = future.result()
+                yield result
     pool.close()
 
 
@@ -63,11 +72,12 @@ class WorkerPool:
         # Ctrl-C and a batch system's signals reach every process; a child that is still importing
         # would die with a traceback. Children inherit the blocked signals: stopping is up to the
         # parent.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        try:
-            return self._pool.submit(task, item)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with uninterrupted():
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+            try:
+                return self._pool.submit(task, item)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     @contextmanager
     def killed_on_error(self) -> Iterator[None]:
@@ -96,6 +106,7 @@ def uninterrupted() -> Iterator[None]:
     """Hold Ctrl-C and SIGTERM back until the end of a short block.
 
     libsndfile calls back into Python: an exception there is printed and lost, and cuts the audio.
+    In `concurrent.futures` it can leave a lock taken.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
