@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -67,6 +68,17 @@ def convert_until(stopped: list[int], audio: bytes, timer: threading.Timer) -> N
     while not stopped:
         with uninterrupted():
             to_flac(audio)
+
+
+def test_a_signal_while_processes_work_never_arrives_within_their_pool() -> None:
+    """It would leave a lock of a future taken, and the pool would wait for it for ever."""
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt) as stop:
+        list(run_in_processes(time.sleep, [60, 60], 2))
+    files = [str(entry.path) for entry in stop.traceback]
+    assert files[-1].endswith(("workers.py", "test_workers.py"))
+    assert not any("concurrent" in file for file in files)
 
 
 def test_a_signal_is_not_lost_in_a_decoder_or_an_encoder() -> None:
