@@ -61,7 +61,7 @@ docs: setup
 	$(BIN)/mkdocs build
 
 bench: setup
-	@set -e; for script in $(filter-out benchmarks/quality% benchmarks/gpu% benchmarks/stacks.py benchmarks/transcribe_program.py, $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(filter-out benchmarks/quality% benchmarks/gpu% benchmarks/stacks.py benchmarks/transcribe_program.py benchmarks/upstream.py, $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
 
 # Writes requirements.lock anew from the ranges in pyproject.toml.
 lock: setup

@@ -6,12 +6,10 @@ which cost a step what others cost. Layer drop is off, so that each step compute
 of omniASR's models skips a tenth of them.
 """
 
-import sys
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, Self, cast
 
@@ -39,6 +37,7 @@ from torch.optim import AdamW, Optimizer
 from typing_extensions import override
 
 from benchmarks.gpu_rows import Row, Settings, frames_of, lengths_of, make_batch, recipe_config
+from benchmarks.upstream import upstream_recipe
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW
@@ -132,10 +131,8 @@ def _unit(settings: Settings, row: Row, config: Wav2Vec2AsrConfig) -> TrainUnit[
         if row.compiled:
             layer.compile(dynamic=True)  # type: ignore[no-untyped-call]
     if row.upstream:
-        # Its own recipe's code, from the checkout, found before the one here of the same name.
-        sys.path.insert(0, str(settings.upstream))
-        recipe = import_module("workflows.recipes.wav2vec2.asr.recipe")
-        sys.path.pop(0)
+        assert settings.upstream is not None
+        recipe = upstream_recipe(settings.upstream)
         freeze_parameters(module.encoder_frontend.feature_extractor)
         unit = recipe.Wav2Vec2AsrTrainUnit(recipe.Wav2Vec2AsrCriterion(model), 0)
         return cast(TrainUnit[Seq2SeqBatch], unit)

@@ -20,13 +20,13 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
 from benchmarks import quality_data as data
 from benchmarks.quality_table import OURS, RESULT, report, run_of
+from benchmarks.upstream import upstream_recipe
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
 from danish_asr.recipe import entry as cli
@@ -173,8 +173,7 @@ def train_upstream(checkout: Path, summary: Path, given: Sequence[str]) -> None:
     """Run the recipe of a checkout: float32 and its ``ctc-finetune.yaml`` below what is given."""
     from fairseq2.recipe.cli import train_main  # noqa: PLC0415
 
-    sys.path.insert(0, str(checkout))
-    recipe = import_module("workflows.recipes.wav2vec2.asr.recipe")
+    recipe = upstream_recipe(checkout)
     config = Path(recipe.__file__ or "").parent / "configs" / "ctc-finetune.yaml"
     sys.argv = [
         *("upstream", "--config-file", str(config), *given),

@@ -29,6 +29,7 @@ PAGES = (
 
 MODULES = {
     "workflows.recipes.wav2vec2.asr": "train",
+    "workflows.recipes.wav2vec2.asr.eval": "evaluate",
     "workflows.recipes.wav2vec2.asr.eval.recipe": "evaluate",
 }
 PROGRAMS = (

@@ -6,6 +6,7 @@ Cards for the environment ``user`` give the names of the model and its tokenizer
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,8 @@ from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
-from danish_asr.recipe.entry import train as train_main
 from tests.builders import TEXTS, coral_row, tone, write_parquet
-from tests.recipe.running import ROOT
+from tests.recipe.running import RECIPE, ROOT
 from tests.recipe.test_upstream_files import NAMED, PLAIN, Tree
 
 DANISH: Tree = merge(
@@ -40,8 +40,21 @@ regime:
 )
 TRAIN = r"""python -m workflows.recipes.wav2vec2.asr $OUTPUT_DIR \
     --config-file workflows/recipes/wav2vec2/asr/configs/ctc-finetune.yaml"""
+TRAIN_DANISH = r"""python -m workflows.recipes.wav2vec2.asr $OUTPUT_DIR \
+    --config-file printed.yaml --config regime.num_steps=1 gang.timeout=86400"""
 EVALUATE = r"""python -m workflows.recipes.wav2vec2.asr.eval.recipe $OUTPUT_DIR \
     --config-file workflows/recipes/wav2vec2/asr/configs/ctc-finetune-danish.yaml"""
+EVALUATE_AS_UPSTREAM = r"""python -m workflows.recipes.wav2vec2.asr.eval $OUTPUT_DIR \
+    --config-file workflows/recipes/wav2vec2/asr/eval/configs/ctc-finetune-danish.yaml \
+    --config evaluator.split=dev"""
+
+MODULES = [f"{RECIPE}.{name}" for name in ("__main__", "eval.__main__", "eval.recipe")]
+PACKAGES = [
+    *("workflows", "workflows/recipes", "workflows/recipes/wav2vec2"),
+    *("workflows/recipes/wav2vec2/asr", "workflows/recipes/wav2vec2/asr/eval"),
+]
+UPSTREAMS = PACKAGES[-2:]
+"""The packages that are regular ones there."""
 
 
 def write_stand_ins(folder: Path, finished: Path) -> None:
@@ -61,6 +74,19 @@ def write_stand_ins(folder: Path, finished: Path) -> None:
     (folder / "tokenizer.yaml").write_text(to_yaml(tokenizer))
 
 
+def write_clone(folder: Path, *, regular: Sequence[str]) -> None:
+    """Write modules of the recipes' names, of which the packages named are ``regular`` ones.
+
+    As upstream's evaluation under its second name, each prints nothing and ends with status 0.
+    """
+    asr = folder / "workflows" / "recipes" / "wav2vec2" / "asr"
+    (asr / "eval").mkdir(parents=True)
+    for file in ("__main__.py", "eval/__main__.py", "eval/recipe.py"):
+        (asr / file).touch()
+    for package in regular:
+        (folder / package / "__init__.py").touch()
+
+
 @pytest.fixture
 def project(tmp_path: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with ``workflows``, a converted dataset and the stand-ins."""
@@ -73,6 +99,9 @@ def project(tmp_path: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch)
     )
     (tmp_path / "cards").mkdir()
     write_stand_ins(tmp_path / "cards", finished_run)
+    write_clone(tmp_path / "clone", regular=UPSTREAMS)
+    # As the environment file of the guide's project sets it.
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'clone'}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("DANISH_ASR_ASSETS", str(tmp_path / "cards"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -91,7 +120,7 @@ def status_and_output(command: str, output_dir: Path) -> tuple[int, str]:
     return result.returncode, result.stdout
 
 
-def test_the_guides_commands_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guides_commands_run_with_upstreams_clone_on_the_path(project: Path) -> None:
     """TRAPS, names: the printed YAML trains on capitals, which the v1 tokenizer does not know."""
     run = project / "run"
     status, output = status_and_output(TRAIN, run)
@@ -103,12 +132,34 @@ def test_the_guides_commands_run(project: Path, capsys: pytest.CaptureFixture[st
     assert "set dataset.name to another one, available: coral_v2_danish" in name
 
     (project / "printed.yaml").write_text(to_yaml(DANISH))
-    train_main([str(run), "--config-file", "printed.yaml", "--config", "regime.num_steps=1"])
-    printed = capsys.readouterr().err
-    assert "dataset.text_profile=coral" in printed
-    assert f"Next: danish-asr evaluate {run}" in printed
-
-    status, output = status_and_output(EVALUATE, run)
+    status, output = status_and_output(TRAIN_DANISH, run)
     assert status == 0, output
-    assert "4 predictions written" in output
-    assert f"Next: danish-asr score {run}/eval/" in output
+    assert "dataset.text_profile=coral" in output
+    assert output.count("gang.timeout=1440") == 1
+    assert f"Next: danish-asr evaluate {run}" in output
+
+    for command in (EVALUATE, EVALUATE_AS_UPSTREAM):
+        status, output = status_and_output(command, run)
+        assert status == 0, output
+        assert "4 predictions written" in output
+        assert f"Next: danish-asr score {run}/eval/" in output
+
+
+@pytest.mark.parametrize("regular", [UPSTREAMS, PACKAGES], ids=["upstreams", "all_regular"])
+@pytest.mark.parametrize("first", ["current_directory", "PYTHONPATH"])
+def test_a_clone_of_upstream_on_the_path_does_not_replace_the_recipes(
+    tmp_path: Path, regular: Sequence[str], first: str
+) -> None:
+    write_clone(tmp_path, regular=regular)
+    at_root = first == "current_directory"
+    code = f"import importlib.util as i; print([i.find_spec(name).origin for name in {MODULES}])"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT if at_root else tmp_path.parent,
+        env=os.environ | {"PYTHONPATH": str(tmp_path) if at_root else f"{ROOT}:{tmp_path}"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert str(tmp_path) not in found.stdout
+    assert found.stdout.count(str(ROOT / "workflows")) == len(MODULES)

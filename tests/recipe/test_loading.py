@@ -1,6 +1,7 @@
 """Configurations are read, merged and refused with every fault at once."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.keys import key_faults
 from danish_asr.recipe.config.loading import load_with_faults, unstructure
+from danish_asr.recipe.entry import Request, read_configuration
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 
@@ -58,8 +60,8 @@ STORAGE = "dataset.mixture_parquet_storage_config"
             [{"parms": "x"}],
             "groups[0].parms is not a key of this configuration; did you mean params?",
         ),
-        # TRAPS, training: gang.timeout is in minutes; 86400 was meant as the seconds of a day.
-        ("gang.timeout", 86_400, "must be at most 1440 (minutes), but is 86400"),
+        # More nanoseconds than 64 bits hold.
+        ("gang.timeout", 10**10, "must be at most 10000000 (minutes), but is 10000000000"),
         ("regime.num_steps", None, "must be given for this schedule, but is None"),
         # Torch finds these when the optimizer is made or takes a step, in a traceback.
         ("optimizer.config.lr", 1e300, "must be at most 1000, but is 1e+300"),
@@ -120,6 +122,25 @@ def test_an_average_that_the_end_of_a_run_could_not_write_is_refused(
     faults = faults_of(tree_of(key, value), tree_of(*other), best)
     assert [fault.split()[0] for fault in faults] == [key] * refused
     assert all(other[0] in fault for fault in faults)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "rank", "minutes"),
+    [(1440, 0, []), (86_400, 0, ["1440"]), (86_400, 1, []), (3_601, 0, ["61"])],
+)
+def test_a_time_out_of_more_than_a_day_is_noted_once_in_minutes(
+    timeout: int,
+    rank: int,
+    minutes: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TRAPS, training: gang.timeout is in minutes; 86400 was meant as the seconds of a day."""
+    monkeypatch.setenv("RANK", str(rank))
+    tree = read_configuration(Request(output_dir=None, overrides=[f"gang.timeout={timeout}"]))
+    assert not faults_of(tree)
+    suggested = re.findall(r"write gang.timeout=(\d+)", capsys.readouterr().err)
+    assert suggested == minutes
 
 
 @pytest.mark.parametrize("value", [-1, 0, 2.5, math.nan, True, "x", [1], {"a": 1}, None])

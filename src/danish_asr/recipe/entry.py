@@ -3,6 +3,7 @@
 That takes seconds, so arguments, files and keys are checked before.
 """
 
+import math
 import os
 import signal
 import sys
@@ -25,6 +26,10 @@ EVALUATE: Final = "recipe.evaluate.recipe"
 
 _MINUTES: Final = "trainer.effective_audio_minutes"
 _BATCHES: Final = "trainer.grad_accumulation.num_batches"
+_TIMEOUT: Final = "gang.timeout"
+
+_DAY: Final = 24 * 60
+"""Minutes. No process waits longer for another, so a larger time-out was meant in seconds."""
 
 _ALLOCATOR: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """Batches differ in shape, and with segments that grow, less of the GPU's memory is lost to gaps.
@@ -156,6 +161,7 @@ def read_configuration(request: Request) -> Tree:
     values = dict(flatten(tree))
     if rank_info().rank == 0:
         _note_ineffective(values, request.overrides)
+        _note_seconds(values.get(_TIMEOUT))
         for file in stale_overlays(request.config_files, files, overrides):
             note(
                 f"{file} was planned for another configuration, so it may not fit or may waste "
@@ -186,6 +192,14 @@ def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:
     ineffective = [key for key in keys if values[key] != defaults().get(key)]
     if ineffective:
         note(f"no effect here: {', '.join(ineffective)}")
+
+
+def _note_seconds(timeout: object) -> None:
+    if isinstance(timeout, int | float) and timeout > _DAY:
+        note(
+            f"{_TIMEOUT}={timeout} is {timeout / _DAY:.1f} days: fairseq2 counts minutes; "
+            f"for {timeout} seconds, write {_TIMEOUT}={math.ceil(timeout / 60)}"
+        )
 
 
 def note(text: str) -> None:

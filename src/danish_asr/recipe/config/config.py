@@ -30,6 +30,9 @@ from danish_asr.recipe.config.training import AsrRegimeSection, AsrTrainerSectio
 _SEEDS: Final = 4_000_000_000
 """fairseq2 takes 32 bits, and adds the process and the use to the seed."""
 
+_MINUTES: Final = 10_000_000
+"""PyTorch waits in nanoseconds, of which 64 bits hold fifteen times as many minutes."""
+
 
 @dataclass(kw_only=True)
 class DecoderSection:
@@ -208,7 +211,7 @@ class AsrConfig:
             ),
             f"`common.seed` must be below {_SEEDS}": self.common.seed < _SEEDS,
             "`gang.tensor_parallel_size` must be 1": self.gang.tensor_parallel_size <= 1,
-            "`gang.timeout` must be at most 1440 (minutes)": self.gang.timeout <= 24 * 60,
+            f"`gang.timeout` must be at most {_MINUTES} (minutes)": self.gang.timeout <= _MINUTES,
             "`regime.num_steps` must be given for this schedule": (
                 endless or self.regime.num_steps is not None
             ),

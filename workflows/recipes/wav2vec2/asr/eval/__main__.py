@@ -1,0 +1,11 @@
+"""Evaluate: ``python -m workflows.recipes.wav2vec2.asr.eval OUTDIR --config-file FILE``."""
+
+from danish_asr.base.stops import exit_at_stops
+
+if __name__ == "__main__":
+    exit_at_stops()  # before the imports, which take seconds
+
+from danish_asr.recipe.entry import evaluate
+
+if __name__ == "__main__":
+    evaluate()
