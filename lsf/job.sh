@@ -28,8 +28,8 @@ main() { # as a function it is read whole, so that the file may change while a j
       ;;
     sweep)
       split "$ASR_SWEEP"
-      run "${launcher[@]}" danish_asr sweep "$ASR_RUN" --config "$ASR_CONFIG" "${settings[@]}" \
-        "${arguments[@]}" --only "$index"
+      run "${launcher[@]}" danish_asr sweep "$ASR_RUN" --config "$ASR_CONFIG" --dataset "$ASR_DATA" \
+        "${values[@]}" "${arguments[@]}" --only "$index"
       ;;
   esac
   end
@@ -71,9 +71,7 @@ begin() {
     say "$ASR_RUN was removed; submit it again for a new run"
     end
   fi
-  settings=("dataset.name=$ASR_DATASET"
-    "dataset.mixture_parquet_storage_config.dataset_summary_path=$ASR_DATA/language_distribution_0.tsv"
-    "trainer.max_wall_minutes=$([ -n "$seconds" ] && printf '%d.%02d' $((seconds / 60)) \
+  values=("trainer.max_wall_minutes=$([ -n "$seconds" ] && printf '%d.%02d' $((seconds / 60)) \
       $((seconds % 60 * 100 / 60)) || echo null)")
   # What starts ignores the warning until it has a handler.
   launcher=(bash -c "trap '' USR2; exec \"\$@\"" - python -m danish_asr.base.cluster)
@@ -116,7 +114,8 @@ run() {
 # recipe MODULE OUTDIR: run a recipe with a process per GPU of the job.
 recipe() {
   split "$ASR_ARGS"
-  run "${launcher[@]}" "$@" --config-file "$ASR_CONFIG" --config "${settings[@]}" "${arguments[@]}"
+  run "${launcher[@]}" "$@" --config-file "$ASR_CONFIG" --dataset "$ASR_DATA" \
+    --config "${values[@]}" "${arguments[@]}"
 }
 
 # end: end the job with `status`. One that ends with 75 is started again: by bsub -Q 75, or here.

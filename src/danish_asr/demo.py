@@ -17,7 +17,6 @@ from rich.console import Console
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import EXIT_STOPPED, RunError
-from danish_asr.base.schema import CARDS_DIR
 from danish_asr.base.stops import PassingOn
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
@@ -81,10 +80,9 @@ def print_next_steps(run: Path, console: Console) -> None:
 def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:
     """Run a recipe in its own process, as its user would; at a stop signal it saves and ends."""
     config = files("danish_asr.recipe") / "configs" / "demo.yaml"
-    cards = dataset.resolve() / CARDS_DIR
     command = [
         *(sys.executable, "-m", module, str(run), "--config-file", str(config)),
-        *("--config", f"common.assets.extra_paths=[{cards}]", *overrides),
+        *("--dataset", str(dataset), "--config", *overrides),
     ]
     with PassingOn() as processes:
         status = processes.run(command)

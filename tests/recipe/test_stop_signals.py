@@ -170,11 +170,11 @@ def test_a_command_that_starts_processes_passes_stop_signals_on_and_waits(
     saves.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(saves))
     over, out = ["optimizer.config.lr=1,2"], tmp_path / "sweep"
-    request = entry.Request(output_dir=None, config_files=[CONFIG])
+    request = entry.Request(output_dir=out, config_files=[CONFIG])
     run: Callable[[], object] = {
         "demo": lambda: demo._recipe("recipe", out, tmp_path, []),
         "plan": lambda: _probe(request, Machine(1, None), 9, []),
-        "sweep": lambda: run_sweep(out, [CONFIG], [], over),
+        "sweep": lambda: run_sweep(request, over),
     }[command]
 
     def stop() -> None:

@@ -17,9 +17,11 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.corpus import ConvertOptions, command
+from danish_asr.planning.gpus import Card
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.keys import defaults, key_faults, near_keys
 from danish_asr.scoring.predictions import write_predictions
@@ -68,6 +70,66 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
     assert "KEY=VALUE comes after OUTDIR" in _run("train", "regime.num_steps=3")
     assert "holds no run yet" in _run("evaluate", "new")
     assert "KEY=VALUE needs no option" in _run("train", "run", "-c", "regime.num_steps=3")
+
+
+def _built(root: Path, name: str) -> Path:
+    root.mkdir(parents=True)
+    content = {"name": name, "source": "", "key": "", "source_rows": 0, "dropped": []}
+    content |= {"unmapped_dialects": {}, "files": [], "shards": []}
+    content |= {"ledger_sha256": "", "suspects_sha256": ""}
+    (root / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize("command", ["train", "sweep", "plan", "doctor"])
+@pytest.mark.parametrize(
+    ("card", "names"),
+    [
+        (None, ["demo"]),
+        ("12GB", ["standard", "lean"]),
+        ("a10", ["standard", "lean"]),
+        ("rtx3090", ["standard"]),
+        ("a100-40", ["standard", "a100"]),
+        ("h100", ["standard", "a100-80"]),
+    ],
+)
+def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_which(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    card: str | None,
+    names: list[str],
+) -> None:
+    asked: list[Any] = []
+
+    def ask(*given: Any, **options: Any) -> bool:
+        asked.extend([*given, *options.values()])
+        return True
+
+    monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: card and Card.of(card))
+    monkeypatch.setattr(cli, "run", ask)
+    monkeypatch.setattr("danish_asr.planning.sweep.run_sweep", ask)
+    monkeypatch.setattr("danish_asr.planning.show.show_plan", ask)
+    monkeypatch.setattr("danish_asr.planning.doctor.doctor", ask)
+    monkeypatch.setattr("danish_asr.report.run_table.report_runs", ask)
+    outdir = ["new"] if command in {"train", "sweep"} else []
+    output = _run(command, *outdir, "--dataset", str(_built(folder / "mine", "mine")))
+    files = [Path("configs", f"{name}.yaml") for name in names]
+    requests = [each for each in asked if isinstance(each, cli.Request)]
+    assert files in ([request.config_files for request in requests] or asked)
+    assert all(str(file) in output for file in files)
+
+
+def test_the_dataset_option_names_its_card_and_keeps_other_cards(folder: Path) -> None:
+    file = folder / "own.yaml"
+    file.write_text("common: {assets: {extra_paths: [models]}}\ndataset: {name: other}")
+    root = _built(folder / "mine", "mine")
+    request = cli.Request(output_dir=None, config_files=[file], dataset=root)
+    tree = cli.read_configuration(request)
+    assert tree["dataset"]["name"] == "mine"
+    assert tree["common"]["assets"]["extra_paths"] == ["models", str(root / "cards")]
+    with pytest.raises(ConfigError, match="no_dataset"):
+        cli.read_configuration(cli.Request(output_dir=None, dataset=Path("no_dataset")))
 
 
 def test_the_shell_completes_keys_of_the_configuration() -> None:

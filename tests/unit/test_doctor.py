@@ -116,12 +116,13 @@ def test_too_little_disk_for_the_checkpoints_is_an_error(
     assert disk.startswith("disk: ")
 
 
-def test_the_dataset_is_the_one_of_the_jobs(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_dataset_of_the_command_line_replaces_that_of_the_files(
+    config: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("ASR_DATASET", "another")
-    monkeypatch.setenv("ASR_DATA", str(tmp_path))
-    assert any("'another'" in text for text in errors(config))
+    build_dataset(tmp_path / "other", name="other", train=4, dev=2, test=2)
+    console = Console(file=io.StringIO(), width=300)
+    assert doctor([config], dataset=tmp_path / "other", console=console)
+    assert "dataset other" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("lost", [True, False])

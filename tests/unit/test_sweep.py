@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import ConfigError, RunError
-from danish_asr.planning.sweep import open_sweep, run_sweep
+from danish_asr.planning.sweep import Sweep, open_sweep, run_sweep
+from danish_asr.recipe.entry import Request
 
 ROOT = Path(__file__).parents[2]
 DEMO = [ROOT / "configs" / "demo.yaml"]
 RATES = "optimizer.config.lr=1e-3,2e-3"
+
+
+def open_(out: Path, files: list[Path], values: list[str], over: list[str]) -> Sweep:
+    return open_sweep(Request(output_dir=out, config_files=files, overrides=values), over)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +34,7 @@ def test_all_faults_of_the_values_are_found_before_a_run_starts(
     tmp_path: Path, over: list[str], values: list[str], keys: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        open_sweep(tmp_path / "out", DEMO, values, over)
+        open_(tmp_path / "out", DEMO, values, over)
     assert all(key in fault for key, fault in zip(keys, refused.value.faults, strict=True))
     assert not (tmp_path / "out").exists()
 
@@ -37,7 +42,7 @@ def test_all_faults_of_the_values_are_found_before_a_run_starts(
 def test_a_run_is_named_by_its_values(tmp_path: Path) -> None:
     speeds = "dataset.speed_factors=[],[0.9, 1.1]"
     values = ["trainer.max_wall_minutes=9", "dataset.transforms=[]"]
-    sweep = open_sweep(tmp_path / "out", DEMO, values, [RATES, speeds])
+    sweep = open_(tmp_path / "out", DEMO, values, [RATES, speeds])
     assert [*sweep.runs] == [
         *("lr_0.001__speed_factors_", "lr_0.001__speed_factors_0.9-1.1"),
         *("lr_0.002__speed_factors_", "lr_0.002__speed_factors_0.9-1.1"),
@@ -50,10 +55,10 @@ def test_a_run_is_named_by_its_values(tmp_path: Path) -> None:
 
 
 def test_a_sweep_takes_more_values_and_refuses_to_become_another(tmp_path: Path) -> None:
-    names = [*open_sweep(tmp_path, DEMO, [], [RATES]).runs]
-    more = open_sweep(tmp_path, [], [], [f"{RATES},4e-3"])
+    names = [*open_(tmp_path, DEMO, [], [RATES]).runs]
+    more = open_(tmp_path, [], [], [f"{RATES},4e-3"])
     assert [*more.runs] == [*names, "lr_0.004"]
-    assert open_sweep(tmp_path, DEMO, [], []) == more
+    assert open_(tmp_path, DEMO, [], []) == more
     for values, over in (
         [["common.seed=3"], []],
         [[], ["common.seed=1,2"]],
@@ -61,6 +66,6 @@ def test_a_sweep_takes_more_values_and_refuses_to_become_another(tmp_path: Path)
     ):
         key = (values + over)[0].partition("=")[0]
         with pytest.raises(RunError, match=key):
-            open_sweep(tmp_path, DEMO, values, over)
+            open_(tmp_path, DEMO, values, over)
     with pytest.raises(ConfigError, match="1 to 3"):
-        run_sweep(tmp_path, [], [], [], only=4)
+        run_sweep(Request(output_dir=tmp_path), [], only=4)

@@ -73,6 +73,30 @@ Files = Annotated[
     ),
 ]
 
+Dataset = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Root of a built dataset, over the one that the files name."),
+]
+
+
+def preset(dataset: Path | None, gpu: str | None = None) -> list[Path]:
+    """Return the preset for a dataset without a configuration, and say which it is.
+
+    It is that of the card ``gpu``, by default of this machine's. Without a dataset: none.
+    """
+    if dataset is None:
+        return []
+    from danish_asr.base.cluster import rank_info
+    from danish_asr.planning.gpus import Card, here
+    from danish_asr.planning.presets import preset_for
+
+    files, reason = preset_for(Card.of(gpu) if gpu else here())
+    if rank_info().rank == 0:
+        options = " ".join(f"--config {file}" for file in files)
+        typer.echo(f"{options}, {reason}", err=True)
+    return files
+
+
 app = App(
     "danish-asr",
     "Fine-tune omniASR CTC models on Danish speech and report error rates per dialect.",

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from typer import Argument, Exit, Option
 
 from danish_asr.base.errors import EXIT_FAILED, DatasetError
-from danish_asr.cli.app import Files, Values, app, say_next
+from danish_asr.cli.app import Dataset, Files, Values, app, preset, say_next
 from danish_asr.corpus import ConvertOptions
 
 _CONVERT: Final = ConvertOptions()
@@ -46,18 +46,22 @@ def demo(
 
 
 @app.command(
-    examples=["doctor", "doctor -c configs/standard.yaml -c configs/a100.yaml"],
+    examples=["doctor", "doctor --dataset data/mine", "doctor -c configs/standard.yaml"],
 )
 def doctor(
     *,
     config: Files = None,
+    dataset: Dataset = None,
     run: Annotated[Path | None, Option(help="OUTDIR; default: $ASR_RUN, or here.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,
 ) -> None:
-    """Check the setup before queueing a run; exit with status 1 if something would fail."""
+    """Check the setup before queueing a run; exit with status 1 if something would fail.
+
+    With --dataset but without --config it checks the preset that fits this machine.
+    """
     from danish_asr.planning.doctor import doctor as examine
 
-    if not examine(config or [], run=run, as_json=as_json):
+    if not examine(config or preset(dataset), dataset=dataset, run=run, as_json=as_json):
         raise Exit(EXIT_FAILED)
 
 
@@ -241,13 +245,8 @@ def explore(
 ) -> None:
     """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
     _check_root(dataset)
-    from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE
-    from danish_asr.corpus.shards import read_inventory
     from danish_asr.report.dataset_page import explore as write_page
 
     write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)
-    name = f"dataset.name={read_inventory(dataset).name}"
-    table = dataset / STATISTICS_FILE
-    hours = f"dataset.mixture_parquet_storage_config.dataset_summary_path={table}"
-    why = f"after `export DANISH_ASR_ASSETS={dataset / CARDS_DIR}`"
-    say_next("train", "outputs/first", "-c", "configs/standard.yaml", name, hours, why=why)
+    why = "with the preset that fits this machine"
+    say_next("train", "outputs/first", "--dataset", dataset, why=why)

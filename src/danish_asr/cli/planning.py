@@ -9,11 +9,12 @@ import typer
 from typer import Argument, Option
 
 from danish_asr.base.errors import EXIT_FAILED, ConfigError, RunError
-from danish_asr.cli.app import Files, Values, app
+from danish_asr.cli.app import Dataset, Files, Values, app, preset
 
 
 @app.command(
     examples=[
+        "plan --dataset data/mine --gpu 12GB",
         "plan -c configs/standard.yaml --gpu a100-40",
         "plan -c configs/standard.yaml --gpu 12GB --write fits.yaml",
         "plan -c configs/standard.yaml --gpu h100 --price-per-hour 2.50",
@@ -25,6 +26,7 @@ def plan(
     values: Values = None,
     *,
     config: Files = None,
+    dataset: Dataset = None,
     gpu: Annotated[
         str | None,
         Option(help="A name (a100-40, l40s, ...) or a size (12GB); default: the one here."),
@@ -45,15 +47,21 @@ def plan(
     """Say what a run needs: GPU memory, disk, steps; and if it does not fit, what makes it fit.
 
     It is calculated, without weights and without a GPU; with --probe it is measured by a short
-    training here, of which nothing remains. Exits with status 1 if it does not fit.
+    training here, of which nothing remains. With --dataset but without --config it plans the preset
+    that fits. Exits with status 1 if it does not fit.
     """
     from danish_asr.planning.probes import probe_command
     from danish_asr.planning.show import show_plan
     from danish_asr.recipe.entry import Request
 
-    if not config and not values:
-        raise typer.BadParameter("name a configuration", param_hint="--config")
-    request = Request(output_dir=None, config_files=config or (), overrides=values or ())
+    if not config and not values and not dataset:
+        raise typer.BadParameter("name a configuration or --dataset", param_hint="--config")
+    request = Request(
+        output_dir=None,
+        config_files=config or preset(dataset, gpu),
+        dataset=dataset,
+        overrides=values or (),
+    )
     if probe or search:
         fits = probe_command(
             request,
@@ -74,7 +82,8 @@ def plan(
 
 @app.command(
     examples=[
-        "sweep outputs/lr -c my.yaml --over optimizer.config.lr=1e-5,5e-5",
+        "sweep outputs/lr --dataset data/mine --over common.seed=1,2,3",
+        "sweep outputs/lr -c my.yaml --over regime.num_steps=2000,4000",
         "sweep outputs/lr",
     ]
 )
@@ -85,6 +94,7 @@ def sweep(
     values: Values = None,
     *,
     config: Files = None,
+    dataset: Dataset = None,
     over: Annotated[
         list[str] | None,
         Option(metavar="KEY=V1,V2", help="Values of a key. Repeatable: all combinations."),
@@ -98,11 +108,17 @@ def sweep(
     Ends with a table, OUT/runs.html and advice. Exits with status 1 if each run has failed.
     """
     from danish_asr.planning.sweep import run_sweep
-    from danish_asr.recipe.entry import refuse
+    from danish_asr.recipe.entry import Request, refuse
+    from danish_asr.recipe.run.run_directory import SWEEP
     from danish_asr.report.run_table import report_runs
 
+    if not config and not (out / SWEEP).is_file():
+        config = preset(dataset)
+    request = Request(
+        output_dir=out, config_files=config or (), dataset=dataset, overrides=values or ()
+    )
     try:
-        succeeded = run_sweep(out, config or (), values or (), over or (), only=only)
+        succeeded = run_sweep(request, over or (), only=only)
     except (ConfigError, RunError) as error:
         refuse(error)
     report_runs(out, html=out / "runs.html")

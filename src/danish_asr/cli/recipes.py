@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, BadParameter, Exit, Option, echo
 
-from danish_asr.cli.app import Files, Values, app
+from danish_asr.cli.app import Dataset, Files, Values, app, preset
 
 if TYPE_CHECKING:
     from danish_asr.recipe.entry import Request
@@ -75,6 +75,7 @@ def fetch(
 
 @app.command(
     examples=[
+        "train outputs/first --dataset data/mine",
         "train outputs/300m -c configs/standard.yaml",
         "train outputs/300m",
         "train outputs/b -c configs/standard.yaml regime.num_steps=9000",
@@ -85,6 +86,7 @@ def train(
     values: Values = None,
     *,
     config: Files = None,
+    dataset: Dataset = None,
     dump_config: _Dump = False,
     trust: Annotated[
         bool,
@@ -97,12 +99,18 @@ def train(
 ) -> None:
     """Train a model, or continue the run in OUTDIR (docs/howto/train.md).
 
-    Without --config the run's own configuration is used.
+    Without --config a run continues with its own configuration, and a new one with --dataset takes
+    the preset that fits this machine.
     """
     from danish_asr.base.errors import ConfigError
     from danish_asr.recipe.entry import TRAIN, refuse, run
+    from danish_asr.recipe.run.run_directory import CONFIG_FILE
 
-    request = _request(output_dir, values or (), config or (), dump=dump_config, trust=trust)
+    if not config and not (output_dir / CONFIG_FILE).is_file():
+        config = preset(dataset)
+    request = _request(
+        output_dir, values or (), config or (), dataset, dump=dump_config, trust=trust
+    )
     if prepare:
         try:
             _convert_missing(request)
@@ -115,6 +123,7 @@ def train(
     examples=[
         "evaluate outputs/300m",
         "evaluate outputs/300m evaluator.split=dev evaluator.checkpoint=last",
+        "evaluate outputs/300m --dataset data/others",
         "evaluate outputs/a --with outputs/b --with outputs/c",
     ]
 )
@@ -123,6 +132,7 @@ def evaluate(
     values: Values = None,
     *,
     config: Files = None,
+    dataset: Dataset = None,
     with_: Annotated[
         list[Path] | None,
         Option("--with", metavar="RUN", help="Average its probabilities too. Repeatable."),
@@ -139,7 +149,9 @@ def evaluate(
     if others:  # `--with B C` means both
         others += [Path(value) for value in values or () if "=" not in value]
         values = [value for value in values or () if "=" in value]
-    request = _request(output_dir, values or (), config or (), dump=dump_config, others=others)
+    request = _request(
+        output_dir, values or (), config or (), dataset, dump=dump_config, others=others
+    )
     run(EVALUATE, request)
 
 
@@ -172,6 +184,7 @@ def _request(
     output_dir: Path,
     values: Sequence[str],
     files: Sequence[Path],
+    dataset: Path | None,
     *,
     dump: bool,
     trust: bool = False,
@@ -191,11 +204,12 @@ def _request(
     if not files and (output_dir / CONFIG_FILE).is_file():
         files = [output_dir / CONFIG_FILE]
     if not files and not values:
-        fix = f"{output_dir} holds no run yet; name its configuration: --config FILE"
+        fix = f"{output_dir} holds no run yet; name its configuration: --config FILE, or train --dataset DIR"
         raise BadParameter(fix, param_hint="OUTDIR")
     return Request(
         output_dir=output_dir,
         config_files=files,
+        dataset=dataset,
         overrides=values,
         dump_config=dump,
         trust=trust,

@@ -17,7 +17,6 @@ from rich.console import Console
 from danish_asr.base.cluster import job_cpus, usable_cpus
 from danish_asr.base.config_tree import flatten
 from danish_asr.base.errors import ConfigError, DanishAsrError
-from danish_asr.base.schema import STATISTICS_FILE
 from danish_asr.planning.gpus import here
 from danish_asr.recipe.entry import Request, read_configuration
 
@@ -55,21 +54,23 @@ class Finding(NamedTuple):
 def doctor(
     files: Sequence[Path],
     *,
+    dataset: Path | None = None,
     run: Path | None = None,
     as_json: bool = False,
     console: Console | None = None,
 ) -> bool:
     """Check, print the findings, errors first, and return whether the run would work.
 
-    Without a configuration in ``files`` only the machine is checked. ``run`` is by default
-    ``$ASR_RUN`` or the working directory.
+    Without a configuration in ``files`` only the machine is checked. ``dataset`` is the root of a
+    dataset, over the one that they name; ``run`` is by default ``$ASR_RUN`` or the working
+    directory.
     """
     console = console or Console()
     findings = [check_libraries(), check_cpus(), *check_caches()]
     if not any(finding.level == "error" for finding in findings):
         findings.append(check_gpu())
         if files:
-            findings += check_run(files, run or Path(os.environ.get("ASR_RUN") or "."))
+            findings += check_run(files, dataset, run or Path(os.environ.get("ASR_RUN") or "."))
     findings.sort(key=lambda finding: [*COLOURS].index(finding.level))
     counts = Counter(finding.level for finding in findings)
     if as_json:
@@ -136,18 +137,13 @@ def check_gpu() -> Finding:
     return Finding("warning", "gpu", text, fix)
 
 
-def check_run(files: Sequence[Path], run: Path) -> Iterator[Finding]:
+def check_run(files: Sequence[Path], dataset: Path | None, run: Path) -> Iterator[Finding]:
     """Check a configuration, its downloads, memory and disk, and its dataset."""
     from danish_asr.recipe.config.config import AsrConfig  # noqa: PLC0415 - imports fairseq2
     from danish_asr.recipe.config.loading import load_with_faults  # noqa: PLC0415 - as above
     from danish_asr.recipe.train.preflight import resolve  # noqa: PLC0415 - as above
 
-    overrides = []
-    name, data = os.environ.get("ASR_DATASET"), os.environ.get("ASR_DATA")
-    if name and data:  # as lsf/job.sh has it
-        key = "dataset.mixture_parquet_storage_config.dataset_summary_path"
-        overrides = [f"dataset.name={name}", f"{key}={Path(data, STATISTICS_FILE)}"]
-    request = Request(output_dir=run, config_files=files, overrides=overrides)
+    request = Request(output_dir=run, config_files=files, dataset=dataset)
     try:
         tree = read_configuration(request)
         config, faults = load_with_faults(AsrConfig, tree)

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -24,6 +25,7 @@ from danish_asr.base.files import from_yaml, publish_text, take, to_yaml
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.base.stops import PassingOn
 from danish_asr.recipe.config.keys import key_faults
+from danish_asr.recipe.entry import Request, read_trees
 from danish_asr.recipe.run.run_directory import FAILED, SWEEP
 
 BASE: Final = "base.yaml"
@@ -42,24 +44,21 @@ class Sweep(NamedTuple):
     minutes: float | None
 
 
-def run_sweep(
-    out: Path,
-    files: Sequence[Path],
-    overrides: Sequence[str],
-    over: Sequence[str],
-    *,
-    only: int | None = None,
-) -> bool:
+def run_sweep(request: Request, over: Sequence[str], *, only: int | None = None) -> bool:
     """Train the runs of a sweep, or continue it; return whether a run has not failed.
 
-    With ``only``, train the run of this number, from 1.
+    Args:
+        request: The directory of the sweep, and the configuration of all runs.
+        over: ``KEY=V1,V2`` for each key with several values.
+        only: Train the run of this number alone, from 1.
 
     Raises:
         ConfigError: A value or a key cannot be used; nothing was written.
-        RunError: ``out`` holds another sweep or a run, or another process trains there.
+        RunError: The directory holds another sweep or a run, or another process trains there.
         SystemExit: With status 75, at a signal or the time limit; the same command continues.
     """
-    sweep = open_sweep(out, files, overrides, over)
+    sweep = open_sweep(request, over)
+    out = sweep.out
     names = list(sweep.runs)
     if only is not None:
         if not 1 <= only <= len(names):
@@ -76,34 +75,31 @@ def run_sweep(
     return not all((out / name / FAILED).is_file() for name in names)
 
 
-def open_sweep(
-    out: Path, files: Sequence[Path], overrides: Sequence[str], over: Sequence[str]
-) -> Sweep:
+def open_sweep(request: Request, over: Sequence[str]) -> Sweep:
     """Check a sweep and record it, or open the one in ``out``, with more values if there are.
 
     Raises:
         ConfigError: A value or a key cannot be used; nothing was written.
-        RunError: ``out`` holds another sweep or a run.
+        RunError: The directory holds another sweep or a run.
     """
-    recorded: dict[str, list[Any]] = {}
+    assert request.output_dir is not None
+    out, recorded = request.output_dir, dict[str, list[Any]]()
     if (out / SWEEP).is_file():
         recorded = json.loads((out / SWEEP).read_text(encoding="utf-8"))
     grid, faults = _read_grid(over)
     grid = grid or recorded
     if not grid and not faults:
         faults.append("--over is missing, such as --over optimizer.config.lr=1e-5,2e-5")
-    given = {override.partition("=")[0] for override in overrides}
+    given = {override.partition("=")[0] for override in request.overrides}
     faults += [
         f"{key}= has no effect beside --over {key}; leave one out" for key in given & {*grid}
     ]
-    if recorded and not files:
-        files = [out / BASE]
-    elif not files and not overrides:
+    if recorded and not request.config_files:
+        request = replace(request, config_files=[out / BASE])
+    elif not (request.config_files or request.overrides):
         faults.append(f"{out} holds no sweep yet; name its configuration: --config FILE")
-    try:
-        base = merge(*map(read_yaml, files), *map(parse_override, overrides))
-    except ValueError as error:
-        raise ConfigError([str(error)], where="the command line") from None
+    files, overrides = read_trees(request)
+    base = merge(*files, *overrides)
     tried = [parse_override(f"{key}={json.dumps(values)}") for key, values in grid.items()]
     faults += key_faults(merge(base, *tried))
     if _LIMIT in grid:

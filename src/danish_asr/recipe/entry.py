@@ -15,8 +15,15 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from danish_asr.base.cluster import check_tasks, rank_info, stop_with_launcher
-from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, read_yaml
-from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError
+from danish_asr.base.config_tree import (
+    Tree,
+    flatten,
+    merge,
+    parse_override,
+    read_yaml,
+    value_of,
+)
+from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError, DatasetError
 from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
 from danish_asr.recipe.config.keys import defaults, key_faults, without_effect
 from danish_asr.recipe.config.overlay import stale_overlays
@@ -42,6 +49,8 @@ class Request:
 
     output_dir: Path | None
     config_files: Sequence[Path] = ()
+    dataset: Path | None = None
+    """The root of a built dataset, over the one that the files name."""
     overrides: Sequence[str] = ()
     dump_config: bool = False
     trust: bool = False
@@ -51,7 +60,8 @@ class Request:
     @property
     def where(self) -> str:
         """What the configuration comes from, for messages."""
-        sources = [*map(str, self.config_files), *["the command line"] * bool(self.overrides)]
+        on_the_line = bool(self.dataset or self.overrides)
+        sources = [*map(str, self.config_files), *["the command line"] * on_the_line]
         return " with ".join(sources) or "the configuration"
 
 
@@ -132,6 +142,12 @@ def _parse(arguments: Sequence[str] | None, module: str, description: str) -> Re
         help="values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5",
     )
     parser.add_argument(
+        "--dataset",
+        type=Path,
+        metavar="DIR",
+        help="root of a built dataset, in place of the one that the configuration names",
+    )
+    parser.add_argument(
         "--dump-config",
         action="store_true",
         help="print the whole configuration, check it, and stop",
@@ -171,13 +187,42 @@ def read_configuration(request: Request) -> Tree:
 
 
 def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
-    """Return the files and the overrides; raises ConfigError if one cannot be read."""
+    """Return the files, with the dataset over them, and the overrides.
+
+    Raises:
+        ConfigError: A file or an override cannot be read, or ``dataset`` is no built dataset.
+    """
     files = [read_yaml(file) for file in request.config_files]
+    if request.dataset is not None:
+        files.append(_dataset_tree(request.dataset, merge(*files)))
     try:
         overrides = [parse_override(text) for text in request.overrides]
     except ValueError as error:
         raise ConfigError([str(error)], where="the command line") from None
     return files, overrides
+
+
+def _dataset_tree(root: Path, below: Tree) -> Tree:
+    """The values that name a built dataset, over the configuration ``below``."""
+    # They import pyarrow, which the help need not wait for.
+    from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE  # noqa: PLC0415
+    from danish_asr.corpus.shards import read_inventory  # noqa: PLC0415
+
+    try:
+        name = read_inventory(root).name
+    except DatasetError as error:
+        raise ConfigError([f"--dataset: {error}"], where="the command line") from None
+    cards = str((root / CARDS_DIR).resolve())
+    paths = value_of(below, "common.assets.extra_paths")
+    others = [path for path in paths if path != cards] if isinstance(paths, list) else []
+    hours = str((root / STATISTICS_FILE).resolve())
+    return {
+        "common": {"assets": {"extra_paths": [*others, cards]}},
+        "dataset": {
+            "name": name,
+            "mixture_parquet_storage_config": {"dataset_summary_path": hours},
+        },
+    }
 
 
 def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:
