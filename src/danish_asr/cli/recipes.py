@@ -204,7 +204,7 @@ def _request(
     if not files and (output_dir / CONFIG_FILE).is_file():
         files = [output_dir / CONFIG_FILE]
     if not files and not values:
-        fix = f"{output_dir} holds no run yet; name its configuration: --config FILE, or train --dataset DIR"
+        fix = f"{output_dir} holds no run yet; name --config FILE, or for train --dataset DIR"
         raise BadParameter(fix, param_hint="OUTDIR")
     return Request(
         output_dir=output_dir,
