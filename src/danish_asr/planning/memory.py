@@ -104,7 +104,6 @@ def step_memory(
         "weights": weights // shards + gathered,
         "gradients": gradients // shards,
         "optimizer's moments": moments // shards,
-        "moving average": gradients // shards if trainer.ema is not None else 0,
         "DDP's buckets of gradients": gradients if gpus > 1 and not sharded else 0,
     }
     checkpointing = trainer.activation_checkpointing

@@ -31,7 +31,7 @@ def probed(config: AsrConfig) -> AsrConfig:
     trainer = replace(config.trainer, freeze_encoder_for_n_steps=0, unfreeze=last, stages={})
     regime: Any = config.regime
     off = {name: None for name in vars(regime) if "_every_n_" in name}
-    off |= dict.fromkeys(("num_data_epochs", "early_stopping_patience", "average_n_checkpoints"))
+    off |= dict.fromkeys(("num_data_epochs", "early_stopping_patience"))
     # fairseq2 saves a checkpoint at its last step, which is never reached.
     end = max(regime.num_steps, steps + 1) if regime.num_steps else None
     regime = replace(regime, **off | {"num_steps": end, "publish_metrics_every_n_steps": 1})

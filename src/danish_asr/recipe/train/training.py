@@ -31,7 +31,6 @@ from danish_asr.recipe.config.training import ALL_LAYERS
 from danish_asr.recipe.models.assets import register_datasets
 from danish_asr.recipe.run import continuing, run_directory
 from danish_asr.recipe.train import learning, record
-from danish_asr.recipe.train.averaging import write_averages
 from danish_asr.recipe.train.console import RunReport, configure_console, hide_progress_bar, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
@@ -76,7 +75,6 @@ def run(request: cli.Request, tree: Tree) -> None:
                     recipe = AsrRecipe(config.optimizer.name, threads=threads)
                     run_recipe(recipe, config, output_dir)
             if rank == 0:
-                write_averages(output_dir, config)
                 record.write_model_card(output_dir, tokenizer_card(config))
 
 
