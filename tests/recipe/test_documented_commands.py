@@ -84,7 +84,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, finished_run: Path, dataset:
             "outputs/300m",
         )
         own = from_yaml((ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8"))
-        del own["dataset"]["transforms"]  # a preset below it may have speed_factors
+        own["dataset"].pop("transforms", None)  # a preset below it may have speed_factors
         Path("FILE").write_text(to_yaml(own), encoding="utf-8")
         links |= {"data/parquet": str(dataset), "fits.yaml": "FILE"}
         links |= {name: str(ROOT / name) for name in ("configs", "lsf")}

@@ -88,16 +88,12 @@ class AsrTrainerSection(base.TrainerSection):
     """Whether the convolutions below the encoder are frozen. Null: if they are pretrained; a model
     from scratch that cannot train them learns little."""
 
-    probe_steps: int | None = None
-    """Only measure: take so many steps, the longest batches first and with all trainable
-    layers, and write ``OUTDIR/probe.json``: memory, time, what the whole run takes. Null: train."""
-
     max_wall_minutes: float | None = None
     """Save and exit with status 75 after this many minutes; the same command continues."""
 
     def validate(self) -> ValidationResult:
         """Check the numbers and the stages of this section."""
-        numbers = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes", "probe_steps")
+        numbers = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes")
         rules = positive(self, *numbers)
         rules["`unfreeze` must be empty with freeze_encoder_for_n_steps"] = not (
             self.unfreeze and self.freeze_encoder_for_n_steps

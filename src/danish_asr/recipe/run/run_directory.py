@@ -25,7 +25,6 @@ EVALUATION: Final = "evaluation.json"
 TRAINING_DATA: Final = "training_data.json"
 """The utterances that a run trains on, and their hours, after the filters."""
 
-PROBE: Final = "probe.json"
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""

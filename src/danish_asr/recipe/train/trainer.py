@@ -9,7 +9,7 @@ import inspect
 import time
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, NoReturn, final
+from typing import Any, NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
@@ -31,12 +31,10 @@ from danish_asr.base.fairseq2_private import delete_together, set_data_epoch, tr
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import validations
-from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.ending import StoppableTask, StoppedAtStep, on_stop_signals
 from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopper
-
-_SILENT_SECONDS: Final = 20.0
 
 
 @final
@@ -68,8 +66,9 @@ class StoppableTraining(StoppableTask):
         self._lr_factors = {first: rate / lr for first, rate in rates.items()}
         self._stopper = patience_stopper(context.output_dir, self._regime)
         self._model, self._reader = unit.model, reader
-        self._stopped, self._probe_steps = False, section.probe_steps
-        self._silent_since: float | None = None
+        self._stopped, self._step_began = False, inf
+        first = self._saved_step or 0
+        self._measured_steps = {n + 2 for n in (first, *section.stages, *reader.frees_layers)}
 
         mode = section.mixed_precision.mode
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
@@ -169,10 +168,10 @@ class StoppableTraining(StoppableTask):
         self._reader.step = step
         if step in self._lr_factors or (self._saved_step is not None and not self.began):
             self._follow_schedule(step)
-        self._say_how_long_steps_take(step)
-        if self._probe_steps and (step >= self._probe_steps or self.must_stop()):
-            self._stopped = True  # and nothing is saved
-            raise TaskStopException
+        now = time.monotonic()
+        if step in self._measured_steps and self.began:
+            log.info("{}", step_line(step, now - self._step_began, self._gang.device))
+        self._step_began = now
         if self._reader.epochs_read >= (regime.num_data_epochs or inf):
             return  # it ends anyway
         if regime.stop_at_step is not None and step >= regime.stop_at_step:
@@ -182,18 +181,6 @@ class StoppableTraining(StoppableTask):
         # At the time limit, a run that continues takes one step at least.
         if self.began and self.must_stop():
             self.stop()
-
-    def _say_how_long_steps_take(self, step: int) -> None:
-        """Print a line, once, where the first report comes late."""
-        now, every = time.monotonic(), self._regime.publish_metrics_every_n_steps
-        self._silent_since = self._silent_since or now
-        seconds, steps = now - self._silent_since, step - (self._saved_step or 0)
-        if seconds < _SILENT_SECONDS:
-            return
-        self._silent_since = inf
-        if not every or steps < every:
-            often = f"every {every} steps" if every else "after each epoch"
-            log.info("step {:,}: {:.2f} s/step; a report comes {}", step, seconds / steps, often)
 
     def _follow_schedule(self, step: int) -> None:
         """Follow the schedule of the stage and of the configuration, not the saved one."""
