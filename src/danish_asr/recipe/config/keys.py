@@ -1,25 +1,41 @@
-"""The keys of a configuration and their defaults, without the import of PyTorch and fairseq2.
+"""What there is to know about each key of the configuration, for help, completion and the docs.
 
-``keys.tsv`` has both, and the values and the effect of each key. A test writes it from the sections
-(UPDATE_GOLDEN=1) and fails if it is stale; it keeps the effects of keys that fairseq2 or upstream
-defines, which are written there. Types and the keys of other optimizers and schedules are
-checked later, by `danish_asr.recipe.config.loading`.
+It is read from `schema.py`: types, defaults, and the string below each field. No PyTorch.
 """
 
+import ast
+import inspect
 import json
-from collections.abc import Iterator, Mapping
+import types
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+from typing import get_type_hints
 
-from danish_asr.base.config_tree import Tree, flatten, join, unknown_key
+from danish_asr.base.config_tree import join
+from danish_asr.recipe.config import schema
+from danish_asr.recipe.config.schema import AsrConfig
 
-TABLE: Final = Path(__file__).with_name("keys.tsv")
-
-_WITHOUT_EFFECT: Final = "Read and without effect."
-"""The effect, in the table, of keys that upstream has and this recipe ignores."""
+_WORDS: Final = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    Path: "path",
+    types.NoneType: "null",
+    Any: "any",
+}
+_BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
+_DEFAULT_SETTINGS: Final = {
+    "optimizer": schema.AdamWConfig(),
+    "lr_scheduler": schema.TriStageConfig(),
+    "decoder": schema.BeamConfig(),
+}
+"""Sections whose ``name`` chooses the settings in ``config``: those that are described."""
 
 _SUGGESTED: Final = 3
 """Most keys that an unknown one may mean."""
@@ -29,61 +45,102 @@ class Key(NamedTuple):
     """A key of the configuration, or a section, which has no default and no values."""
 
     key: str
-    default: str  # of a transform, its settings with theirs
+    default: str
     values: str
     effect: str
 
 
-def table() -> list[Key]:
-    """Return the table of keys, section by section."""
-    lines = TABLE.read_text(encoding="utf-8").splitlines()
-    return [Key(*line.split("\t")) for line in lines[1:]]
+@cache
+def table() -> tuple[Key, ...]:
+    """Return the sections and their keys, in the order of the configuration."""
+    config, rows = AsrConfig(), list[Key]()
+    for section in fields(config):
+        value = getattr(config, section.name)
+        about = " ".join(str(inspect.getdoc(type(value))).split())
+        rows += [Key(section.name, "", "", about), *_keys(value, section.name)]
+        chosen = _DEFAULT_SETTINGS.get(section.name)
+        rows += _keys(chosen, f"{section.name}.config") if chosen else ()
+    return tuple(rows)
+
+
+def _keys(section: Any, path: str) -> Iterator[Key]:
+    hints = get_type_hints(type(section), include_extras=True)
+    for field in fields(section):
+        dotted, value = join(path, field.name), getattr(section, field.name)
+        if is_dataclass(value) and field.name != "config":
+            yield from _keys(value, dotted)
+        elif not is_dataclass(value):
+            yield Key(
+                dotted, _as_text(value), _words(hints[field.name]), _help(section, field.name)
+            )
+
+
+def _as_text(value: object) -> str:
+    """Return a value as one writes it after KEY=."""
+    return value if isinstance(value, str) and value else json.dumps(value, default=str)
+
+
+def _words(hint: Any) -> str:
+    """A type in words: ``Annotated[int, Ge(1)] | None`` is "whole number, from 1, or null"."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        limits = [
+            f", {word} {getattr(bound, name):g}"
+            for bound in arguments[1:]
+            for name, word in _BOUNDS.items()
+            if hasattr(bound, name)
+        ]
+        return _words(arguments[0]) + "".join(limits)
+    if origin is Literal:
+        return ", ".join(str(value).lower() for value in arguments)
+    if origin in {Union, types.UnionType}:
+        return " or ".join(dict.fromkeys(map(_words, arguments)))
+    return {list: "list", dict: "mapping"}.get(origin) or _WORDS[hint]
+
+
+@cache
+def _strings_below_fields(kind: type) -> dict[str, str]:
+    """The help of the fields that a class defines itself."""
+    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    strings = {}
+    for statement, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(below, ast.Expr):
+            value = ast.literal_eval(below.value)
+            strings[ast.unparse(statement.target)] = " ".join(str(value).split())
+    return strings
+
+
+def _help(section: object, name: str) -> str:
+    kinds = [kind for kind in type(section).__mro__ if is_dataclass(kind)]
+    return next((text for kind in kinds if (text := _strings_below_fields(kind).get(name))), "")
 
 
 def help_text(name: str, width: int = 80) -> str:
     """Describe the keys of a section, of a part of one, or a single key; empty if unknown."""
-    rows = [row for row in table() if row.key == name or row.key.startswith(f"{name}.")]
-    lines, ineffective = list[str](), list[str]()
-    for key, default, values, effect in rows:
-        if effect == _WITHOUT_EFFECT and key != name:
-            ineffective.append(key.removeprefix(f"{name}."))
+    lines = []
+    for key, default, values, effect in table():
+        if key != name and not key.startswith(f"{name}."):
             continue
-        if not values and not default:
+        if values:
+            lines += ["", f"{key}  ({values}; default: {default})"]
+            lines.append(fill(effect, width, initial_indent="    ", subsequent_indent="    "))
+        else:
             lines.append(fill(effect, width))
-            continue
-        kind = f"{values}; default: {default}" if values else default
-        lines += ["", f"{key}  ({kind})"]
-        lines.append(fill(effect, width, initial_indent="    ", subsequent_indent="    "))
-    if ineffective:
-        lines += ["", fill(f"Read and without effect: {', '.join(ineffective)}", width)]
     return "\n".join(lines).strip("\n")
-
-
-def same_name(key: object) -> list[str]:
-    """Return the dotted keys that end with a name; none if there are more than three."""
-    keys = [row.key for row in table() if row.key.endswith(f".{key}")]
-    return keys if len(keys) <= _SUGGESTED else []
 
 
 def near_keys(name: str) -> list[str]:
     """Return the keys and sections that an unknown ``name`` may mean, the nearest first."""
-    last = name.rpartition(".")[2]
-    return same_name(last) or get_close_matches(name, [row.key for row in table()], n=1)
+    last, keys = name.rpartition(".")[2], [row.key for row in table()]
+    same = [key for key in keys if key.endswith(f".{last}")]
+    return same if 0 < len(same) <= _SUGGESTED else get_close_matches(name, keys, n=1)
 
 
 @cache
-def _default_tree() -> Tree:
-    rows = [row for row in table() if row.values]
-    keys, tree = {row.key for row in rows}, Tree()
-    for row in rows:
-        path, _, name = row.key.rpartition(".")
-        if path in keys:  # a setting of one of several components
-            continue
-        section = tree
-        for part in path.split("."):
-            section = section.setdefault(part, {})
-        section[name] = _from_text(row.default)
-    return tree
+def defaults() -> dict[str, Any]:
+    """Return the default of each dotted key."""
+    return {row.key: _from_text(row.default) for row in table() if row.values}
 
 
 def _from_text(text: str) -> Any:
@@ -91,41 +148,3 @@ def _from_text(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-@cache
-def defaults() -> Tree:
-    """Return the default of each dotted key."""
-    return dict(flatten(_default_tree()))
-
-
-@cache
-def without_effect() -> tuple[str, ...]:
-    """Return the dotted keys whose values are ignored."""
-    return tuple(row.key for row in table() if row.effect == _WITHOUT_EFFECT)
-
-
-def key_faults(tree: Tree) -> list[str]:
-    """Return unknown keys, and values in the place of a section, as faults."""
-    return list(_faults(tree, _default_tree(), ""))
-
-
-def _faults(tree: Mapping[str, Any], section: Tree, path: str) -> Iterator[str]:
-    other_component = "name" in tree and tree["name"] != section.get("name")
-    for key, value in tree.items():
-        dotted = join(path, key)
-        if key not in section:
-            yield unknown_key(dotted, key, section, same_name(key))
-        elif not isinstance(section[key], dict) or not section[key]:
-            continue  # a value, or a mapping of names that the user chooses
-        elif key == "config" and other_component:
-            continue
-        elif isinstance(value, Mapping):
-            yield from _faults(value, section[key], dotted)
-        elif value is not None:
-            yield no_section(dotted, value)
-
-
-def no_section(path: str, value: object) -> str:
-    """Return the fault of a value in the place of a section."""
-    return f"{path} must be a mapping of keys, but is {value!r}"

@@ -1,0 +1,86 @@
+"""Our configuration in the sections of fairseq2, which its trainer and its evaluator read."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeVar, cast
+
+from fairseq2.recipe import config as base
+from fairseq2.utils.structured import StandardValueConverter
+
+from danish_asr.recipe.config.load import unstructure
+from danish_asr.recipe.config.schema import AsrConfig
+
+SectionT = TypeVar("SectionT")
+
+_OPTIMIZERS: Final[dict[str, type]] = {
+    "adamw": base.AdamWConfig,
+    "adafactor": base.AdafactorConfig,
+}
+"""Of the others, fairseq2 takes our own settings."""
+
+_SCHEDULES: Final[dict[str, type]] = {
+    "tri_stage": base.TriStageLRConfig,
+    "cosine_annealing": base.CosineAnnealingLRConfig,
+    "polynomial_decay": base.PolynomialDecayLRConfig,
+    "noam": base.NoamLRConfig,
+    "myle": base.MyleLRConfig,
+}
+
+_converter = StandardValueConverter()
+
+
+@dataclass(kw_only=True)
+class Fairseq2Config:
+    """The sections by the names that fairseq2 looks up, and ``asr``, which they were made of."""
+
+    asr: AsrConfig
+    model: base.ModelSection | base.ReferenceModelSection
+    pretrained_encoder: base.ReferenceModelSection
+    dataset: base.DatasetSection
+    tokenizer: base.TokenizerSection
+    gang: base.GangSection
+    trainer: base.TrainerSection
+    optimizer: base.OptimizerSection
+    lr_scheduler: base.LRSchedulerSection
+    regime: base.RegimeSection
+    evaluator: base.EvaluatorSection
+    common: base.CommonSection
+
+
+def sections_of(config: AsrConfig, *, trains: bool) -> Fairseq2Config:
+    """Return the sections of a checked configuration, for a training or an evaluation."""
+    tree = unstructure(config)
+    # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
+    tree["common"]["cluster"] = "none"
+    if config.regime.part_of_epoch:  # the number of steps is known with the data
+        tree["regime"]["validate_every_n_data_epochs"] = None
+    optimizer, schedule = config.optimizer, config.lr_scheduler
+    return Fairseq2Config(
+        asr=config,
+        model=_section(base.ModelSection if trains else base.ReferenceModelSection, tree["model"]),
+        pretrained_encoder=_section(base.ReferenceModelSection, tree["pretrained_encoder"]),
+        dataset=_section(base.DatasetSection, tree["dataset"]),
+        tokenizer=_section(base.TokenizerSection, tree["tokenizer"]),
+        gang=_section(base.GangSection, tree["gang"]),
+        trainer=_section(base.TrainerSection, tree["trainer"]),
+        optimizer=base.OptimizerSection(
+            name=optimizer.name,
+            config=_settings(_OPTIMIZERS, optimizer.name, optimizer.config),
+        ),
+        lr_scheduler=base.LRSchedulerSection(
+            name=schedule.name, config=_settings(_SCHEDULES, schedule.name, schedule.config)
+        ),
+        regime=_section(base.RegimeSection, tree["regime"]),
+        evaluator=_section(base.EvaluatorSection, tree["evaluator"]),
+        common=_section(base.CommonSection, tree["common"]),
+    )
+
+
+def _section(kind: type[SectionT], tree: dict[str, Any]) -> SectionT:
+    """Return a section of fairseq2 with those of our keys that it has."""
+    names = {field.name for field in fields(cast(Any, kind))}
+    own = {name: value for name, value in tree.items() if name in names}
+    return cast(SectionT, _converter.structure(own, kind))
+
+
+def _settings(kinds: dict[str, type], name: str, settings: object) -> object:
+    return _section(kinds[name], unstructure(settings)) if name in kinds else settings

@@ -1,0 +1,334 @@
+"""From a configuration tree to a checked `AsrConfig`, with all faults at once, without PyTorch.
+
+First the type and the bounds of each key; if these are sound, the rules between keys. Each fault is
+a text that begins with its dotted key.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key, value_of
+from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.config import schema
+from danish_asr.recipe.config.keys import near_keys
+from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
+from danish_asr.text.profiles import normalizer
+
+SectionT = TypeVar("SectionT")
+
+_RULES: Final = {
+    "bool_type": "true or false",
+    "dataclass_type": "a mapping of keys",
+    "dict_type": "a mapping",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "string_too_short": "longer",
+    "string_type": "text",
+}
+"""Pydantic's types of faults, in the words of YAML."""
+
+HEAD: Final = "head"
+ALL_LAYERS: Final = "all"
+"""What learns in a stage of ``trainer.unfreeze``, beside ``top <n>``."""
+
+
+def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
+    """Check a configuration, which errors call ``where``; raises `ConfigError` with all faults."""
+    tree, faults = _without_upstreams(tree)
+    config, more = _validated(AsrConfig, tree, "")
+    faults += more
+    for section, kinds in (("optimizer", schema.OPTIMIZERS), ("lr_scheduler", schema.SCHEDULES)):
+        name = value_of(tree, f"{section}.name") or getattr(AsrConfig(), section).name
+        settings = value_of(tree, f"{section}.config") or {}
+        if name not in kinds:
+            continue  # a fault already
+        chosen, more = _validated(kinds[name], settings, f"{section}.config")
+        faults += more
+        if config is not None:
+            getattr(config, section).config = chosen
+    if config is not None and config.decoder.name == "beam":
+        faults += _validated(schema.BeamConfig, config.decoder.config, "decoder.config")[1]
+    if config is not None and not faults:
+        faults += _broken_rules(config)
+    if config is None or faults:
+        raise ConfigError(faults, where=where)
+    return config
+
+
+def validated(kind: type[SectionT], value: object, path: str) -> SectionT:
+    """Return a mapping as the section ``kind`` of the configuration; raises `ConfigError`."""
+    section, faults = _validated(kind, value, path)
+    if faults:
+        raise ConfigError(faults)
+    return section  # type: ignore[no-any-return]
+
+
+def unstructure(config: object) -> Tree:
+    """Return a configuration as plain values, as it is written to ``config.yaml``."""
+    tree: Tree = _with_texts(_adapter(type(config)).dump_python(config))
+    return tree
+
+
+def _with_texts(value: Any) -> Any:
+    """Replace paths by texts; pydantic's JSON would also replace numbers as keys."""
+    if isinstance(value, dict):
+        return {key: _with_texts(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def ineffective_keys(tree: Mapping[str, Any]) -> list[str]:
+    """Return the dotted keys of a configuration that have no effect here."""
+    prefixes = tuple(f"{section}." for section in schema.WITHOUT_EFFECT)
+    return [key for key, _ in flatten(tree) if f"{key}.".startswith(prefixes)]
+
+
+def top_layers(learning: str) -> int | None:
+    """The number of encoder layers that learn in a stage; None: all, and what is below them.
+
+    Raises:
+        ValueError: It is not ``head``, ``top <n>`` or ``all``.
+    """
+    if learning in {HEAD, ALL_LAYERS}:
+        return 0 if learning == HEAD else None
+    number = learning.removeprefix("top ")
+    if number == learning or not number.isdecimal() or int(number) < 1:
+        raise ValueError(learning)
+    return int(number)
+
+
+def in_steps(first: int | str, epoch: float = 1.0) -> float:
+    """After how many steps a stage begins: a number of them, or of epochs (``2 epochs``).
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if isinstance(first, int):
+        return first
+    number = re.fullmatch(r"(\d+(?:\.\d+)?) epochs?", first)
+    if not number:
+        raise ValueError(first)
+    return float(number[1]) * epoch
+
+
+def _without_upstreams(tree: Mapping[str, Any]) -> tuple[Tree, list[str]]:
+    """Leave out upstream's keys that are not ours; those that would change rows are faults."""
+    ours, faults = merge(tree), list[str]()
+    for key, only in schema.ONLY_DEFAULT.items():
+        value = value_of(tree, key)
+        if value is not None and value != only:
+            faults.append(f"{key} must be {_as_yaml(only)}, but is {_as_yaml(value)}")
+    for key in (*schema.ONLY_DEFAULT, *schema.WITHOUT_EFFECT):
+        section, _, name = key.rpartition(".")
+        entries = value_of(ours, section)
+        if isinstance(entries, dict):
+            entries.pop(name, None)
+    return ours, faults
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
+    """Return a value as its type, or None and its faults."""
+    try:
+        return _adapter(kind).validate_python(value), []
+    except ValidationError as error:
+        rules = dict[str, dict[str, None]]()  # of a key, which may have several types
+        values = {}
+        for fault in error.errors(include_url=False):
+            key, rule = _described(kind, fault, path)
+            rules.setdefault(key, {})[rule] = None
+            values[key] = fault
+        return None, [
+            _fault(kind, key, " or ".join(rules[key]), fault) for key, fault in values.items()
+        ]
+
+
+def _fault(kind: type, key: str, rule: str, fault: Mapping[str, Any]) -> str:
+    """Say what is wrong with the value of a key."""
+    if fault["type"] == "unexpected_keyword_argument":
+        name = str(fault["loc"][-1])
+        return unknown_key(key, name, near_keys(key))
+    if fault["type"] == "missing":
+        return f"{key} is missing"
+    return f"{key} must be {rule}, but is {_as_yaml(fault['input'])}"
+
+
+def _as_yaml(value: object) -> str:
+    """A value as YAML has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)
+
+
+def _described(kind: type, fault: Mapping[str, Any], path: str) -> tuple[str, str]:
+    """Return the dotted key of one fault of pydantic, and the rule that its value breaks."""
+    place, hint = path, kind
+    for part in fault["loc"]:
+        if part == "[key]":  # the key itself is wrong, and not its value
+            break
+        if is_dataclass(hint):
+            place = join(place, part)
+            hint = _plain(get_type_hints(hint, include_extras=True).get(part, Any))
+        elif get_origin(hint) is list:
+            place, hint = f"{place}[{part}]", _plain(get_args(hint)[0])
+        elif get_origin(hint) is dict:
+            place, hint = join(place, part), _plain(get_args(hint)[1])
+        else:  # the name of one type of several
+            break
+    rule = _RULES.get(fault["type"]) or fault["msg"].removeprefix("Input should be ")
+    return place, rule
+
+
+def _plain(hint: Any) -> Any:
+    """A type without its bounds and without null."""
+    if get_origin(hint) is Annotated:
+        return _plain(get_args(hint)[0])
+    if get_origin(hint) in {Union, UnionType}:
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        return _plain(kinds[0]) if len(kinds) == 1 else Any
+    return hint
+
+
+def _broken_rules(config: AsrConfig) -> Iterator[str]:
+    """Yield the rules between keys, and those that no type can say, that do not hold."""
+    yield from _broken_rules_of_model(config)
+    yield from _broken_rules_of_data(config.dataset)
+    yield from _broken_rules_of_trainer(config)
+    yield from _broken_rules_of_optimizer(config)
+    yield from _broken_rules_of_regime(config)
+    label = config.evaluator.label
+    if label is not None and not re.fullmatch(r"\w[\w.+-]*", label):
+        yield f"evaluator.label must be letters, digits, `_`, `-`, `+` and `.`, but is '{label}'"
+    if config.evaluator.where and not label:
+        yield "evaluator.label must name a directory for the rows of evaluator.where"
+
+
+def _broken_rules_of_model(config: AsrConfig) -> Iterator[str]:
+    model = config.model
+    trained = model.name or model.path
+    if not trained and model.family != schema.CTC_FAMILY:
+        rule = f"must be {schema.CTC_FAMILY} (CTC models, not LLM models)"
+        yield f"model.family {rule}, but is {_as_yaml(model.family)}"
+    if model.head != schema.FULL and not trained:
+        yield "model.head must be full without a trained model (model.name or model.path)"
+    if model.keep_layers != sorted({*model.keep_layers}):
+        rule = "must be numbers of layers, from 0 on and ascending"
+        yield f"model.keep_layers {rule}, but is {model.keep_layers}"
+
+
+def _broken_rules_of_data(data: DatasetSection) -> Iterator[str]:
+    if data.name is None and data.family is None:
+        yield "dataset.name must say which dataset to read; or give --dataset DIR"
+    if data.valid_max_num_elements is not None and not data.valid_elements:
+        rule = "must be a number above 0 or a multiple such as 3x"
+        yield f"dataset.valid_max_num_elements {rule}, but is '{data.valid_max_num_elements}'"
+    if data.transforms and (data.speed_factors or data.asr_task_config.spec_aug_p):
+        yield (
+            "dataset.transforms must be empty with speed_factors or spec_aug_p; list `speed` and "
+            "`spec_augment` among the transforms instead"
+        )
+    yield from _profile_faults("dataset.text_profile", data.text_profile)
+
+
+def _profile_faults(key: str, profile: str) -> Iterator[str]:
+    try:
+        normalizer(profile)
+    except ConfigError as error:
+        yield from (fault.replace("profile", key, 1) for fault in error.faults)
+
+
+def _broken_rules_of_trainer(config: AsrConfig) -> Iterator[str]:
+    trainer = config.trainer
+    if len(trainer.fp16_loss_scale) != 2:
+        yield f"trainer.fp16_loss_scale must be two numbers, but is {trainer.fp16_loss_scale}"
+    if trainer.unfreeze and trainer.freeze_encoder_for_n_steps:
+        yield "trainer.unfreeze must be empty with trainer.freeze_encoder_for_n_steps"
+    if not _are_stages(trainer.unfreeze):
+        yield (
+            "trainer.unfreeze must be steps from 0 on, or 0 and epochs (1.5 epochs), each with "
+            f"head, top <n> or all, in this order, but is {trainer.unfreeze}"
+        )
+    if max(trainer.stages, default=-math.inf) >= (config.regime.num_steps or math.inf):
+        yield f"trainer.stages must begin before regime.num_steps, {config.regime.num_steps}"
+
+
+def _are_stages(unfreeze: Mapping[int | str, str]) -> bool:
+    try:
+        sizes = [top_layers(unfreeze[first]) for first in sorted(unfreeze, key=in_steps)]
+    except ValueError:
+        return False
+    numbers = [math.inf if size is None else size for size in sizes]
+    kinds = {type(first) for first in unfreeze if first != 0}
+    ascends = numbers == sorted(set(numbers))
+    return not unfreeze or (min(map(in_steps, unfreeze)) == 0 and ascends and len(kinds) < 2)
+
+
+def _broken_rules_of_optimizer(config: AsrConfig) -> Iterator[str]:
+    schedule = config.lr_scheduler.config
+    endless = config.lr_scheduler.name in _ENDLESS or getattr(schedule, "cycle_len", None)
+    if not endless and config.regime.num_steps is None:
+        yield "regime.num_steps must be given for this schedule, but is null"
+    ratio = getattr(schedule, "stage_ratio", [1.0])
+    if not math.isclose(sum(ratio), 1.0) or len(ratio) not in {1, 3}:
+        rule = "must be three numbers whose sum is 1"
+        yield f"lr_scheduler.config.stage_ratio {rule}, but is {ratio}"
+    if config.lr_scheduler.name == "cosine_annealing" and (
+        (schedule.final_lr is None) == (schedule.final_lr_scale is None)
+    ):
+        yield "lr_scheduler.config.final_lr or final_lr_scale must be given, and not both"
+
+
+def _broken_rules_of_regime(config: AsrConfig) -> Iterator[str]:
+    regime = config.regime
+    yield from _profile_faults("regime.score_profile", regime.score_profile)
+    part, every = regime.part_of_epoch, regime.validate_every_n_data_epochs
+    if part is not None and part > 1:
+        rule = "must be a whole number, or below 1"
+        yield f"regime.validate_every_n_data_epochs {rule}, but is {every:g}"
+    validates = regime.validate_every_n_steps or every
+    if regime.early_stopping_patience and not (config.dataset.valid_split and validates):
+        yield (
+            "regime.early_stopping_patience must be null without validation "
+            "(dataset.valid_split and regime.validate_every_n_steps)"
+        )
+    if regime.validate_at_start and not config.dataset.valid_split:
+        yield "regime.validate_at_start must be false without dataset.valid_split"
+    for name, of in _MULTIPLES:
+        interval, unit = getattr(regime, name), getattr(regime, of)
+        if part is not None and name in {"validate_every_n_steps", "checkpoint_every_n_steps"}:
+            continue  # `set_steps` sets them
+        if interval is not None and unit is not None and interval % unit:
+            yield f"regime.{name} must be a multiple of regime.{of}, {unit}, but is {interval}"
+    if regime.keep_best_n_checkpoints and regime.checkpoint_every_n_steps and not validates:
+        yield (
+            "regime.validate_every_n_steps must be given with keep_best_n_checkpoints and "
+            "checkpoint_every_n_steps"
+        )
+
+
+_ENDLESS: Final = ("noam", "myle", "passthrough")
+"""Schedules that need no number of steps."""
+
+_MULTIPLES: Final = (
+    ("validate_every_n_steps", "publish_metrics_every_n_steps"),
+    ("checkpoint_every_n_steps", "publish_metrics_every_n_steps"),
+    ("checkpoint_every_n_steps", "validate_every_n_steps"),
+    ("keep_checkpoint_every_n_steps", "checkpoint_every_n_steps"),
+    ("validate_every_n_data_epochs", "publish_metrics_every_n_data_epochs"),
+    ("checkpoint_every_n_data_epochs", "publish_metrics_every_n_data_epochs"),
+)
+"""Keys of ``regime`` that fairseq2 wants to be multiples of others."""
