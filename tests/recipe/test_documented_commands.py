@@ -18,12 +18,13 @@ from typer.main import get_command
 
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.cli.app import app
-from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
+from danish_asr.corpus.sources.voices import SyntheticSpeaker
 from danish_asr.recipe.config.keys import defaults, key_faults
 from danish_asr.scoring.predictions import read_predictions
 from tests.builders import tone
 from tests.documented import MODULES, PAGES, ROOT, blocks, check, commands, run
 from tests.recipe.running import copy_until, evaluate
+from tests.speech import speak
 
 ONLY_CHECKED = {
     "danish-asr sweep": "minutes; recipe/test_sweep.py",
@@ -123,7 +124,7 @@ def _write_predictions(predictions: Path) -> None:
 
 def _write_recordings() -> None:
     speaker = SyntheticSpeaker({}, "da+f2", 170, 50, 50, 60, 0)
-    speech = Espeak().speak("Jeg vil gerne have rødgrød med fløde", speaker)
+    (speech,) = speak(("Jeg vil gerne have rødgrød med fløde", speaker))
     speech = 0.5 * speech / np.abs(speech).max()
     names = ("interviews/anna.wav", "interviews/bo.wav", "rows/1.wav", "rows/2.wav", "hello.wav")
     for name in (*names, "short.flac", "speech.flac", "meeting.mp3"):

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from danish_asr.cli import main
-from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
+from danish_asr.corpus.sources.voices import SyntheticSpeaker
 from tests.recipe.running import wait_for
+from tests.speech import speak
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -40,9 +41,9 @@ FIXED = ("--decoder", f"{__name__}:Fixed")
 
 @pytest.fixture(scope="module")
 def speech() -> NDArray[np.float32]:
-    """A second of speech and a second of silence, at 16 kHz."""
+    """A sentence and a second of silence, at 16 kHz."""
     speaker = SyntheticSpeaker({}, "da+f2", 170, 50, 50, 60, 0)
-    spoken = Espeak().speak("Jeg vil gerne have rødgrød med fløde", speaker)
+    (spoken,) = speak(("Jeg vil gerne have rødgrød med fløde", speaker))
     samples = np.append(0.5 * spoken / np.abs(spoken).max(), np.zeros(16_000))
     return samples.astype(np.float32)
 

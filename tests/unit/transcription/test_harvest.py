@@ -19,9 +19,10 @@ import torch
 from typer.testing import CliRunner
 
 from danish_asr.base.errors import EXIT_STOPPED, DanishAsrError, SourceError
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.corpus.sources.voices import Espeak, draw_speaker
+from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Transcript, Word
 from danish_asr.inference.formats import FORMATS
 from danish_asr.inference.harvest.command import Settings, harvest
@@ -32,6 +33,7 @@ from danish_asr.inference.harvest.pieces import Candidate, Piece, divide
 from danish_asr.inference.harvest.selection import select
 from danish_asr.inference.model import Model
 from tests.builders import tree
+from tests.speech import speak
 
 SAID = "i dag skal vi tale om vejret og bagefter spiller vi noget musik fra fyn"
 TEXT = SAID.split()
@@ -154,15 +156,14 @@ def radio(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Path:
     The last recording has no text.
     """
     folder = tmp_path_factory.mktemp("radio")
-    espeak, random = Espeak(), Random(1)
+    random = Random(1)
+    speakers = [draw_speaker(random, "speaker", "Østjysk", None) for _ in range(20)]
+    spoken = speak(*(("Bo køber femogtyve røde æbler på Fyn", speaker) for speaker in speakers))
+    silence = np.zeros(SAMPLE_RATE, np.float32)
     for number in range(4):
-        parts = []
-        for _ in range(5):
-            speaker = draw_speaker(random, "speaker", "Østjysk", None)
-            parts += [espeak.speak("Bo køber femogtyve røde æbler på Fyn", speaker)]
-            parts += [np.zeros(espeak.sample_rate, np.float32)]
+        parts = [part for own in spoken[5 * number :][:5] for part in (own, silence)]
         path = folder / f"programme-{number}.wav"
-        soundfile.write(path, np.concatenate(parts), espeak.sample_rate)
+        soundfile.write(path, np.concatenate(parts), SAMPLE_RATE)
         if number == 3:
             continue
         transcript = model.transcribe(path)
