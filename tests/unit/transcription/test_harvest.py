@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -245,6 +244,22 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+STOPPED_AFTER_A_RECORDING = """
+import os, sys
+from danish_asr.cli import main
+from danish_asr.inference.harvest import command
+
+publish = command.publish_text
+
+def publish_and_stop(*arguments):
+    publish(*arguments)
+    os.kill(os.getpid(), number)
+
+number, command.publish_text = int(sys.argv.pop(1)), publish_and_stop
+main()
+"""
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_a_harvest_that_is_killed_and_stopped_ends_with_the_same_files(
     model_directory: Path, other_model: Path, radio: Path, tmp_path: Path
@@ -256,14 +271,12 @@ def test_a_harvest_that_is_killed_and_stopped_ends_with_the_same_files(
     out, models = tmp_path / "out", f"--model {model_directory} --model {other_model}"
     limits = "--max-cer 1 --max-disagreement 1 --min-confidence 0 --min-seconds 0.1"
     arguments = f"harvest {radio} {models} --name radio --out {out} {limits} --device cpu"
-    program = "from danish_asr.cli import main; main()"
-    for number, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, EXIT_STOPPED)):
-        before = len(list(out.glob("recordings/*.json")))
-        with subprocess.Popen([sys.executable, "-c", program, *arguments.split()]) as process:
-            while process.poll() is None and len(list(out.glob("recordings/*.json"))) == before:
-                time.sleep(0.002)
-            process.send_signal(number)
-        assert process.returncode == status
+    program = [sys.executable, "-c", STOPPED_AFTER_A_RECORDING]
+    stops = ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, EXIT_STOPPED))
+    for heard, (number, status) in enumerate(stops, 1):
+        command = [*program, str(int(number)), *arguments.split()]
+        assert subprocess.run(command, check=False).returncode == status
+        assert len(list(out.glob("recordings/*.json"))) == heard
         assert not (out / "dataset").exists()
     harvest([radio], out, "radio", settings)
     for part in ("recordings", "utterances", "dataset/version=0"):
