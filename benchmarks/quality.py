@@ -57,11 +57,6 @@ ARMS: Final[dict[str, tuple[str, ...]]] = {
     "masking 0.2, channels 0.1": (MASKING,),
     "masking 0.5, channels 0.25": ("masking={time: 0.5, channel: 0.25, channel_span: 10}",),
     "CR-CTC": ("masking={time: 0.5, channel: 0.25, channel_span: 10, consistency_scale: 0.2}",),
-    "EMA 0.98": ("trainer.ema=0.98",),
-    "average of 3 checkpoints": (
-        "regime.average_n_checkpoints=3",
-        "regime.keep_best_n_checkpoints=3",
-    ),
     "speed 0.9, 1.0, 1.1": ("dataset.speed_factors=[0.9, 1.0, 1.1]",),
     "SpecAugment": (f"{_TASK}.spec_aug_p=0.5",),
     "coloured noise": (
@@ -164,7 +159,7 @@ def fine_tune(folder: Path, arm: str, seed: int, checkout: Path | None) -> None:
     read = [next(row[n] for n in names if n in row) for row in map(json.loads, lines)]
     # A run that was interrupted has used more than its last process.
     result = {"cpu_seconds": cpu if begins else None, "audio_seconds": sum(read) / SAMPLE_RATE}
-    for needless in ("checkpoints", "averages", "cache", "tb"):
+    for needless in ("checkpoints", "cache", "tb"):
         shutil.rmtree(run / needless, ignore_errors=True)
     publish_text(run / RESULT, json.dumps(result))
 

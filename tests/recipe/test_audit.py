@@ -112,16 +112,15 @@ def test_a_run_that_began_with_another_knows_its_rows(
     assert "48 rows are judged by a model that was trained on them" in printed
 
 
-def test_a_file_tells_its_run_also_of_an_average_and_without_one_the_rows_may_be_learnt(
+def test_a_file_tells_its_run_and_without_one_the_rows_may_be_learnt(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
     run = a_run(tmp_path / "run", dataset, finished_run)
     file = run / "eval" / "best" / "train" / "predictions.jsonl"
     learnt = "48 rows are judged by a model that was trained on them"
-    for checkpoints in (run / "checkpoints", run / "averages" / "last-3" / "checkpoints"):
-        about = {"dataset": "tiny", "run": str(checkpoints)}
-        (file.parent / "evaluation.json").write_text(json.dumps(about))
-        assert learnt in audited(dataset, file, out=tmp_path / "audit.html")[1]
+    about = {"dataset": "tiny", "run": str(run / "checkpoints")}
+    (file.parent / "evaluation.json").write_text(json.dumps(about))
+    assert learnt in audited(dataset, file, out=tmp_path / "audit.html")[1]
     (file.parent / "evaluation.json").unlink()
     _, printed = audited(dataset, file, out=tmp_path / "audit.html")
     assert "it cannot be told which rows it was trained on" in printed

@@ -13,7 +13,7 @@ from torch.nn.functional import log_softmax
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference.model import Model, load_model
-from danish_asr.recipe.train.averaging import average_command
+from danish_asr.recipe.train.averaging import average
 from danish_asr.recipe.train.own_tokenizer import sliced_tokenizer
 from danish_asr.scoring.predictions import read_predictions
 from tests.random_models import CHARACTERS, build_model
@@ -129,8 +129,7 @@ def test_whatever_takes_a_run_takes_a_sliced_one(
     assert any(row.hypothesis for row in texts)
     assert set("".join(row.hypothesis for row in texts)) <= {*CHARACTERS, " "}
     step = load_model(run / "checkpoints" / "step_2", device="cpu")
-    average_command(run, best=None, last=2)
-    assert symbols(load_model(run / "averages" / "last_2", device="cpu")) == symbols(step)
+    assert symbols(load_model(average(run, 2), device="cpu")) == symbols(step)
 
 
 def test_a_smaller_model_has_the_layers_that_it_keeps_and_is_used_like_any_other(

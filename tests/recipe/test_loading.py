@@ -106,25 +106,6 @@ def test_a_fault_names_key_rule_and_value(key: str, value: object, rule: str) ->
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "other", "refused"),
-    [
-        ("trainer.ema", 0.9, ("regime.save_model_only", "all"), True),
-        ("trainer.ema", 0.9, ("regime.save_model_only", True), True),
-        ("trainer.ema", 0.9, ("regime.save_model_only", "all_but_last"), False),
-        ("regime.average_n_checkpoints", 2, ("trainer.data_parallelism", "fsdp"), True),
-        ("regime.average_n_checkpoints", 2, ("trainer.data_parallelism", "ddp"), False),
-    ],
-)
-def test_an_average_that_the_end_of_a_run_could_not_write_is_refused(
-    key: str, value: float, other: tuple[str, object], *, refused: bool
-) -> None:
-    best = tree_of("regime.keep_best_n_checkpoints", 2)
-    faults = faults_of(tree_of(key, value), tree_of(*other), best)
-    assert [fault.split()[0] for fault in faults] == [key] * refused
-    assert all(other[0] in fault for fault in faults)
-
-
-@pytest.mark.parametrize(
     ("timeout", "rank", "minutes"),
     [(1440, 0, []), (86_400, 0, ["1440"]), (86_400, 1, []), (3_601, 0, ["61"])],
 )

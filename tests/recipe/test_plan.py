@@ -1,7 +1,5 @@
-"""The plan: memory against counted bytes, the sampler's numbers, what makes a run fit; probes."""
+"""The plan: memory against counted bytes, the sampler's numbers, what makes a run fit."""
 
-import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,7 @@ from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.train.learning import Freezing
-from danish_asr.recipe.train.probe import probed
-from tests.recipe.running import ROOT, train
+from tests.recipe.running import ROOT
 
 PARTS = [f"{part}/pp_00/tp_00/sdp_00.pt" for part in ("model", "optimizer")]
 GUIDE = read_yaml(ROOT / "configs" / "ctc-finetune-danish.yaml")
@@ -229,34 +226,3 @@ def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
     two = make_plan(tree, where="run", gpus=2)
     assert two.epoch
     assert two.epoch.steps == -(-plan.epoch.steps // 2)
-
-
-def modified(run: Path) -> dict[Path, float]:
-    return {path: path.stat().st_mtime for path in run.rglob("*") if path.is_file()}
-
-
-def test_a_probe_in_the_directory_of_a_run_leaves_only_its_report(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
-    before = modified(run)
-    own = ("trainer.probe_steps=4", "regime.num_steps=3", "regime.early_stopping_patience=2")
-    assert train(run, dataset, *own, "trainer.ema=0.9") == 0
-    after = modified(run)
-    report = json.loads((run / "probe.json").read_text())
-    assert {path: after[path] for path in before} == before
-    assert after.keys() - before.keys() == {run / "probe.json"}
-    assert (report["steps"], report["num_steps"], report["fits"]) == (4, 3, True)
-    assert report["hours"] == pytest.approx(3 * report["seconds_per_step"] / 3600)
-    assert report["epochs"] == 3 / report["steps_per_epoch"]
-    assert 0.1 * 2**30 < report["peak_bytes"] < 8 * 2**30
-
-
-def test_all_that_will_ever_learn_learns_in_a_probe() -> None:
-    config = AsrConfig()
-    config.trainer.probe_steps = 10
-    config.trainer.unfreeze = {0: "head", 1000: "top 2"}
-    assert probed(config).trainer.unfreeze == {0: "top 2"}
-    config.trainer.unfreeze, config.trainer.freeze_encoder_for_n_steps = {}, 500
-    trainer = probed(config).trainer
-    assert (trainer.unfreeze, trainer.freeze_encoder_for_n_steps) == ({0: "all"}, 0)

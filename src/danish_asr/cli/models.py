@@ -13,24 +13,24 @@ from danish_asr.cli.app import app, say_next
 from danish_asr.inference.harvest.limits import Limits
 
 _LIMITS: Final = Limits()
-_MODEL: Final = "A run, a checkpoint, an average, a Hugging Face directory or a name."
+_MODEL: Final = "A run, a checkpoint, a Hugging Face directory or a name."
 ModelName = Annotated[str, Argument(help=_MODEL)]
 Format: Final = Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
 Out = Annotated[Path | None, Option(help="Folder; default: beside the audio.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")]
 
 
-@app.command(examples=["average outputs/300m", "average outputs/300m --last 3"])
+@app.command(examples=["average outputs/300m --last 3"])
 def average(
-    run: Annotated[Path, Argument(help="OUTDIR of a run.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="OUTDIR of a run.")],
     *,
-    best: Annotated[int | None, Option(min=2, help="The best checkpoints; default: all.")] = None,
-    last: Annotated[int | None, Option(min=2, help="The last checkpoints instead.")] = None,
+    last: Annotated[int, Option(min=2, metavar="N", help="How many of the last checkpoints.")],
 ) -> None:
-    """Average kept checkpoints of a run; the average is validated, and listed beside the others."""
-    from danish_asr.recipe.train.averaging import average_command
+    """Write the mean weights of a run's last kept checkpoints as the run RUN-last-N."""
+    from danish_asr.recipe.train.averaging import average as write_average
 
-    average_command(run, best=best, last=last)
+    folder = write_average(run, last)
+    say_next("evaluate", folder, "evaluator.split=dev", why="compare it with the run itself")
 
 
 @app.command(

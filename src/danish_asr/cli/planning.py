@@ -18,8 +18,6 @@ from danish_asr.cli.app import Dataset, Files, Values, app, preset
         "plan -c configs/standard.yaml --gpu a100-40",
         "plan -c configs/standard.yaml --gpu 12GB --write fits.yaml",
         "plan -c configs/standard.yaml --gpu h100 --price-per-hour 2.50",
-        "plan -c configs/standard.yaml --probe --price-per-hour 1.50",
-        "plan -c configs/standard.yaml --search --write fits.yaml",
     ]
 )
 def plan(
@@ -34,23 +32,15 @@ def plan(
     gpus: Annotated[int, Option(help="How many of them.", min=1)] = 1,
     write: Annotated[Path | None, Option(help="Write the keys that make it fit, in YAML.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print it as JSON.")] = False,
-    probe: Annotated[
-        bool, Option("--probe", help="Measure it here, in trainer.probe_steps steps (100).")
-    ] = False,
-    search: Annotated[
-        bool, Option("--search", help="Also find the largest batches that fit, here or --gpu.")
-    ] = False,
     price_per_hour: Annotated[
         float | None, Option(help="Price of an hour of one GPU, for the cost of the run.", min=0)
     ] = None,
 ) -> None:
     """Say what a run needs: GPU memory, disk, steps; and if it does not fit, what makes it fit.
 
-    It is calculated, without weights and without a GPU; with --probe it is measured by a short
-    training here, of which nothing remains. With --dataset but without --config it plans the preset
-    that fits. Exits with status 1 if it does not fit.
+    It is calculated, without weights and without a GPU. With --dataset but without --config it
+    plans the preset that fits. Exits with status 1 if it does not fit.
     """
-    from danish_asr.planning.probes import probe_command
     from danish_asr.planning.show import show_plan
     from danish_asr.recipe.entry import Request
 
@@ -62,20 +52,9 @@ def plan(
         dataset=dataset,
         overrides=values or (),
     )
-    if probe or search:
-        fits = probe_command(
-            request,
-            gpu,
-            gpus,
-            write=write,
-            as_json=as_json,
-            searches=search,
-            price_per_hour=price_per_hour,
-        )
-    else:
-        fits = show_plan(
-            request, gpu, gpus, write=write, as_json=as_json, price_per_hour=price_per_hour
-        )
+    fits = show_plan(
+        request, gpu, gpus, write=write, as_json=as_json, price_per_hour=price_per_hour
+    )
     if not fits:
         raise typer.Exit(EXIT_FAILED)
 

@@ -60,8 +60,7 @@ def _of_directory(path: Path) -> AsrEvalConfig:
     run = checkpoint = path
     if meant := meant_checkpoint(path):
         checkpoint = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
-        # The best of a run can be one of its averages, which have no cards.
-        run = meant[0] if path.resolve().is_relative_to(checkpoint.resolve()) else path
+        run = meant[0]
     cards = sorted((run / CARDS_DIR).glob("*.yaml"))
     if run == checkpoint and not cards and not is_hugging_face(path):
         raise RunError(

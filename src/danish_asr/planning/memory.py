@@ -21,7 +21,7 @@ from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Ba
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import ADAMW_8BIT, ADAMW_OFFLOAD, find_optimizer
 from danish_asr.recipe.config.sections import FULL
-from danish_asr.recipe.data.sampler import BatchLimits
+from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 
 GIB: Final = 2**30
@@ -76,8 +76,7 @@ def largest_batch(
     batches = [Batch(rows, longest)]
     if most is not None and not quadratic and limits.multiple_of == 1 and rows != limits.max_rows:
         batches.append(Batch(rows + 1, most // (rows + 1)))
-    # In a layer of 300M a frame takes about 35,000 bytes, and 2 for each frame that it attends to.
-    return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / (350 * SAMPLE_RATE)))
+    return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / ATTENTION))
 
 
 def step_memory(
@@ -104,7 +103,6 @@ def step_memory(
         "weights": weights // shards + gathered,
         "gradients": gradients // shards,
         "optimizer's moments": moments // shards,
-        "moving average": gradients // shards if trainer.ema is not None else 0,
         "DDP's buckets of gradients": gradients if gpus > 1 and not sharded else 0,
     }
     checkpointing = trainer.activation_checkpointing

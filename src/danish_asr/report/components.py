@@ -25,7 +25,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from danish_asr import __version__
 from danish_asr.report import wording
-from danish_asr.report.run_history import OF_EMA, Panel
+from danish_asr.report.run_history import Panel
 from danish_asr.scoring.scored_rows import FloatArray
 from danish_asr.scoring.scores import Scores
 
@@ -158,14 +158,9 @@ def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = No
 
 
 def _usual_styles(panel: Panel) -> dict[str, tuple[str, str]]:
-    """Return a colour and a line of each curve; an average has its weights' colour, dotted."""
-    names = dict.fromkeys(label.removesuffix(OF_EMA) for label in panel.curves)
-    colours = dict(zip(names, (_ACCENT, _SECOND, _MUTED), strict=False))
-    styles = {}
-    for label in panel.curves:
-        line = ":" if label.endswith(OF_EMA) else "-"
-        styles[label] = (colours[label.removesuffix(OF_EMA)], line)
-    return styles
+    """Return a colour and a line of each curve."""
+    colours = dict(zip(panel.curves, (_ACCENT, _SECOND, _MUTED), strict=False))
+    return {label: (colour, "-") for label, colour in colours.items()}
 
 
 def histogram_chart(title: str, values: FloatArray, weights: FloatArray, unit: str) -> str:

@@ -15,7 +15,7 @@ from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     EVALUATION,
     PREDICTIONS,
-    best_model,
+    best_step,
     meant_checkpoint,
     read_evaluation,
 )
@@ -108,7 +108,7 @@ def _found(model: Path, files: Iterable[Path]) -> str:
         seen[file] = f" (of dataset {about['dataset']})" if about.get("dataset") else ""
     run = next((_run_of(model, file) for file in seen), model)
     command = ""
-    if run and run.is_dir() and best_model(run):
+    if run and run.is_dir() and best_step(run):
         command = f": danish-asr evaluate {quote(str(run))} evaluator.split=train"
     if seen:
         return f"has none in {', '.join(f'{file}{of}' for file, of in seen.items())}{command}"

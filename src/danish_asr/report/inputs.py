@@ -13,7 +13,6 @@ from danish_asr.base.files import AnyPath
 from danish_asr.base.tables import Row, read_valid_rows
 from danish_asr.recipe.run.run_directory import (
     EVALUATION,
-    average_name,
     evaluated_model,
     evaluation_of,
 )
@@ -131,11 +130,8 @@ def _has_only_hypotheses(path: Path) -> bool:
 
 
 def evaluated_run(about: Mapping[str, Any]) -> Path | None:
-    """Return the run of an evaluation, also that of an average; None for a model by its name."""
-    if not about.get("run"):
-        return None
-    run = Path(about["run"]).parent
-    return run.parents[1] if average_name(run) else run
+    """Return the run of an evaluation; None for a model by its name."""
+    return Path(about["run"]).parent if about.get("run") else None
 
 
 def warn_of_other_models(opened: Mapping[str, OpenedFile], console: Console) -> None:

@@ -176,7 +176,8 @@ def advise_values(runs: Sequence[History], keys: Sequence[str]) -> list[Advice]:
     best = scored[0]
     others = [run for run in scored[1:] if run.score == best.score]
     is_curve, keys = SHARE in keys, [key for key in keys if key not in {SEED, SHARE}]
-    score = best.models[0].score
+    assert best.best is not None
+    score = best.best.score
     learned = best.score == LOSS or score <= SATURATED
     advice = []
     if is_curve:
@@ -213,7 +214,8 @@ def _bad_values(
 
 def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advice:
     """Return what the best run has, and whether to try more extreme values or other seeds."""
-    model = best.models[0]
+    model = best.best
+    assert model is not None
     values = ", ".join(f"{key}={as_text(best.config.get(key))}" for key in keys)
     texts = [f"keep {values}" if values else "keep it"]
     for key in keys:
@@ -226,7 +228,7 @@ def _keep(best: History, others: Sequence[History], keys: Sequence[str]) -> Advi
         elif best.config[key] == max(numbers):
             texts.append(f"it is the largest {key} tried: try a larger one too")
     ended = [run for run in others if run.scored[-1]["Step"] >= best.scored[-1]["Step"]]
-    second = ended[0].models[0].score if ended else None
+    second = ended[0].best.score if ended and ended[0].best else None
     if second is not None and _close(model.score, second, best):
         texts.append(
             f"{ended[0].run.name} is close with {second:.2f}: to tell both apart, train each "

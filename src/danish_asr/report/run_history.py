@@ -18,15 +18,12 @@ from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.config.keys import defaults
 from danish_asr.recipe.run.advice import CHANCE, LOSS, Rows, best_validation
 from danish_asr.recipe.run.run_directory import (
-    AVERAGES,
     CONFIG_FILE,
-    EMA,
     ENVIRONMENT,
     EVALUATION,
     FAILED,
     METRICS,
     SCORE_TITLES,
-    checkpoint_scores,
     evaluation_of,
     read_evaluation,
     recorded,
@@ -38,9 +35,6 @@ COMPLETE: Final = "complete"
 TRAINING: Final = "in training"
 STOPPED: Final = "not running; the command that started it continues it"
 FAILED_STATE: Final = "failed"
-
-OF_EMA: Final = ", EMA"
-"""The end of the name of a curve of validations with the average of the weights."""
 
 _BY_STEP: Final = ("unfreeze", "stages")
 """Keys of ``trainer`` with a mapping of steps, which is one value."""
@@ -62,10 +56,9 @@ Curve: TypeAlias = "pd.Series[Any]"
 
 
 class BestModel(NamedTuple):
-    """The best validation of the weights or of an average."""
+    """The best validation."""
 
     score: float
-    name: str
     step: int
 
 
@@ -146,25 +139,12 @@ class History:
         return samples / SAMPLE_RATE / 3600 / self.hours
 
     @property
-    def models(self) -> list[BestModel]:
-        """The best score of the weights and of each average, the best first.
-
-        The average over steps is a model of its own in ``averages`` when the run is complete.
-        """
-        validated = {"weights": self.scored}
-        if not (self.run / AVERAGES / EMA).is_dir():
-            rows = _metrics(self.run, f"valid/{EMA}")
-            validated["EMA"] = [row for row in rows if self.score in row]
-        models = []
-        for name, rows in validated.items():
-            if rows:
-                _, row = best_validation(rows, self.score)
-                models.append(BestModel(row[self.score], name, row["Step"]))
-        for folder in sorted((self.run / AVERAGES).glob("*")):
-            for step, score in checkpoint_scores(folder).items():
-                models.append(BestModel(-score, f"{AVERAGES}/{folder.name}", step))
-        # Of equals the weights come first, as in the card.
-        return sorted(models, key=lambda model: model.score)
+    def best(self) -> BestModel | None:
+        """The best validation so far, if there is one."""
+        if not self.scored:
+            return None
+        _, row = best_validation(self.scored, self.score)
+        return BestModel(row[self.score], row["Step"])
 
     @cached_property
     def state(self) -> str:
@@ -258,7 +238,7 @@ def read_panels(run: Path, *, detailed: bool = False) -> list[Panel]:
     """
     if not any((run / METRICS).glob("*.jsonl")):
         raise RunError(f"{run}: no {METRICS}/*.jsonl; expected the OUTDIR of a training run")
-    names = ("train", "valid", f"valid/{EMA}")
+    names = ("train", "valid")
     frames = {name: pd.DataFrame(_metrics(run, name)) for name in names}
     panels = [
         Panel("Loss", "nats per character", _curves(frames, _LOSSES), logarithmic=True, noisy=True),
@@ -278,11 +258,7 @@ def read_panels(run: Path, *, detailed: bool = False) -> list[Panel]:
 def _curves(
     frames: Mapping[str, pd.DataFrame], keys: Mapping[str, tuple[str, str]]
 ) -> dict[str, Curve]:
-    curves = {name: _curve(frames[file], key) for name, (file, key) in keys.items()}
-    for name, (file, key) in keys.items():
-        if file == "valid":
-            curves[name + OF_EMA] = _curve(frames[f"valid/{EMA}"], key)
-    return curves
+    return {name: _curve(frames[file], key) for name, (file, key) in keys.items()}
 
 
 def _curve(lines: pd.DataFrame, key: str) -> Curve:

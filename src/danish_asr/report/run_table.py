@@ -69,7 +69,7 @@ class Row:
         else:
             self.config, self.reason = self.history.config, self.history.reason
             self.state, self.reached = _STATES[self.history.state], self.history.step
-            self.best = next(iter(self.history.models), None)
+            self.best = self.history.best
             if self.history.state == STOPPED:  # the step that it continues from
                 self.reached = max(resumable_steps(folder), default=0)
 
@@ -100,7 +100,6 @@ class Row:
             "metric": self.history.score if self.history else None,
             "dev": self.best.score if self.best else None,
             "dev_step": self.best.step if self.best else None,
-            "dev_of": self.best.name if self.best else None,
             "hours": trained.hours if trained else None,
             "audio_hours_per_hour": trained.speed if trained else None,
             "test_wer": wer.value if wer else None,

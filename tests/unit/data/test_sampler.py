@@ -74,6 +74,37 @@ def test_no_batch_exceeds_its_limits_except_for_a_single_longer_row(
         assert counts.max() <= (limits.max_rows or len(lengths))
 
 
+@given(LENGTHS, TASKS, st.integers(1, 3), st.integers(1, 3), st.integers(0, 4))
+def test_the_largest_batches_that_are_left_fill_the_next_two_steps_from_small_to_large(
+    lengths: Lengths, config: AsrTaskConfig, world: int, accumulate: int, position: int
+) -> None:
+    batches = batches_of(lengths, config)
+    position = min(position, len(batches))
+    steps = min(2, (len(batches) - position) // (world * accumulate))
+    ordered = Sharding(0, world, accumulate).largest_first(batches, position, lengths)
+
+    assert as_lists(ordered)[:position] == as_lists(batches)[:position]
+    assert sorted(as_lists(ordered)) == sorted(as_lists(batches)), "each batch once"
+    memory = ordered.memory(lengths)
+    end = position + steps * world * accumulate
+    assert memory[end:].max(initial=0) <= memory[position:end].min(initial=np.inf)
+    later = [batch for batch in as_lists(batches)[position:] if batch in as_lists(ordered)[end:]]
+    assert as_lists(ordered)[end:] == later, "the others keep their order"
+    # What the processes read at the same time, in the order of reading.
+    together = memory[position:end].reshape(steps, world, accumulate).swapaxes(1, 2).ravel()
+    assert (np.diff(together) >= 0).all()
+
+
+@given(LENGTHS, TASKS)
+def test_evaluation_begins_with_its_largest_batch(lengths: Lengths, config: AsrTaskConfig) -> None:
+    memory = evaluation_batches(lengths, BatchLimits.of(config)).memory(lengths)
+    assert memory[0] == memory.max()
+
+
+def as_lists(batches: Batches) -> list[list[int]]:
+    return [batches.batch(number).tolist() for number in range(len(batches))]
+
+
 def test_full_batches_use_the_limit_and_hold_a_multiple_of_the_wanted_number() -> None:
     # Upstream rounds 960,000 down to a multiple of max_audio_len (TRAPS, max_num_elements).
     equal = np.full(100, 48_000, np.int32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,24 +78,6 @@ def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:
     (run / "config.yaml").write_text(to_yaml({"dataset": section}))
     card = model_card(load_model(model, device="cpu"), str(run), "onnx")
     assert PROFILES["coral"].about in card
-
-
-def test_the_card_of_an_average_names_it_and_has_its_own_scores(run: Path, model: Path) -> None:
-    average = run / "averages" / "best_2"
-    (average / "checkpoints" / "step_4").mkdir(parents=True)
-    (average / "config.yaml").write_text((run / "config.yaml").read_text())
-    loaded = load_model(model, device="cpu")
-    card = model_card(loaded, str(average), "onnx")
-    assert "\n# run\n" in card
-    assert "an average of weights up to it: averages/best_2" in card
-    assert "model-index" not in card
-    file = run / "eval" / "step_4" / "test" / "evaluation.json"
-    about = json.loads(file.read_text()) | {"run": "/elsewhere/x/averages/best_2/checkpoints"}
-    file.write_text(json.dumps(about))
-    assert "model-index" in model_card(loaded, str(average), "onnx", "me/danish")
-    assert "model-index" not in model_card(loaded, str(run), "onnx", "me/danish")
-    (run / "eval").rename(average / "eval")  # of an evaluation of the average as a run
-    assert "model-index" in model_card(loaded, str(average), "onnx", "me/danish")
 
 
 def test_the_card_has_the_language_of_the_training_data(run: Path, model: Path) -> None:

@@ -176,7 +176,6 @@ def test_references_of_a_file_are_not_known_to_be_the_split(
     ("runs", "steps", "warned"),
     [
         (("r", "r"), (10, 20), True),
-        (("r", "r/averages/x"), (10, 20), True),
         (("r", "r"), (10, 10), False),
         (("r", "other"), (10, 20), False),
         (("", ""), (None, None), False),

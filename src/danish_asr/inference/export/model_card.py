@@ -11,11 +11,9 @@ from danish_asr.corpus.cards import hub_code
 from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.inference.model import Model
 from danish_asr.recipe.run.run_directory import (
-    AVERAGES,
     CONFIG_FILE,
     EVALUATION,
     PREDICTIONS,
-    average_name,
     evaluation_of,
     meant_checkpoint,
     read_evaluation,
@@ -58,8 +56,6 @@ class _Origin(NamedTuple):
     """The run that a model is from, if it is from one."""
 
     run: Path | None
-    average: str | None
-    """Name of the run's average that the model is, None if it is a checkpoint."""
     step: int | None
     config: Tree
 
@@ -118,13 +114,11 @@ def model_card(
 
 
 def _origin(path: Path) -> _Origin:
-    folder, step = meant_checkpoint(path) or (path, None)
-    folder = folder.resolve()
-    if not (folder / CONFIG_FILE).is_file():
-        return _Origin(None, None, None, {})
-    average = average_name(folder)
-    run = folder.parents[1] if average else folder
-    return _Origin(run, average, step, read_yaml(folder / CONFIG_FILE))
+    run, step = meant_checkpoint(path) or (path, None)
+    run = run.resolve()
+    if not (run / CONFIG_FILE).is_file():
+        return _Origin(None, None, {})
+    return _Origin(run, step, read_yaml(run / CONFIG_FILE))
 
 
 def _languages(config: Tree) -> list[str]:
@@ -167,10 +161,7 @@ def _training(origin: _Origin, base: str) -> str:
     dataset = value_of(origin.config, "dataset.name") or value_of(origin.config, "dataset.family")
     lines = [f"- start: {base or value_of(origin.config, 'model.arch')}", f"- dataset: {dataset}"]
     if origin.step is not None:
-        checkpoint = f"- checkpoint: step {origin.step}"
-        if origin.average:
-            checkpoint += f", an average of weights up to it: {AVERAGES}/{origin.average}"
-        lines.append(checkpoint)
+        lines.append(f"- checkpoint: step {origin.step}")
     for key in _TRAINING:
         value = value_of(origin.config, key)
         if value is not None:
@@ -206,14 +197,10 @@ def _scores(origin: _Origin) -> tuple[Scores, DigestsByCorpus] | None:
 def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
     """Return predictions and rows of each split on which this checkpoint was evaluated."""
     evaluations = {}
-    # An average can also have been evaluated as a run of its own.
-    files = [*(run / "eval").rglob(EVALUATION), *(run / AVERAGES).rglob(EVALUATION)]
-    for file in sorted(files):
+    for file in sorted((run / "eval").rglob(EVALUATION)):
         about = read_evaluation(file)
         predictions = file.with_name(PREDICTIONS)
-        # The run may have been moved or renamed since.
-        evaluated = average_name(Path(about.get("run", "")).parent), about.get("step")
-        if evaluated != (origin.average, origin.step) or {"decoder", "where", "with"} & {*about}:
+        if about.get("step") != origin.step or {"decoder", "where", "with"} & {*about}:
             continue
         if predictions.is_file():
             rows = about["rows_in_split"]

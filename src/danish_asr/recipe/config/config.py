@@ -201,14 +201,6 @@ class AsrConfig:
             "`common.no_sweep_dir` must be true: OUTDIR is the directory of one run": (
                 self.common.no_sweep_dir
             ),
-            # Found after the last step, when the whole run has been paid for.
-            "`trainer.ema` must be null with regime.save_model_only=all (set that to false)": (
-                self.trainer.ema is None or self.regime.save_model_only not in {True, "all"}
-            ),
-            "`regime.average_n_checkpoints` must be null with trainer.data_parallelism=fsdp "
-            "(set that to ddp)": (
-                self.regime.average_n_checkpoints is None or self.trainer.data_parallelism != "fsdp"
-            ),
             f"`common.seed` must be below {_SEEDS}": self.common.seed < _SEEDS,
             "`gang.tensor_parallel_size` must be 1": self.gang.tensor_parallel_size <= 1,
             f"`gang.timeout` must be at most {_MINUTES} (minutes)": self.gang.timeout <= _MINUTES,

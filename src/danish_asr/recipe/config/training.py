@@ -80,11 +80,6 @@ class AsrTrainerSection(base.TrainerSection):
     """Minutes of audio in a step, padding included, on any number of processes: sets
     ``grad_accumulation.num_batches``. Null: as that says."""
 
-    ema: float | None = None
-    """Keep an exponential moving average of the weights with this decay, such as 0.999, validate
-    it beside them, and take it as the result if it is better. It needs memory for the weights once
-    more. Null: none."""
-
     freeze_encoder_layers: int = 0
     """The lowest n encoder layers, and everything below them, stay frozen for the whole run: they
     need neither gradients nor optimizer states."""
@@ -93,21 +88,13 @@ class AsrTrainerSection(base.TrainerSection):
     """Whether the convolutions below the encoder are frozen. Null: if they are pretrained; a model
     from scratch that cannot train them learns little."""
 
-    probe_steps: int | None = None
-    """Only measure: take so many steps, the longest batches first and with all trainable
-    layers, and write ``OUTDIR/probe.json``: memory, time, what the whole run takes. Null: train."""
-
     max_wall_minutes: float | None = None
     """Save and exit with status 75 after this many minutes; the same command continues."""
 
     def validate(self) -> ValidationResult:
         """Check the numbers and the stages of this section."""
-        numbers = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes", "probe_steps")
+        numbers = ("max_grad_norm", "max_wall_minutes", "effective_audio_minutes")
         rules = positive(self, *numbers)
-        rules["`ema` must be above 0 and below 1"] = self.ema is None or 0 < self.ema < 1
-        rules["`ema` must be null with data_parallelism=fsdp"] = (
-            self.ema is None or self.data_parallelism != "fsdp"
-        )
         rules["`unfreeze` must be empty with freeze_encoder_for_n_steps"] = not (
             self.unfreeze and self.freeze_encoder_for_n_steps
         )
@@ -145,10 +132,6 @@ class AsrRegimeSection(base.RegimeSection):
     score_profile: str = "coral"
     """The text normalisation under which validation computes WER and CER."""
 
-    average_n_checkpoints: int | None = None
-    """At the end average this many of the best checkpoints that are kept, validate the average, and
-    take it as the result if it is better. Null: no average."""
-
     early_stopping_patience: int | None = None
     """Stop after this many validations in a row without a new best score. Null: never."""
 
@@ -165,10 +148,6 @@ class AsrRegimeSection(base.RegimeSection):
         if all(intervals.values()):
             result = base.RegimeSection.validate(whole)
         rules = intervals | positive(self, "early_stopping_patience", "stop_at_step")
-        rules["`average_n_checkpoints` must be 2 or more, and at most keep_best_n_checkpoints"] = (
-            self.average_n_checkpoints is None
-            or 2 <= self.average_n_checkpoints <= (self.keep_best_n_checkpoints or 1)
-        )
         rules |= profile_rule(self, "score_profile")
         rules["`validate_every_n_data_epochs` must be a whole number, or below 1"] = (
             self.part_of_epoch or 0

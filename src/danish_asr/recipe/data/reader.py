@@ -1,6 +1,6 @@
 """From an index to fairseq2's ``DataReader`` of its batches: background decoding, exact resume."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -61,11 +61,15 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has
     batches of its own in training and the same ones in evaluation.
 
+    In training the largest batches come first (`Sharding.largest_first`) at the begin, at each
+    stage, after a step of ``frees_layers``, and when another number of processes continues.
+
     Attributes:
         filtered: What training's filters kept and removed; None in evaluation.
         mix: The effective mix of training; None in evaluation.
         epoch: The current epoch, counted from 0.
         step: Steps that training has taken; they decide which stage is read.
+        frees_layers: Steps of training after which more layers learn, which takes more memory.
         before_step: Called before each step is read; it may end the run with an exception.
     """
 
@@ -84,9 +88,12 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     ) -> None:
         self.before_step: Callable[[], None] = lambda: None
         self.step, self.stages = 0, {0: _Source(collate, make_epoch)}
+        self.frees_layers: Container[int] = ()
         self._sharding = sharding
         self._seed, self._keep_all, self.fingerprint = seed, not training, dict(fingerprint)
         self._begin_epoch(0, 0, [])
+        if training:
+            self._read_largest_first()
         if not self._steps:
             raise DatasetError(
                 f"split '{collate.index.name}' has {len(collate.index)} utterances, of which "
@@ -104,13 +111,36 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         return max(first for first in self.stages if first <= self.step)
 
     def _begin_epoch(self, epoch: int, position: int, carried: list[Rows], stage: int = 0) -> None:
-        self._pipeline: Iterator[Any] | None = None
         self._stage = stage
         self.epoch, self._position, self._carried = epoch, position, carried
         batches, self._lengths = self.stages[stage].make_epoch(epoch)
         self._batches = batches.after(carried)
-        self._steps = self._sharding.steps(self._batches, position, keep_all=self._keep_all)
+        self._reordered: list[tuple[int, int, int]] = []
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Share the batches that are left of the epoch out over the processes."""
+        self._pipeline: Iterator[Any] | None = None
+        self._steps = self._sharding.steps(self._batches, self._position, keep_all=self._keep_all)
         self._done = 0
+
+    def _read_largest_first(self, place: tuple[int, int, int] | None = None) -> None:
+        """Read the largest of the batches that are left next.
+
+        ``place`` is where that was done before the run continued: the position, the number of
+        processes and of batches that each of them accumulated.
+        """
+        if place is None:
+            place = self._position, self._sharding.world_size, self._sharding.num_accumulate
+        position, world_size, num_accumulate = place
+        sharding = Sharding(0, world_size, num_accumulate)
+        self._batches = sharding.largest_first(self._batches, position, self._lengths.lengths)
+        self._reordered.append(place)
+        self._share_out()
+
+    @property
+    def _has_largest_first(self) -> bool:
+        return any(position == self._position for position, _, _ in self._reordered)
 
     @property
     def epochs_read(self) -> int:
@@ -135,6 +165,10 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             longest=int(played.max()),
         )
 
+    def largest_memory(self) -> float:
+        """`Batches.memory` of the largest batch of the current epoch."""
+        return float(self._batches.memory(self._lengths.lengths).max())
+
     @property
     @override
     def num_accumulate(self) -> int:
@@ -149,6 +183,8 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self.before_step()
         if self._done == len(self._steps) or self._stage != self._due_stage:
             raise StopIteration
+        if self.step in self.frees_layers and not self._has_largest_first:
+            self._read_largest_first()
         if self._pipeline is None:
             self._pipeline = self._open_pipeline()
         step = self._steps[self._done]
@@ -170,6 +206,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             return
         if self._stage != self._due_stage:
             self._begin_epoch(self.epoch + 1, 0, [], self._due_stage)
+            self._read_largest_first()
             return
         carried = self._sharding.remainder(self._batches, self._position)
         if self._lengths.draws or self._lengths.joined is not None:
@@ -183,22 +220,6 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             carried = single
         self._begin_epoch(self.epoch + 1, 0, carried, self._stage)
 
-    def begin_with_longest(self, steps: int) -> int:
-        """Let the epoch begin with so many steps of the batches that need the most memory.
-
-        Returns the samples of the largest batch, with padding. For measurements, not for training.
-        """
-        batches, lengths = self._batches, self._lengths.lengths
-        padded = batches.padded_samples(lengths)
-        longest = np.maximum.reduceat(lengths[batches.rows], batches.offsets[:-1])
-        # Attention's memory is that of rows times their length squared.
-        order = np.argsort(-(padded * longest), kind="stable")
-        largest = order[: steps * self._sharding.world_size * self.num_accumulate]
-        others = np.setdiff1d(np.arange(len(batches)), largest)
-        self._batches = batches.take(np.concatenate([largest, others]))
-        self._steps = self._sharding.steps(self._batches, 0, keep_all=False)
-        return int(padded.max())
-
     @override
     def state_dict(self) -> dict[str, object]:
         return {
@@ -206,6 +227,8 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             "stage": self._stage,
             "position": self._position,
             "carried": [batch.tolist() for batch in self._carried],
+            "reordered": list(self._reordered),
+            "processes": self._sharding.world_size,
             "fingerprint": dict(self.fingerprint),
         }
 
@@ -227,6 +250,10 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             )
         carried = [np.array(batch, np.int32) for batch in state["carried"]]
         self._begin_epoch(state["epoch"], state["position"], carried, state["stage"])
+        for place in state["reordered"]:
+            self._read_largest_first(place)
+        if state["processes"] != self._sharding.world_size:
+            self._read_largest_first()
 
     def _open_pipeline(self) -> Iterator[Any]:
         """Decode the remaining batches of this process in the background, in order."""

@@ -16,12 +16,18 @@ from numpy.typing import NDArray
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
+from danish_asr.base.schema import SAMPLE_RATE
+
 Rows = NDArray[np.int32]
 """Row numbers of an index."""
 
 BUCKETING_ROWS: Final = 2_000
 """At least this many neighbouring rows are sorted by length together, whatever the shuffle window:
 a window of 1 means no shuffling, not batches of mixed lengths."""
+
+ATTENTION: Final = 350 * SAMPLE_RATE
+"""Samples whose attention takes as much memory as all the rest: in a layer of 300M a frame takes
+about 35,000 bytes, and 2 for each frame that it attends to."""
 
 LENGTH_STEP: Final = 1.02
 """Training treats lengths within 2 % as equal and keeps their random order, so that a row meets
@@ -87,8 +93,14 @@ class Batches:
 
     def padded_samples(self, lengths: NDArray[np.int32]) -> NDArray[np.int64]:
         """Samples of each batch including padding, ``(batches,)``."""
-        longest = np.maximum.reduceat(lengths[self.rows], self.offsets[:-1])
-        return np.asarray(longest * np.diff(self.offsets), np.int64)
+        return np.asarray(self._longest(lengths) * np.diff(self.offsets), np.int64)
+
+    def memory(self, lengths: NDArray[np.int32]) -> NDArray[np.float64]:
+        """What each batch needs of memory, in samples of a short row, ``(batches,)``."""
+        return self.padded_samples(lengths) * (1 + self._longest(lengths) / ATTENTION)
+
+    def _longest(self, lengths: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.asarray(np.maximum.reduceat(lengths[self.rows], self.offsets[:-1]))
 
     def padding(self, lengths: NDArray[np.int32]) -> float:
         """Share of the padded samples that is padding."""
@@ -111,9 +123,10 @@ class Batches:
 
 
 def evaluation_batches(lengths: NDArray[np.int32], limits: BatchLimits) -> Batches:
-    """Every row once, longest first: memory runs out in the first batch or never."""
+    """Every row once, the largest batch first: memory runs out there or never."""
     rows = np.argsort(-lengths, kind="stable").astype(np.int32)
-    return Batches(rows, _cut(lengths[rows], np.array([len(rows)]), limits))
+    batches = Batches(rows, _cut(lengths[rows], np.array([len(rows)]), limits))
+    return batches.take(np.argsort(-batches.memory(lengths), kind="stable"))
 
 
 def training_batches(
@@ -249,6 +262,21 @@ class Sharding(NamedTuple):
         if count > 0:
             steps.append(self._step(parts, math.ceil(count / self.world_size), consumed))
         return steps
+
+    def largest_first(self, batches: Batches, position: int, lengths: NDArray[np.int32]) -> Batches:
+        """Let the largest batches from ``position`` on fill the next two steps of all processes.
+
+        They come from small to large, dealt out to the processes, and all others as they were. An
+        optimizer has its moments from the end of the first step on, and gradients exist from the
+        second batch of a step on: the last batches of the second step need the most memory.
+        """
+        per_step = self.world_size * self.num_accumulate
+        steps = min(2, (len(batches) - position) // per_step)
+        order = position + np.argsort(batches.memory(lengths)[position:], kind="stable")
+        largest = order[len(order) - steps * per_step :]
+        dealt = largest.reshape(steps, self.num_accumulate, self.world_size).swapaxes(1, 2).ravel()
+        others = np.setdiff1d(np.arange(position, len(batches)), largest)
+        return batches.take(np.concatenate([np.arange(position), dealt, others]))
 
     def remainder(self, batches: Batches, position: int) -> list[Rows]:
         """The batches that :meth:`steps` leaves out; they begin the next epoch."""

@@ -50,7 +50,7 @@ from danish_asr.recipe.evaluate.selection import (
 )
 from danish_asr.recipe.models.assets import configured_dataset, validation_indices
 from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import AVERAGES, PREDICTIONS, checkpoint_steps
+from danish_asr.recipe.run.run_directory import PREDICTIONS, checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
@@ -105,8 +105,6 @@ def _note_models(run: Path, selection: Selection) -> None:
         cli.note(
             f"the run is not complete: saved at step {step:,}; `danish-asr train` continues it"
         )
-    if AVERAGES in selection.model:
-        cli.note(f"scoring {selection.model}, an average of weights")
     for folder, model in selection.results_of_other_models().items():
         if folder != selection.greedy_dir:  # greedy's evaluation runs again
             cli.note(f"{folder} has results of another model, {model}; evaluate them again, too")

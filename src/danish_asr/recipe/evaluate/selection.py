@@ -25,7 +25,7 @@ from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     EVALUATION,
     PREDICTIONS,
-    best_model,
+    best_step,
     checkpoint_scores,
     checkpoint_steps,
     evaluated_model,
@@ -297,10 +297,7 @@ def _split_folder(run_dir: Path, config: AsrEvalConfig) -> str:
 
 
 def _find_checkpoint(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
-    """Return the run and the step that ``best``, ``last`` or ``step_<n>`` names.
-
-    The best can be one of the run's averages.
-    """
+    """Return the run and the step that ``best``, ``last`` or ``step_<n>`` names."""
     steps = checkpoint_steps(run_dir)
     if not steps:
         raise RunError(
@@ -309,12 +306,13 @@ def _find_checkpoint(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
             "as it is"
         )
     if checkpoint == "best":
-        if not checkpoint_scores(run_dir):
+        # A run of `danish-asr average` has one, which was not validated.
+        if len(steps) > 1 and not checkpoint_scores(run_dir):
             raise RunError(
                 f"no checkpoint of {run_dir} was validated, so none is the best; "
                 "set evaluator.checkpoint=last to score the newest."
             )
-        return best_model(run_dir) or (run_dir, steps[-1])
+        return run_dir, best_step(run_dir) or steps[-1]
     named = {f"step_{step}": step for step in steps} | {"last": steps[-1]}
     if checkpoint not in named:
         names = ", ".join([NO_CHECKPOINT, "best", *named])

@@ -18,14 +18,12 @@ from danish_asr.base.files import publish_text, take
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
-    EMA,
     FAILED,
     METRICS,
     TENSORBOARD,
     read_score,
     recorded,
     resumable_steps,
-    validations,
 )
 
 _BATCHES: Final = "trainer.grad_accumulation.num_batches"
@@ -197,8 +195,7 @@ def tidy(output_dir: Path) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
     A damaged score is deleted too: fairseq2 would refuse it. The metrics files then hold each step
-    once, in complete lines; the moving average is validated before the weights, with which a
-    validation is complete.
+    once, in complete lines.
     """
     for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -206,10 +203,8 @@ def tidy(output_dir: Path) -> None:
         if read_score(score) is None:
             score.unlink()
     last = max(resumable_steps(output_dir), default=0)
-    validated = {row["Step"] for row in validations(output_dir)}
     for file in (output_dir / METRICS).rglob("*.jsonl"):
-        steps = validated if file.stem == EMA else range(last + 1)
-        kept = "".join(line for line, values in recorded(file) if values["Step"] in steps)
+        kept = "".join(line for line, values in recorded(file) if values["Step"] <= last)
         if kept != file.read_text(encoding="utf-8", errors="replace"):
             publish_text(file, kept)
     for folder in (output_dir / TENSORBOARD).glob("*/"):

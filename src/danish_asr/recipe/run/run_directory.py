@@ -14,10 +14,6 @@ from danish_asr.scoring.digests import Digests
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
-AVERAGES: Final = "averages"
-EMA: Final = "ema"
-"""The average over steps: in the optimizer's state, in metrics and below ``averages``."""
-
 METRICS: Final = "metrics"
 TENSORBOARD: Final = "tb"
 ENVIRONMENT: Final = "environment.json"
@@ -29,13 +25,9 @@ EVALUATION: Final = "evaluation.json"
 TRAINING_DATA: Final = "training_data.json"
 """The utterances that a run trains on, and their hours, after the filters."""
 
-PROBE: Final = "probe.json"
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
-
-MADE_FROM: Final = "made_from.json"
-"""In an average, the checkpoints that it is the mean of, with the digests of their weights."""
 
 SWEEP: Final = "sweep.json"
 """What a sweep is, beside the directories of its runs."""
@@ -90,24 +82,6 @@ def best_step(output_dir: Path) -> int | None:
     if scores:
         return max(scores, key=lambda step: (scores[step], step))
     return max(checkpoint_steps(output_dir), default=None)
-
-
-def best_model(output_dir: Path) -> tuple[Path, int] | None:
-    """Return the run, or one of its averages, with the best score, and the step; None: no model."""
-    step = best_step(output_dir)
-    if step is None:
-        return None
-    best, best_score = (output_dir, step), checkpoint_scores(output_dir).get(step)
-    for average in sorted((output_dir / AVERAGES).glob("*")):
-        for average_step, score in checkpoint_scores(average).items():
-            if best_score is None or score > best_score:
-                best, best_score = (average, average_step), score
-    return best
-
-
-def average_name(run: Path) -> str | None:
-    """Return the name of an average by its directory, ``OUTDIR/averages/<name>``."""
-    return run.name if run.parent.name == AVERAGES else None
 
 
 def weights_digest(run: Path, step: int) -> str | None:
@@ -169,8 +143,7 @@ def evaluated_model(about: Mapping[str, Any]) -> str:
     """Return the model of an ``evaluation.json`` in words, wherever its run is now."""
     if (step := about.get("step")) is None:
         return str(about.get("model"))
-    average = average_name(Path(about.get("run") or "").parent)
-    return f"{AVERAGES}/{average}, step {step}" if average else f"step {step}"
+    return f"step {step}"
 
 
 def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
@@ -179,7 +152,8 @@ def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
     number = checkpoint.name.removeprefix("step_")
     if checkpoint.parent.name == CHECKPOINTS and number.isdigit():
         return checkpoint.parents[1], int(number)
-    return best_model(path)
+    step = best_step(path)
+    return None if step is None else (path, step)
 
 
 def check_model(model: str | Path) -> Path:

@@ -17,6 +17,7 @@ from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler, getLogge
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
+import torch
 from fairseq2.logging import get_log_writer
 from fairseq2.logging import log as fairseq2_log  # noqa: TID251 - its handlers are set here
 from fairseq2.metrics.recorders import MetricRecorder
@@ -47,6 +48,8 @@ _COLUMNS: Final = {"loss": "dev loss", "wer": "WER %", "cer": "CER %", "worst_gr
 
 _ROWS: Final = 8
 """How many validations the table has, beside the best one."""
+
+_GIB: Final = 2**30
 
 _FULL: Final = 0.95
 """The part of a GPU's memory above which a longer batch may not fit."""
@@ -126,6 +129,19 @@ def performance_warnings(data_share: float, memory_share: float) -> Iterator[str
         )
 
 
+def step_line(step: int, seconds: float, device: torch.device) -> str:
+    """Say how long a step took, and what a GPU's memory was at its fullest, in GiB."""
+    line = f"step {step:,}: {seconds:.2f} s/step"
+    if device.type != "cuda":
+        return line
+    used, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+    free, _ = torch.cuda.mem_get_info(device)
+    return (
+        f"{line} | GPU memory: {used / _GIB:.1f} GiB used, {reserved / _GIB:.1f} reserved, "
+        f"{free / _GIB:.1f} free; the largest batches came first"
+    )
+
+
 @final
 class RunReport(MetricRecorder):
     """Prints fairseq2's training and validation metrics, on the first rank, and judges them.
@@ -183,7 +199,7 @@ class RunReport(MetricRecorder):
         yield f"audio {minutes / steps:.2f} min"
         yield f"{seconds / steps:.2f} s/step"
         if memory := float(values.get("peak_reserved_mem_bytes", 0)):
-            yield f"GPU {memory / 2**30:.1f} GiB"
+            yield f"GPU {memory / _GIB:.1f} GiB"
         if self._end and self._first_step < step < self._end:
             # Of the whole time, which includes validations.
             per_step = (time.monotonic() - self._began) / (step - self._first_step)

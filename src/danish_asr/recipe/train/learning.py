@@ -1,5 +1,6 @@
 """What learns, and how: frozen parts of the model, and the optimizer with its learning rates."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -63,6 +64,11 @@ class Freezing:
         self.stages = dict(sorted(stages.items())) or {0: ALL_LAYERS}
         if not section.unfreeze and section.freeze_encoder_for_n_steps:
             self.stages = {0: HEAD, section.freeze_encoder_for_n_steps: ALL_LAYERS}
+
+    @property
+    def later_steps(self) -> frozenset[int]:
+        """The numbers of steps after which a stage begins, but for the first one."""
+        return frozenset(math.floor(first) for first in self.stages if first > 0)
 
     def stage(self, step: int) -> float:
         """The key of the stage that a step, counted from 1, belongs to."""

@@ -245,7 +245,9 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     ) -> None:
         self._readers, self.rows, self.dialects = readers, rows, dialects
         self.interrupted: Callable[[], bool] = lambda: False
-        self._left = list(rows)
+        # Each reader begins with its largest batch, and the first one with the largest of all.
+        self._order = sorted(rows, key=lambda name: -readers[name].largest_memory())
+        self._left = list(self._order)
 
     @override
     def __iter__(self) -> Self:
@@ -272,7 +274,7 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     def reset(self) -> None:
         for reader in self._readers.values():
             reader.reset()
-        self._left = list(self.rows)
+        self._left = list(self._order)
 
     @override
     def state_dict(self) -> dict[str, object]:

@@ -41,7 +41,7 @@ from danish_asr.recipe.run.run_directory import (
     MODEL_CARD,
     TOKENIZER,
     TRAINING_DATA,
-    best_model,
+    best_step,
     checkpoint_steps,
     own_tokenizer,
 )
@@ -61,16 +61,16 @@ class CheckpointSpace(NamedTuple):
 def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig) -> CheckpointSpace:
     """Return what the checkpoints that a run keeps, and the one that is being written, take.
 
-    A checkpoint has every weight in float32, and of what learns the optimizer's state and the
-    moving average. ``module`` may be on the meta device. ``output_dir``: None for a new run.
+    A checkpoint has every weight in float32, and of what learns the optimizer's state.
+    ``module`` may be on the meta device. ``output_dir``: None for a new run.
     """
-    regime, has_ema = config.regime, config.trainer.ema is not None
+    regime = config.regime
     model = 4 * sum(p.numel() for p in module.parameters())
     state_bytes = find_optimizer(config.optimizer.name).state_bytes
     state = 0
     for parameter in module.parameters():
         if parameter.requires_grad:
-            state += state_bytes(parameter) + 4 * has_ema * parameter.numel()
+            state += state_bytes(parameter)
     kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
     if regime.num_steps and regime.checkpoint_every_n_steps:
         made = regime.num_steps // regime.checkpoint_every_n_steps
@@ -78,9 +78,7 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     written = len(checkpoint_steps(output_dir)) if output_dir else 0
     count = max(kept + 1 - written, 1)
     complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
-    # Averages are models without an optimizer, in directories of their own.
-    averages = has_ema + bool(regime.average_n_checkpoints)
-    total = (count + averages) * model + complete * state
+    total = count * model + complete * state
     return CheckpointSpace(model + state, model, count, total)
 
 
@@ -171,20 +169,18 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
     The run's own tokenizer, or one in a local file, is copied beside the card; one that is
     downloaded is referred to.
     """
-    run, best = output_dir.resolve(), best_model(output_dir)
-    if best is None:
+    run, step = output_dir.resolve(), best_step(output_dir)
+    if step is None:
         return
-    directory, step = best
     folder = run / CARDS_DIR
     folder.mkdir(exist_ok=True)
     trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
-    checkpoints = (directory.resolve() / CHECKPOINTS).relative_to(run).as_posix()
     card: Tree = {
         "name": run.name,
         "model_family": trained["model_family"],
         "model_config": trained["model_config"],
         # Relative to the card, for a run that is moved.
-        "checkpoint": f"../{checkpoints}/step_{step}/model",
+        "checkpoint": f"../{CHECKPOINTS}/step_{step}/model",
     }
     own = own_tokenizer(run)
     if own is not None:
@@ -199,6 +195,5 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         else:
             card["tokenizer_ref"] = tokenizer.name
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
-    where = f"step {step}" if checkpoints == CHECKPOINTS else f"{checkpoints}, step {step}"
-    log.info("Model '{}' (best: {}) is ready; its card is in {}.", run.name, where, folder)
+    log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)
     log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))

@@ -9,13 +9,12 @@ import inspect
 import time
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, NoReturn, final
+from typing import Any, NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.early_stopper import NOOP_EARLY_STOPPER
 from fairseq2.gang import broadcast_flag
-from fairseq2.metrics.recorders import NOOP_METRIC_DESCRIPTOR
 from fairseq2.optim.lr_schedulers import LRScheduler
 from fairseq2.profilers import CompositeProfiler
 from fairseq2.recipe.base import RecipeContext
@@ -31,14 +30,11 @@ from danish_asr.base.errors import RunFailedError
 from danish_asr.base.fairseq2_private import delete_together, set_data_epoch, trainer_state
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.run.run_directory import EMA, validations
-from danish_asr.recipe.train.averaging import MovingAverage
-from danish_asr.recipe.train.console import log
+from danish_asr.recipe.run.run_directory import validations
+from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.ending import StoppableTask, StoppedAtStep, on_stop_signals
 from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopper
-
-_SILENT_SECONDS: Final = 20.0
 
 
 @final
@@ -70,11 +66,9 @@ class StoppableTraining(StoppableTask):
         self._lr_factors = {first: rate / lr for first, rate in rates.items()}
         self._stopper = patience_stopper(context.output_dir, self._regime)
         self._model, self._reader = unit.model, reader
-        self._average: MovingAverage | None = None
-        if section.ema is not None:
-            self._average = MovingAverage(self._optimizer, unit.model.base_module, section.ema)
-        self._stopped, self._probe_steps = False, section.probe_steps
-        self._silent_since: float | None = None
+        self._stopped, self._step_began = False, inf
+        first = self._saved_step or 0
+        self._measured_steps = {n + 2 for n in (first, *section.stages, *reader.frees_layers)}
 
         mode = section.mixed_precision.mode
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
@@ -86,8 +80,7 @@ class StoppableTraining(StoppableTask):
         }
         self._validator: Validator = NOOP_VALIDATOR
         if validation is not None:
-            average = self._average
-            self._validator = _StoppingValidator(self, context, validation, average, shared)
+            self._validator = _StoppingValidator(self, context, validation, shared)
         reader.before_step = self._before_step
         accepted = inspect.signature(Trainer).parameters
         regime = {name: value for name, value in vars(self._regime).items() if name in accepted}
@@ -139,8 +132,6 @@ class StoppableTraining(StoppableTask):
             return False
         log.info("Running the validation that was skipped at step {}.", step)
         self._checkpoints.load_model_state(step, self._model)
-        if self._average is not None:
-            self._checkpoints.load_optimizer_state(step, self._optimizer)
         self._model.module.eval()
         with self._model.summon_full_parameters():
             score = self._validator.run(step)
@@ -177,10 +168,10 @@ class StoppableTraining(StoppableTask):
         self._reader.step = step
         if step in self._lr_factors or (self._saved_step is not None and not self.began):
             self._follow_schedule(step)
-        self._say_how_long_steps_take(step)
-        if self._probe_steps and (step >= self._probe_steps or self.must_stop()):
-            self._stopped = True  # and nothing is saved
-            raise TaskStopException
+        now = time.monotonic()
+        if step in self._measured_steps and self.began:
+            log.info("{}", step_line(step, now - self._step_began, self._gang.device))
+        self._step_began = now
         if self._reader.epochs_read >= (regime.num_data_epochs or inf):
             return  # it ends anyway
         if regime.stop_at_step is not None and step >= regime.stop_at_step:
@@ -190,18 +181,6 @@ class StoppableTraining(StoppableTask):
         # At the time limit, a run that continues takes one step at least.
         if self.began and self.must_stop():
             self.stop()
-
-    def _say_how_long_steps_take(self, step: int) -> None:
-        """Print a line, once, where the first report comes late."""
-        now, every = time.monotonic(), self._regime.publish_metrics_every_n_steps
-        self._silent_since = self._silent_since or now
-        seconds, steps = now - self._silent_since, step - (self._saved_step or 0)
-        if seconds < _SILENT_SECONDS:
-            return
-        self._silent_since = inf
-        if not every or steps < every:
-            often = f"every {every} steps" if every else "after each epoch"
-            log.info("step {:,}: {:.2f} s/step; a report comes {}", step, seconds / steps, often)
 
     def _follow_schedule(self, step: int) -> None:
         """Follow the schedule of the stage and of the configuration, not the saved one."""
@@ -255,29 +234,22 @@ class StoppableTraining(StoppableTask):
 
 @final
 class _StoppingValidator(Validator):
-    """Validates the average of the weights, if there is one, and the weights; may stop the run."""
+    """Runs fairseq2's validator, and may stop the run before or within a validation."""
 
     def __init__(
         self,
         training: StoppableTraining,
         context: RecipeContext,
         validation: tuple[AsrValidationUnit, SplitsReader],
-        average: MovingAverage | None,
         shared: Mapping[str, Any],
     ) -> None:
-        self._training, self._average, self._interrupted = training, average, False
+        self._training, self._interrupted = training, False
         unit, reader = validation
         reader.interrupted = training.must_stop
         # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
         profiler = CompositeProfiler([])
         settings: dict[str, Any] = {**shared, "data_readers": [reader], "profiler": profiler}
-        resolver = context.resolver
-        self._inner = wire_object(resolver, StandardValidator, units=[unit], **settings)
-        self._averaged: Validator = NOOP_VALIDATOR
-        if average is not None:
-            settings["score_metric_descriptor"] = NOOP_METRIC_DESCRIPTOR
-            units = [unit.named(EMA)]
-            self._averaged = wire_object(resolver, StandardValidator, units=units, **settings)
+        self._inner = wire_object(context.resolver, StandardValidator, units=[unit], **settings)
         done = validations(context.output_dir)
         # How long the last validation took, also one before the run continued.
         self._seconds = done[-1]["Lapse Time"] if done else 0.0
@@ -289,9 +261,6 @@ class _StoppingValidator(Validator):
             return None
         with Stopwatch() as watch:
             try:
-                if self._average is not None:
-                    with self._average.weights():
-                        self._averaged.run(train_step_nr)
                 score = self._inner.run(train_step_nr)
             except ValidationInterrupted:
                 self._interrupted = True
@@ -302,7 +271,6 @@ class _StoppingValidator(Validator):
     @override
     def reset(self) -> None:
         self._inner.reset()
-        self._averaged.reset()
         # The trainer has restored its random state and its parameters only now.
         if self._interrupted:
             self._training.stop()

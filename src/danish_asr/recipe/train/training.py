@@ -1,7 +1,6 @@
 """The training recipe: from a configuration to a trained model."""
 
-import shutil
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -15,7 +14,6 @@ from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from fairseq2.recipe.model import RecipeModel
-from fairseq2.recipe.task import TaskStopException
 from fairseq2.recipe.trainer import Trainer
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from typing_extensions import override
@@ -31,14 +29,12 @@ from danish_asr.recipe.config.training import ALL_LAYERS
 from danish_asr.recipe.models.assets import register_datasets
 from danish_asr.recipe.run import continuing, run_directory
 from danish_asr.recipe.train import learning, record
-from danish_asr.recipe.train.averaging import write_averages
 from danish_asr.recipe.train.console import RunReport, configure_console, hide_progress_bar, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import dump, resolve, tokenizer_card
-from danish_asr.recipe.train.probe import Probe, probed
 from danish_asr.recipe.train.readers import ReaderSetup, training_indices, training_reader
 from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.trainer import StoppableTraining
@@ -56,9 +52,6 @@ def run(request: cli.Request, tree: Tree) -> None:
             return
         config = resolve(config, where=request.where, faults=faults)
         rank, processes = rank_info()
-        if config.trainer.probe_steps is not None:
-            _probe(output_dir, config, rank, processes)
-            return
         if rank == 0:
             _check_run(output_dir, config, processes, trust=request.trust)
         threads = choose_threads(config, output_dir)
@@ -76,7 +69,6 @@ def run(request: cli.Request, tree: Tree) -> None:
                     recipe = AsrRecipe(config.optimizer.name, threads=threads)
                     run_recipe(recipe, config, output_dir)
             if rank == 0:
-                write_averages(output_dir, config)
                 record.write_model_card(output_dir, tokenizer_card(config))
 
 
@@ -89,27 +81,6 @@ def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bo
     batches = config.trainer.grad_accumulation.num_batches
     if note := continuing.check_processes(output_dir, processes, batches):
         cli.note(note)
-
-
-def _probe(output_dir: Path, config: AsrConfig, rank: int, processes: int) -> None:
-    """Take some steps in a directory of their own, which is deleted, and write a report."""
-    folder, probe = output_dir / f".{run_directory.PROBE}", Probe(config, processes)
-    recipe = AsrRecipe(config.optimizer.name, probe, threads=choose_threads(config))
-    try:
-        with continuing.locked(folder, rank), explained():
-            if rank == 0:
-                write_own_tokenizer(folder, config)
-            try:
-                with suppress(TaskStopException):
-                    run_recipe(recipe, probed(config), folder)
-            except torch.cuda.OutOfMemoryError:
-                probe.write(output_dir, out_of_memory=True)
-                raise
-            if rank == 0:
-                probe.write(output_dir)
-    finally:
-        if rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def register_common(container: DependencyContainer) -> None:
@@ -135,18 +106,11 @@ def _format_score(value: object) -> str:
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch.
 
-    ``optimizer`` is the name of its optimizer; ``probe`` measures steps instead of a whole run;
-    ``threads`` are those of `use_threads`.
+    ``optimizer`` is the name of its optimizer; ``threads`` are those of `use_threads`.
     """
 
-    def __init__(
-        self,
-        optimizer: str = ADAMW_OPTIMIZER,
-        probe: Probe | None = None,
-        *,
-        threads: int | None = None,
-    ) -> None:
-        self._optimizer, self._probe, self._threads = optimizer, probe, threads
+    def __init__(self, optimizer: str = ADAMW_OPTIMIZER, *, threads: int | None = None) -> None:
+        self._optimizer, self._threads = optimizer, threads
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -155,7 +119,7 @@ class AsrRecipe(TrainRecipe):
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
-            return self._probe or RunReport(context.output_dir, context.config.as_(AsrConfig))
+            return RunReport(context.output_dir, context.config.as_(AsrConfig))
 
         container.collection.register(MetricRecorder, report)
 
@@ -182,14 +146,13 @@ class AsrRecipe(TrainRecipe):
         decay, layers = config.optimizer.layer_decay, len(module.encoder.layers)
         if decay is not None:
             optimizer.groups = learning.layer_groups(optimizer, decay, layers)
-        if self._probe is None:
-            log.info("{}", _headline(context, module))
-            if root.rank == 0:
-                record.check_free_space(context.output_dir, module, config)
-                encoder = {"num_encoder_layers": len(module.encoder.layers)}
-                size = {"target_vocab_size": head.output_dim, "encoder_config": encoder}
-                changes = {**masking, **size}
-                record.complete_model_card(context.output_dir, config.tokenizer.name, changes)
+        log.info("{}", _headline(context, module))
+        if root.rank == 0:
+            record.check_free_space(context.output_dir, module, config)
+            encoder = {"num_encoder_layers": len(module.encoder.layers)}
+            size = {"target_vocab_size": head.output_dim, "encoder_config": encoder}
+            changes = {**masking, **size}
+            record.complete_model_card(context.output_dir, config.tokenizer.name, changes)
         return model
 
     @override
@@ -201,15 +164,15 @@ class AsrRecipe(TrainRecipe):
         criterion = CtcCriterion(context.model, config.masking.consistency_scale)
         setup = ReaderSetup.of(context)
         reader = training_reader(setup, config, indices)
-        if self._probe is not None:
-            self._probe.prepare(reader)
-        elif reader.filtered and context.gangs.root.rank == 0:
+        if reader.filtered and context.gangs.root.rank == 0:
             record.write_training_data(context.output_dir, reader.filtered)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.part_of_epoch:
             config.regime.set_steps(epoch)
             log.info("Validation after every {} steps.", config.regime.validate_every_n_steps)
-        unit = AsrTrainUnit(criterion, learning.Freezing(config, epoch), setup.frames, size)
+        freezing = learning.Freezing(config, epoch)
+        reader.frees_layers = freezing.later_steps
+        unit = AsrTrainUnit(criterion, freezing, setup.frames, size)
         validates = config.dataset.valid_split is not None
         validation = open_validation(setup, config, criterion) if validates else None
         task = StoppableTraining(context, config, unit, reader, validation)

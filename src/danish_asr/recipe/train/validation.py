@@ -1,7 +1,6 @@
 """What validation measures, and when it ends training: WER and CER, all rows and per group."""
 
 from collections.abc import Iterable, MutableMapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, cast, final
 
@@ -63,18 +62,11 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         self._criterion, self._decoder, self._profile = criterion, decoder, profile
         self._groups = list(splits) if len(splits) > 1 else []
         self._groups += [f"{_DIALECT}{name}" for name in dialects]
-        self._name: str | None = None
-
-    def named(self, name: str) -> Self:
-        """Return the same unit for other weights; its metrics go to ``valid/<name>.jsonl``."""
-        unit = copy(self)
-        unit._name = name  # noqa: SLF001
-        return unit
 
     @property
     @override
     def name(self) -> str | None:
-        return self._name
+        return None
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
@@ -101,9 +93,8 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
         groups = (ALL, *self._groups)
-        title = f"{self.TITLE} ({self._name})" if self._name else self.TITLE
         lines = "\n".join(table(counts, groups))
-        log.info("{}, text profile {}\n{}", title, self._profile, lines)
+        log.info("{}, text profile {}\n{}", self.TITLE, self._profile, lines)
         publish(counts, groups, values)
 
     @property
