@@ -58,10 +58,7 @@ LENGTHS = {"2 s": (2.0, 2.0), "1 to 20 s": (1.0, 20.0)}
 TRANSFORMS: dict[str, dict[str, object]] = {
     "speed": {"factors": [0.9, 1.0, 1.1]},
     "noise": {"folder": "noise"},
-    "coloured_noise": {},
     "reverb": {"folder": "rooms"},
-    "band_pass": {},
-    "telephone": {},
     "spec_augment": {"probability": 1.0},
 }
 READERS = ("ours", "upstream", *TRANSFORMS)

@@ -64,11 +64,7 @@ ARMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "speed 0.9, 1.0, 1.1": ("dataset.speed_factors=[0.9, 1.0, 1.1]",),
     "SpecAugment": (f"{_TASK}.spec_aug_p=0.5",),
-    "coloured noise": (
-        "dataset.transforms=[{name: coloured_noise, probability: 0.5, least_db: 5}]",
-    ),
     "rooms": ("dataset.transforms=[{name: reverb, probability: 0.5, folder: ROOMS}]",),
-    "utterances joined": ("dataset.transforms=[{name: join, probability: 0.65}]",),
     "model.head: danish": ("model.head=danish",),
     "gradual unfreezing": (
         f"trainer.unfreeze={{0: head, {STEPS // 8}: top 1, {STEPS // 4}: all}}",

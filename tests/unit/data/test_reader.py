@@ -111,7 +111,6 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     (tmp_path / "noise.flac").write_bytes(flac(8_000, 1))
     values: dict[str, Any] = {
         "speed": {"factors": [0.9, 1.0, 1.1]},
-        "join": {"probability": 0.7},
         "spec_augment": {"probability": 0.5},
         **{name: {"folder": str(tmp_path)} for name in ("noise", "reverb")},
     }

@@ -12,9 +12,8 @@ from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.recipe.data.epoch_lengths import Speed
 from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.data.transforms import SpecAugment
+from danish_asr.recipe.data.transforms import SpecAugment, Speed
 from tests.builders import tone
 from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
 

@@ -1,23 +1,75 @@
-"""The batches of each epoch of training: rows that the filters keep, mixed by weight, at speeds."""
+"""The batches of each epoch of training: rows that the filters keep, mixed by weight, at speeds.
 
-from collections.abc import Sequence
+The lengths are drawn for an epoch, from seed and epoch alone, before its batches are made, so that
+the sampler plans with the lengths that come out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
-from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.recipe.data.epoch_lengths import AnyTransform, EpochLengths, Join
+from danish_asr.base.errors import ConfigError, DatasetError, user_code
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.mix import epoch_entries, make_mix
-from danish_asr.recipe.data.sampler import (
-    Batches,
-    BatchLimits,
-    RandomStream,
-    training_batches,
-)
+from danish_asr.recipe.data.sampler import Batches, BatchLimits, RandomStream, training_batches
 from danish_asr.recipe.data.targets import FrameCount, Targets, TokenCounts, select_rows
+from danish_asr.recipe.data.transforms import AnyTransform, LengthTransform, Waveform
+
+
+@dataclass(frozen=True, eq=False)
+class EpochLengths:
+    """The lengths of all rows in one epoch, and the draws that they follow from.
+
+    Attributes:
+        lengths: Samples of every row of the index, ``(rows,)``.
+        draws: For each length transform its value for every row, and whether it acts on the row.
+    """
+
+    lengths: NDArray[np.int32]
+    draws: tuple[tuple[LengthTransform, NDArray[Any], NDArray[np.bool_]], ...] = ()
+
+    @classmethod
+    def draw(
+        cls,
+        transforms: Sequence[AnyTransform],
+        lengths: NDArray[np.int32],
+        fits: Callable[[NDArray[np.int32]], NDArray[np.bool_]],
+        *,
+        seed: int,
+        epoch: int,
+    ) -> Self:
+        """Draw an epoch's values; a row acts only if it ``fits`` with its new length."""
+        rng = RandomStream.LENGTHS.generator(seed, epoch)
+        draws = []
+        for transform in transforms:
+            if isinstance(transform, LengthTransform):
+                with user_code(transform, "in `draw` and `lengths`"):
+                    values = transform.draw(len(lengths), rng)
+                    changed = np.asarray(transform.lengths(lengths, values))
+                    if changed.shape != lengths.shape or changed.dtype.kind not in "iu":
+                        raise TypeError(f"expected {lengths.shape} integers from `lengths`")
+                acts = fits(changed)
+                lengths = np.where(acts, changed, lengths)
+                draws.append((transform, values, acts))
+        return cls(lengths, tuple(draws))
+
+    def change(self, waveform: Waveform, row: int) -> Waveform:
+        """Apply the length transforms that act on a row of the index."""
+        for transform, values, acts in self.draws:
+            if acts[row]:
+                with user_code(transform, "changing a waveform"):
+                    waveform = np.asarray(transform(waveform, values[row]), np.float32)
+        if len(waveform) != self.lengths[row]:
+            names = ", ".join(type(transform).__name__ for transform, _, _ in self.draws)
+            raise ValueError(
+                f"{names} returned {len(waveform)} samples, `lengths` stated {self.lengths[row]}"
+            )
+        return waveform
 
 
 class TrainingEpochs:
@@ -80,19 +132,9 @@ class TrainingEpochs:
                 f"dataset.weights: no row is left in epoch {epoch}, because every row has a factor "
                 "far below 1; raise them all"
             )
-        row_group_of = index.row_group_of
-        for join in self._transforms:
-            if isinstance(join, Join):
-                rng = RandomStream.JOINED_ROWS.generator(seed, epoch)
-                entries, joined = join.draw(
-                    entries, index.partition_of, lengths.lengths, self._longest, rng
-                )
-                lengths = lengths.with_joined(joined)
-                firsts = joined.parts[joined.begins[:-1]]
-                row_group_of = np.append(row_group_of, row_group_of[firsts])
         batches = training_batches(
             lengths.lengths,
-            row_group_of,
+            index.row_group_of,
             entries,
             self._task,
             self._quadratic,

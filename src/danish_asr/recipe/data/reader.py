@@ -18,8 +18,7 @@ from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.data.collate import Collate
 from danish_asr.recipe.data.dataset import StorageConfig
-from danish_asr.recipe.data.epoch_lengths import EpochLengths
-from danish_asr.recipe.data.epochs import TrainingEpochs
+from danish_asr.recipe.data.epochs import EpochLengths, TrainingEpochs
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.mix import Mix
 from danish_asr.recipe.data.sampler import (
@@ -172,15 +171,11 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             self._begin_epoch(self.epoch + 1, 0, [], self._due_stage)
             return
         carried = self._sharding.remainder(self._batches, self._position)
-        if self._lengths.draws or self._lengths.joined is not None:
+        if self._lengths.draws and carried:
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
-            # might not fit a batch together, and are joined to others.
-            single = list[Rows]()
-            for batch in carried:
-                for row in batch.tolist():
-                    parts = self._lengths.parts(row)
-                    single += [np.array([part], np.int32) for part, _ in parts]
-            carried = single
+            # might not fit a batch together.
+            rows = np.concatenate(carried)
+            carried = np.split(rows, len(rows))
         self._begin_epoch(self.epoch + 1, 0, carried, self._stage)
 
     def begin_with_longest(self, steps: int) -> int:

@@ -38,7 +38,6 @@ class RandomStream(IntEnum):
     BATCH_ORDER = 1
     REPEATED_ROWS = 2
     LENGTHS = 3
-    JOINED_ROWS = 4
 
     def generator(self, seed: int, epoch: int) -> np.random.Generator:
         """The generator of this stream in an epoch."""

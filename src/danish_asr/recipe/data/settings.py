@@ -10,26 +10,21 @@ from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.base.errors import ConfigError, find_named
-from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, LengthTransform, Speed
 from danish_asr.recipe.data.transforms import (
-    BandPass,
-    ColouredNoise,
+    AnyTransform,
+    LengthTransform,
     Noise,
     Reverb,
     SpecAugment,
-    Telephone,
+    Speed,
     Transform,
 )
 
 TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {
-    "band_pass": BandPass,
-    "coloured_noise": ColouredNoise,
-    "join": Join,
     "noise": Noise,
     "reverb": Reverb,
     "spec_augment": SpecAugment,
     "speed": Speed,
-    "telephone": Telephone,
 }
 """Names that ``dataset.transforms`` takes beside ``<module>:<class>``."""
 
@@ -109,14 +104,12 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
         values = dict(entry)
         name = values.pop("name", None)
         if name is None:
-            fault = "needs a name, as in [{name: join, probability: 0.8}]"
+            fault = "needs a name, as in [{name: speed, factors: [0.9, 1.1]}]"
             faults.append(f"dataset.transforms[{number}]: {fault}")
             continue
         try:
             kind: Any = find_named(str(name), TRANSFORMS, "name")
-            is_transform = isinstance(kind, type) and issubclass(
-                kind, Transform | LengthTransform | Join
-            )
+            is_transform = isinstance(kind, type) and issubclass(kind, Transform | LengthTransform)
             if not (is_transform and hasattr(kind, "__dataclass_fields__")):
                 raise ValueError(  # noqa: TRY301
                     "expected a dataclass that derives from Transform or LengthTransform"
@@ -126,8 +119,6 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
             faults += [f"dataset.transforms[{number}]: {fault}" for fault in error.faults]
         except (TypeError, ValueError) as error:
             faults.append(f"dataset.transforms[{number}] ({name}): {error}")
-    if sum(isinstance(transform, Join) for transform in made) > 1:
-        faults.append("dataset.transforms: expected `join` once, found it several times")
     if faults:
         raise ConfigError(faults)
     return made
