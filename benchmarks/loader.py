@@ -123,11 +123,13 @@ def make_row(number: int, seconds: float, rng: np.random.Generator) -> dict[str,
     wave = sum(np.sin(2 * np.pi * k * np.cumsum(pitch) / SAMPLE_RATE) / k for k in range(1, 4))
     wave = 0.1 * wave * np.sin(np.pi * 3 * moment) ** 2 + rng.normal(0, 0.002, samples)
     mono = wave.astype(np.float32)
+    flac = encode_flac(mono, SAMPLE_RATE, peak_of(mono))
     return {
         "id": f"noise-{number}",
         "text": ("hej med dig " * 20)[: int(seconds * 10)],
-        "audio_bytes": encode_flac(mono, SAMPLE_RATE, peak_of(mono)),
+        "audio_bytes": flac,
         "audio_size": samples,
+        "encoded_size": len(flac),
         "speaker_id": f"speaker{number % 50}",
         "dialect": "Fynsk",
     }
@@ -235,7 +237,6 @@ def open_reader(
         gangs=gangs,
         dtype=torch.float32,
         num_accumulate=1,
-        storage_config=storage,
         task_config=task,
         training=True,
         seed=1,

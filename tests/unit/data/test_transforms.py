@@ -101,7 +101,6 @@ def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: 
         ({"max_num_elements": 17_777}, "hej", 0.9, 16_000),
         ({}, "ab" * 23, 1.1, 16_000),
         ({}, "ab" * 22 + "a", 1.1, 14_545),
-        ({"remove_unknown": True}, "a?b?" * 12, 1.1, 14_545),
         # 49 frames for 49 targets: a speed of 0.9 gives it more.
         ({}, "ab" * 24 + "a", 0.9, 17_778),
     ],

@@ -36,8 +36,6 @@ class Collate:
     Attributes:
         normalize: Each waveform to mean 0 and variance 1.
         shortest: Shorter waveforms are padded to so many samples: the model's first frame.
-        remove_unknown: Leave unknown symbols out of the targets.
-        truncate: Cut all waveforms of a batch to its shortest (`no_padding`).
         transforms: Those that keep the length; others come with the epoch's lengths.
     """
 
@@ -46,8 +44,6 @@ class Collate:
     dtype: torch.dtype
     normalize: bool
     shortest: int
-    remove_unknown: bool
-    truncate: bool
     transforms: Sequence[Transform]
     pin_memory: bool
 
@@ -75,10 +71,7 @@ class Collate:
                     f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
                     "`danish-asr verify` lists every damaged row"
                 ) from error
-        if self.truncate:
-            lengths[:] = lengths.min()
-            waveforms = waveforms[:, : lengths[0]].copy()
-        targets = [self.targets(t, remove_unknown=self.remove_unknown) for t in example["text"]]
+        targets = [self.targets(text) for text in example["text"]]
         example["target_size"] = [len(target) for target in targets]
         target_lengths = [max(1, len(target)) for target in targets]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)

@@ -10,14 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base.errors import ConfigError, DatasetError, user_code
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.mix import epoch_entries, make_mix
 from danish_asr.recipe.data.sampler import Batches, BatchLimits, RandomStream, training_batches
-from danish_asr.recipe.data.targets import FrameCount, Targets, TokenCounts, select_rows
+from danish_asr.recipe.data.targets import FrameCount, NeededFrames, Targets, select_rows
 from danish_asr.recipe.data.transforms import AnyTransform, LengthTransform, Waveform
 
 
@@ -75,7 +74,7 @@ class EpochLengths:
 class TrainingEpochs:
     """Makes the batches of each epoch of training.
 
-    ``quadratic`` is ``dataset.quadratic_seconds`` in samples.
+    ``beta_corpus`` is upstream's key, ``quadratic`` is ``dataset.quadratic_seconds`` in samples.
 
     Attributes:
         filtered: What the filters kept and removed.
@@ -83,7 +82,7 @@ class TrainingEpochs:
 
     Raises:
         ConfigError: The longest utterance fits no batch.
-        DatasetError: The filters leave nothing, or the table of hours does not fit the rows.
+        DatasetError: The filters leave nothing.
     """
 
     def __init__(
@@ -92,23 +91,23 @@ class TrainingEpochs:
         targets: Targets,
         frames: FrameCount,
         task: AsrTaskConfig,
-        storage: MixtureParquetStorageConfig | None,
         *,
+        beta_corpus: float | None,
         transforms: Sequence[AnyTransform],
         seed: int,
         quadratic: float | None,
     ) -> None:
         self._index, self._frames, self._task = index, frames, task
         self._transforms, self._seed, self._quadratic = transforms, seed, quadratic
-        self._counts = TokenCounts(index, targets, remove_unknown=task.remove_unknown)
-        self._kept, self.filtered = select_rows(index, self._counts, task, frames)
+        self._needed = NeededFrames(index, targets)
+        self._kept, self.filtered = select_rows(index, self._needed, task, frames)
         if not self._kept.size:
             raise DatasetError(
                 f"split '{index.name}': the filters leave none of its {len(index)} utterances; "
                 "look at min_audio_len, max_audio_len and min_samples_per_char in "
                 "dataset.asr_task_config"
             )
-        limit = BatchLimits.of(task).max_samples or task.max_audio_len
+        limit = task.max_num_elements
         longest = int(index.lengths[self._kept].max())
         if longest > limit:
             fault = (
@@ -118,7 +117,7 @@ class TrainingEpochs:
             raise ConfigError([fault])
         self._longest = min(task.max_audio_len, limit)
         self._trained = np.isin(np.arange(len(index)), self._kept)
-        self.mix = make_mix(index, self._kept, storage)
+        self.mix = make_mix(index, self._kept, beta_corpus)
 
     def make(self, epoch: int) -> tuple[Batches, EpochLengths]:
         """The batches of an epoch, counted from 0, and the lengths that its rows have."""
@@ -146,7 +145,7 @@ class TrainingEpochs:
     def _fit(self, lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which rows may have these lengths."""
         allowed = (lengths >= self._task.min_audio_len) & (lengths <= self._longest)
-        return self._counts.enough(self._frames(lengths), self._trained & allowed)
+        return self._needed.fit(self._frames(lengths), self._trained & allowed)
 
     def fingerprint(self) -> dict[str, object]:
         """What a checkpoint must agree with to be continued, by name."""
@@ -161,6 +160,4 @@ class TrainingEpochs:
             "batch_shuffle_window": self._task.batch_shuffle_window,
             "repeats": ", ".join(repeats),
             "weights": f"{', '.join(weights)} {self.mix.digest()}" if weights else "none",
-            "drop_remainder": self._task.drop_remainder,
-            "max_num_batches": self._task.max_num_batches,
         }

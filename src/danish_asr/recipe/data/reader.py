@@ -9,7 +9,6 @@ from fairseq2.data.data_pipeline import read_sequence
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
@@ -17,7 +16,6 @@ from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.data.collate import Collate
-from danish_asr.recipe.data.dataset import StorageConfig
 from danish_asr.recipe.data.epochs import EpochLengths, TrainingEpochs
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.mix import Mix
@@ -255,10 +253,10 @@ def create_reader(
     gangs: Gangs,
     dtype: torch.dtype,
     num_accumulate: int,
-    storage_config: StorageConfig,
     task_config: AsrTaskConfig,
     training: bool,
     seed: int,
+    beta_corpus: float | None = None,
     text_profile: str = "raw",
     speed_factors: Sequence[float] = (),
     transforms: Sequence[Mapping[str, object]] = (),
@@ -277,13 +275,9 @@ def create_reader(
 
     Raises:
         ConfigError: A setting is impossible, with these rows or at all.
-        DatasetError: The filters leave nothing, there are fewer rows than processes, or the table
-            of hours does not fit the rows.
+        DatasetError: The filters leave nothing, or there are fewer rows than processes.
     """
-    storage = storage_config if isinstance(storage_config, MixtureParquetStorageConfig) else None
-    chosen = check_settings(
-        task_config, storage, speed_factors=speed_factors, transforms=transforms
-    )
+    chosen = check_settings(task_config, speed_factors=speed_factors, transforms=transforms)
     frames, targets = num_frames or FrameCount(), Targets(tokenizer, text_profile)
     collate = Collate(
         index=index,
@@ -291,8 +285,6 @@ def create_reader(
         dtype=dtype,
         normalize=task_config.normalize_audio,
         shortest=frames.shortest_input(),
-        remove_unknown=training and task_config.remove_unknown,
-        truncate=training and task_config.no_padding,
         transforms=[t for t in chosen if training and isinstance(t, Transform)],
         pin_memory=gangs.root.device.type == "cuda",
     )
@@ -308,7 +300,7 @@ def create_reader(
         targets,
         frames,
         task_config,
-        storage,
+        beta_corpus=beta_corpus,
         transforms=chosen,
         seed=seed,
         quadratic=quadratic_seconds and quadratic_seconds * SAMPLE_RATE,
