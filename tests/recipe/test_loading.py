@@ -51,7 +51,11 @@ STORAGE = "dataset.mixture_parquet_storage_config"
     ("key", "value", "rule"),
     [
         ("model", 3, "must be a mapping of keys, but is 3"),
-        ("dataset.transforms", ["join"], "a list, each entry a mapping as in {key: value}, but is"),
+        (
+            "dataset.transforms",
+            ["speed"],
+            "a list, each entry a mapping as in {key: value}, but is",
+        ),
         ("trainer.fp16_loss_scale", 3, "must be [a number, a number], but is 3"),
         ("model.keep_layers", "1", "must be a list, each entry a whole number, but is '1'"),
         ("regime.score_metric", "werr", "must be one of wer, cer, worst_group_wer"),

@@ -27,7 +27,7 @@ MASKED = (
     f"model.config_overrides={{use_masking: true, {LAYER}, model_dim: 32}}}}",
     *("masking.time=0.5", "masking.channel=0.25", "masking.channel_span=8"),
 )
-TRANSFORMS = "{name: speed, factors: [0.9, 1.1]}, {name: join, probability: 0.7}, {name: telephone}"
+TRANSFORMS = "{name: speed, factors: [0.9, 1.1]}, {name: spec_augment, probability: 0.5}"
 VIEWS = (
     *("masking.time=0.5", "masking.consistency_scale=0.2", "optimizer.layer_decay=0.9"),
     f"dataset.transforms=[{TRANSFORMS}]",

@@ -169,9 +169,7 @@ class Model:
         self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
         self.batch_seconds = _BATCH_SECONDS.get(self.device.type, 30.0)
         task = config.dataset.asr_task_config
-        with_join = any(entry["name"] == "join" for entry in config.dataset.transforms)
-        longest = task.max_audio_len / SAMPLE_RATE
-        self.cutting = Cutting.for_training(longest, with_join=with_join)
+        self.cutting = Cutting.for_training(task.max_audio_len / SAMPLE_RATE)
         self.normalizes = task.normalize_audio
         self.text_profile = config.dataset.text_profile
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
@@ -197,9 +195,7 @@ class Model:
         self._others.append(other)
         self.name = f"{self.name} with {other.name}"
         longest = min(self.cutting.longest, other.cutting.longest)
-        # If one of them needs spaces in pauses, their average does.
-        needy = min(self.cutting, other.cutting, key=lambda cutting: cutting.gap)
-        self.cutting = replace(needy, longest=longest)
+        self.cutting = replace(self.cutting, longest=longest)
 
     @overload
     def transcribe(self, audio: Audio, **options: Unpack[Options]) -> Transcript: ...

@@ -68,14 +68,11 @@ def largest_batch(
     section, task = config.dataset, config.dataset.asr_task_config
     quadratic = section.quadratic_seconds and section.quadratic_seconds * SAMPLE_RATE
     limits = BatchLimits.of(task, quadratic)
-    if utterances:
-        limits = limits._replace(max_rows=min(limits.max_rows or utterances, utterances))
-    most = limits.max_samples
-    longest = longest or min(task.max_audio_len, most or task.max_audio_len)
-    rows = limits.rows(longest)
+    longest = longest or min(task.max_audio_len, limits.max_samples)
+    rows = min(limits.rows(longest), utterances or limits.max_samples)
     batches = [Batch(rows, longest)]
-    if most is not None and not quadratic and limits.multiple_of == 1 and rows != limits.max_rows:
-        batches.append(Batch(rows + 1, most // (rows + 1)))
+    if not quadratic and limits.multiple_of == 1 and rows != utterances:
+        batches.append(Batch(rows + 1, limits.max_samples // (rows + 1)))
     return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / ATTENTION))
 
 

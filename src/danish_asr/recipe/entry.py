@@ -205,7 +205,7 @@ def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
 def _dataset_tree(root: Path, below: Tree) -> Tree:
     """The values that name a built dataset, over the configuration ``below``."""
     # They import pyarrow, which the help need not wait for.
-    from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE  # noqa: PLC0415
+    from danish_asr.base.schema import CARDS_DIR  # noqa: PLC0415
     from danish_asr.corpus.shards import read_inventory  # noqa: PLC0415
 
     try:
@@ -215,14 +215,7 @@ def _dataset_tree(root: Path, below: Tree) -> Tree:
     cards = str((root / CARDS_DIR).resolve())
     paths = value_of(below, "common.assets.extra_paths")
     others = [path for path in paths if path != cards] if isinstance(paths, list) else []
-    hours = str((root / STATISTICS_FILE).resolve())
-    return {
-        "common": {"assets": {"extra_paths": [*others, cards]}},
-        "dataset": {
-            "name": name,
-            "mixture_parquet_storage_config": {"dataset_summary_path": hours},
-        },
-    }
+    return {"common": {"assets": {"extra_paths": [*others, cards]}}, "dataset": {"name": name}}
 
 
 def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:

@@ -138,7 +138,7 @@ def _trained_on(run: Path, root: Path) -> set[Key] | None:
         except DanishAsrError:  # the dataset has changed
             return None
         for index in indexes:
-            columns = (index.table[name].to_pylist() for name in ("id", "text"))
+            columns = (index.rows[name] for name in ("id", "text"))
             trained.update(zip(*columns, strict=True))
         if config.model.path is None:
             break

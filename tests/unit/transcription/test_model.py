@@ -23,7 +23,6 @@ from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
-from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.decoders import make_decoder
@@ -34,7 +33,6 @@ from danish_asr.inference.sound import Sound
 from danish_asr.inference.streaming import recognise
 from danish_asr.metrics import compute_cer
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from tests.builders import encode, tone
 from tests.speech import speak
 
@@ -162,22 +160,6 @@ def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
     ):
         with pytest.raises(DanishAsrError, match=message):
             load_model(tmp_path / "tiny_model", decoder=("beam", config))
-
-
-def test_a_model_trained_with_join_needs_fewer_spaces_in_pauses(
-    model_directory: Path, tmp_path: Path
-) -> None:
-    """And a transform of the user, whose code is not here, does not matter."""
-    run = shutil.copytree(model_directory, tmp_path / "run")
-    transforms = [{"name": "join", "probability": 0.5}, {"name": "not_here:Mine"}]
-    (run / CONFIG_FILE).write_text(to_yaml({"dataset": {"transforms": transforms}}))
-    cuttings = [
-        load_model(*models, device="cpu").cutting
-        for models in ((run,), (model_directory,), (run, model_directory), (model_directory, run))
-    ]
-    assert [(cutting.gap, cutting.breath) for cutting in cuttings] == [(0.2, 0.19)] + [
-        (0.12, 0.09)
-    ] * 3
 
 
 def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.float32]) -> None:

@@ -12,7 +12,7 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.recipe.data.settings import check_settings
+from danish_asr.recipe.data.settings import check_settings, storage_faults
 from danish_asr.text.profiles import normalizer
 
 FULL: Final = "full"
@@ -163,7 +163,7 @@ class AsrDatasetSection(base.DatasetSection):
     """Validate on the rows that fulfil this SQL condition. Null: all rows."""
 
     storage_mode: Literal["MANIFEST", "MIXTURE_PARQUET"] = "MIXTURE_PARQUET"
-    """How utterances are stored; only the section of this storage is used."""
+    """Must be MIXTURE_PARQUET, as ``danish-asr convert`` writes."""
 
     task_mode: Literal["ASR"] = "ASR"
     manifest_storage_config: ManifestStorageConfig = field(default_factory=ManifestStorageConfig)
@@ -211,11 +211,14 @@ class AsrDatasetSection(base.DatasetSection):
             rules[f"`weights[{number}].where` must be an SQL condition"] = bool(
                 weight.where.strip()
             )
+        rules[
+            "`storage_mode` must be MIXTURE_PARQUET; `danish-asr convert` makes it of manifests"
+        ] = self.storage_mode == "MIXTURE_PARQUET"
+        rules |= dict.fromkeys(storage_faults(self.mixture_parquet_storage_config), False)
         result = with_broken(rules, super().validate())
         try:
             check_settings(
                 self.asr_task_config,
-                self.storage_config,
                 speed_factors=self.speed_factors,
                 transforms=self.transforms,
             )
@@ -231,13 +234,6 @@ class AsrDatasetSection(base.DatasetSection):
             return value
         factor = re.fullmatch(r"(\d+(?:\.\d+)?)x", value)
         return int(float(factor[1]) * self.asr_task_config.max_num_elements) if factor else None
-
-    @property
-    def storage_config(self) -> MixtureParquetStorageConfig | ManifestStorageConfig:
-        """The configuration of the storage that ``storage_mode`` selects."""
-        if self.storage_mode == "MANIFEST":
-            return self.manifest_storage_config
-        return self.mixture_parquet_storage_config
 
 
 @dataclass(kw_only=True)

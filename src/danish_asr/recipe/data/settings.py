@@ -6,48 +6,40 @@ from inspect import formatannotation
 from typing import Any, Final, cast, get_type_hints
 
 from fairseq2.utils.structured import StandardValueConverter, StructureError
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.base.errors import ConfigError, find_named
-from danish_asr.recipe.data.epoch_lengths import AnyTransform, Join, LengthTransform, Speed
 from danish_asr.recipe.data.transforms import (
-    BandPass,
-    ColouredNoise,
+    AnyTransform,
+    LengthTransform,
     Noise,
     Reverb,
     SpecAugment,
-    Telephone,
+    Speed,
     Transform,
 )
 
 TRANSFORMS: Final[dict[str, type[AnyTransform]]] = {
-    "band_pass": BandPass,
-    "coloured_noise": ColouredNoise,
-    "join": Join,
     "noise": Noise,
     "reverb": Reverb,
     "spec_augment": SpecAugment,
     "speed": Speed,
-    "telephone": Telephone,
 }
 """Names that ``dataset.transforms`` takes beside ``<module>:<class>``."""
 
 _TASK: Final = "dataset.asr_task_config"
 
-_AT_LEAST_ONE: Final = (
-    "batch_size",
-    "num_seqs_multiple_of",
-    "max_num_elements",
-    "max_bucket_size",
-    "max_num_batches",
-    "filter_long_text_threshold",
+_UNUSED: Final = (
+    *("batching_strategy", "max_bucket_size", "drop_remainder", "max_num_batches", "no_padding"),
+    *("remove_unknown", "filter_long_text_threshold", "use_fbank"),
 )
+"""Upstream's options that would change rows or labels, and that this recipe does not have."""
 
 
 def check_settings(
     task: AsrTaskConfig,
-    storage: object,
     *,
     speed_factors: Sequence[float] = (),
     transforms: Sequence[Mapping[str, object]] = (),
@@ -59,7 +51,7 @@ def check_settings(
     Raises:
         ConfigError: At least one setting is impossible.
     """
-    faults = [*_impossible_numbers(task, storage)]
+    faults = [*_impossible_values(task)]
     chosen: list[AnyTransform] = []
     try:
         chosen += make_transforms(transforms)
@@ -83,22 +75,57 @@ def check_settings(
     return chosen
 
 
-def _impossible_numbers(task: AsrTaskConfig, storage: object) -> Iterator[str]:
-    for name in _AT_LEAST_ONE:
-        value = getattr(task, name)
-        if value is not None and value < 1:
+def _impossible_values(task: AsrTaskConfig) -> Iterator[str]:
+    default = AsrTaskConfig()
+    for name in ("num_seqs_multiple_of", "max_num_elements"):
+        if (value := getattr(task, name)) < 1:
             yield f"{_TASK}.{name} must be 1 or more, but is {value}"
-    if task.use_fbank:
-        yield f"{_TASK}.use_fbank must be false: the models take waveforms"
-    if task.no_padding and task.batching_strategy is BatchingStrategy.STATIC:
-        yield f"{_TASK}.no_padding must be false with batching_strategy STATIC"
-    for name in ("beta_corpus", "beta_language"):
-        beta = getattr(storage, name, None)
-        if beta is not None and not 0 <= beta <= 1:
+    for name in _UNUSED:
+        value, only = getattr(task, name), getattr(default, name)
+        if value != only:
+            yield f"{_TASK}.{name} must be {_written(only)}, but is {_written(value)}"
+    for name in ("example_shuffle_window", "batch_shuffle_window"):
+        value, upstreams = getattr(task, name), getattr(default, name)
+        if value not in {0, 1, upstreams}:
+            yield f"{_TASK}.{name} must be 0, to shuffle all, or 1, not to shuffle, but is {value}"
+
+
+def storage_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
+    """Check upstream's storage section; what selects rows there must be at its default."""
+    default, section = MixtureParquetStorageConfig(), "dataset.mixture_parquet_storage_config"
+    beta = storage.beta_corpus
+    if beta is not None and not 0 <= beta <= 1:
+        yield (
+            f"{section}.beta_corpus must be from 0 (equal shares) to 1 (shares by hours), but is "
+            f"{beta}"
+        )
+    filters = {
+        "fragment_streaming.partition_filters": storage.fragment_streaming.partition_filters,
+        "fragment_loading.filters": storage.fragment_loading.filters,
+    }
+    for name, value in filters.items():
+        if value is not None:
             yield (
-                f"dataset.mixture_parquet_storage_config.{name} must be from 0 (equal shares) to 1 "
-                f"(shares by hours), but is {beta}"
+                f"{section}.{name} must be null, but is {value!r}; write it as SQL in "
+                "dataset.train_where, dataset.valid_where or evaluator.where"
             )
+    if storage.split_column != default.split_column:
+        yield f"{section}.split_column must be split, but is {storage.split_column}"
+    if storage.fragment_streaming.limit != default.fragment_streaming.limit:
+        yield (
+            f"{section}.fragment_streaming.limit must be empty; dataset.train_subset takes a part "
+            "of the rows"
+        )
+    if storage.fragment_loading.drop_null:
+        yield f"{section}.fragment_loading.drop_null must be false; write it as dataset.train_where"
+
+
+def _written(value: object) -> str:
+    """A value as in YAML."""
+    words = {None: "null", True: "true", False: "false"}
+    if isinstance(value, BatchingStrategy):
+        return value.name
+    return words[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransform]:
@@ -109,14 +136,12 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
         values = dict(entry)
         name = values.pop("name", None)
         if name is None:
-            fault = "needs a name, as in [{name: join, probability: 0.8}]"
+            fault = "needs a name, as in [{name: speed, factors: [0.9, 1.1]}]"
             faults.append(f"dataset.transforms[{number}]: {fault}")
             continue
         try:
             kind: Any = find_named(str(name), TRANSFORMS, "name")
-            is_transform = isinstance(kind, type) and issubclass(
-                kind, Transform | LengthTransform | Join
-            )
+            is_transform = isinstance(kind, type) and issubclass(kind, Transform | LengthTransform)
             if not (is_transform and hasattr(kind, "__dataclass_fields__")):
                 raise ValueError(  # noqa: TRY301
                     "expected a dataclass that derives from Transform or LengthTransform"
@@ -126,8 +151,6 @@ def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransfor
             faults += [f"dataset.transforms[{number}]: {fault}" for fault in error.faults]
         except (TypeError, ValueError) as error:
             faults.append(f"dataset.transforms[{number}] ({name}): {error}")
-    if sum(isinstance(transform, Join) for transform in made) > 1:
-        faults.append("dataset.transforms: expected `join` once, found it several times")
     if faults:
         raise ConfigError(faults)
     return made

@@ -35,19 +35,16 @@ from danish_asr.recipe.config.loading import ConfigT, overlay
 from danish_asr.recipe.config.sections import AsrDatasetSection, AsrModelSection, names_of_splits
 from danish_asr.recipe.data.dataset import (
     DATASET_FAMILY,
-    MANIFEST_FAMILY,
-    AsrDataset,
+    DanishAsrDataset,
     DanishAsrDatasetConfig,
     open_dataset,
-    open_manifest,
 )
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.share import rows_of_share
 from danish_asr.recipe.models.cards import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD
 
-DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
+DATASET_FAMILIES: Final = (DATASET_FAMILY,)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
 
 DOWNLOAD_HINT: Final = (
@@ -71,9 +68,10 @@ _KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
 
 
 def register_datasets(container: DependencyContainer) -> None:
-    """Register the dataset families that this recipe opens."""
-    for name, opener in ((DATASET_FAMILY, open_dataset), (MANIFEST_FAMILY, open_manifest)):
-        register_dataset_family(container, name, AsrDataset, DanishAsrDatasetConfig, opener=opener)
+    """Register the dataset family that this recipe opens."""
+    register_dataset_family(
+        container, DATASET_FAMILY, DanishAsrDataset, DanishAsrDatasetConfig, opener=open_dataset
+    )
 
 
 class ModelDescription(NamedTuple):
@@ -146,13 +144,13 @@ class Assets:
         family = card.maybe_get_field(f"{kind}_family") if card else None
         return card if family and (not families or family.value in families) else None
 
-    def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> AsrDataset:
+    def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> DanishAsrDataset:
         """Open the dataset of a card, or of a family; raises what makes that impossible."""
         name = card.field("dataset_family").as_(str) if card else section.family
         family = self._container.resolve(DatasetFamily, key=name)
         config = family.get_dataset_config(card) if card else family.config_kls()
         config = overridden(config, section.config_overrides, "dataset")
-        return cast(AsrDataset, family.open_custom_dataset(config))
+        return cast(DanishAsrDataset, family.open_custom_dataset(config))
 
     def model_family(self, card: AssetCard | None = None) -> ModelFamily:
         """Return fairseq2's handler of the card's family; without a card that of CTC models."""
@@ -247,34 +245,31 @@ class Assets:
             raise ConfigError([f"tokenizer.path: {error}"]) from None
 
 
-def configured_dataset(config: AsrConfig) -> AsrDataset:
+def configured_dataset(config: AsrConfig) -> DanishAsrDataset:
     """Open the dataset of a configuration that was checked."""
     assets, section = Assets(config), config.dataset
     card = assets.find("dataset.name", section.name, []) if section.name else None
     return assets.open_dataset(section, card)
 
 
-def training_rows(dataset: AsrDataset, config: AsrConfig) -> Index:
+def training_rows(dataset: DanishAsrDataset, config: AsrConfig) -> Index:
     """Index the rows that a run, or a stage of it, trains on, before the filters, with weights."""
     section = config.dataset
-    split, storage = str(section.train_split), section.storage_config
-    index = dataset.read_index(split, storage, section.train_where).weighted(
-        (weight.where, weight.factor, dataset.read_index(split, storage, weight.where))
-        for weight in section.weights
-    )
+    weights = [(weight.where, weight.factor) for weight in section.weights]
+    index = dataset.read_index(str(section.train_split), section.train_where, weights)
     if section.train_share is not None:
-        index = index.take(rows_of_share(index, section.train_share, config.common.seed))
+        index = index.share(section.train_share, config.common.seed)
     size = section.train_subset
-    return index if size is None else index.subset(size, nested=True)
+    return index if size is None else index.subset(size)
 
 
 def validation_indices(
-    dataset: AsrDataset, section: AsrDatasetSection, splits: str, subset: int | None = None
+    dataset: DanishAsrDataset, section: AsrDatasetSection, splits: str, subset: int | None = None
 ) -> dict[str, Index]:
     """Index the rows to validate on or to evaluate, or about ``subset`` of each, by split."""
     indices = {}
     for name in names_of_splits(splits):
-        index = dataset.read_index(name, section.storage_config, section.valid_where)
+        index = dataset.read_index(name, section.valid_where)
         indices[name] = index if subset is None else index.subset(subset)
     return indices
 

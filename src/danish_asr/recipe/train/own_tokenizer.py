@@ -64,9 +64,8 @@ def write_own_tokenizer(run: Path, config: AsrConfig) -> None:
 def _words(index: Index, profile: str) -> set[str]:
     """The different words of the normalised texts."""
     normalize, words = normalizer(profile), set[str]()
-    for chunk in index.table.column("text").chunks:
-        for text in chunk.to_pylist():
-            words.update(normalize(text).split(" "))
+    for text in index.rows["text"]:
+        words.update(normalize(text).split(" "))
     return words
 
 

@@ -22,7 +22,7 @@ from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
-from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
 from danish_asr.recipe.config.loading import is_faulty, unstructure
 from danish_asr.recipe.config.training import top_layers
@@ -58,7 +58,6 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     common = replace(config.common, assets=section_of_assets, cluster="none")
     config = replace(config, common=common)
-    faults.extend(_summary_faults(config))
     dataset_name = config.dataset.name
     dataset_card = assets.find("dataset.name", dataset_name, faults) if dataset_name else None
     if dataset_card is not None or not dataset_name:
@@ -105,15 +104,6 @@ def tokenizer_card(config: AsrConfig) -> AssetCard | None:
     """The card of the tokenizer of a resolved configuration; None if it is given as a path."""
     name = config.tokenizer.name
     return Assets(config).find("tokenizer.name", name, []) if name else None
-
-
-def _summary_faults(config: AsrConfig) -> Iterator[str]:
-    file = config.dataset.mixture_parquet_storage_config.dataset_summary_path
-    if config.dataset.storage_mode != "MIXTURE_PARQUET" or isinstance(config, AsrEvalConfig):
-        return
-    if file and not Path(file).is_file():
-        rule = f"must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
-        yield f"dataset.mixture_parquet_storage_config.dataset_summary_path {rule}"
 
 
 def _with_tokenizer_name(
