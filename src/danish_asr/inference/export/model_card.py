@@ -213,7 +213,7 @@ def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
         predictions = file.with_name(PREDICTIONS)
         # The run may have been moved or renamed since.
         evaluated = average_name(Path(about.get("run", "")).parent), about.get("step")
-        if evaluated != (origin.average, origin.step) or {"decoder", "where", "with"} & {*about}:
+        if evaluated != (origin.average, origin.step) or {"decoder", "where"} & {*about}:
             continue
         if predictions.is_file():
             rows = about["rows_in_split"]
