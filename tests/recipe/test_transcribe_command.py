@@ -140,15 +140,6 @@ def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     assert (status, "one of the two" in report) == (1, True)
 
 
-def test_a_model_that_is_named_twice_is_refused(
-    transcribe: Run, here: Path, finished_run: Path
-) -> None:
-    (here / "link").symlink_to(finished_run)
-    for again in (finished_run / ".." / finished_run.name, "link"):
-        status, _, report = transcribe(str(here / "in" / "a.wav"), "--with", str(again))
-        assert (status, "--with: a model is named twice" in report) == (1, True)
-
-
 @pytest.mark.parametrize(
     ("module", "option"), [("speakers", "--speakers"), ("punctuation", "--punctuate")]
 )

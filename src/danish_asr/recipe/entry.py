@@ -54,8 +54,6 @@ class Request:
     overrides: Sequence[str] = ()
     dump_config: bool = False
     trust: bool = False
-    others: Sequence[Path] = ()
-    """Further runs, whose probabilities an evaluation averages with those of ``output_dir``."""
 
     @property
     def where(self) -> str:

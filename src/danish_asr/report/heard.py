@@ -88,7 +88,7 @@ def _evaluations(model: Path) -> Iterator[Sequence[Path]]:
 
 def _greedy(predictions: Path) -> bool:
     file = predictions.parent / EVALUATION
-    return file.is_file() and {"decoder", "with"}.isdisjoint(read_evaluation(file))
+    return file.is_file() and "decoder" not in read_evaluation(file)
 
 
 def _run_of(model: Path, predictions: Path) -> Path | None:

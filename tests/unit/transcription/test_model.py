@@ -23,7 +23,6 @@ from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
-from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.transcript import Transcript
@@ -340,31 +339,3 @@ def test_all_forms_of_a_recording_give_the_same(
     )
     assert all(alike(transcript, expected) for transcript in found)
     assert str(found[5].file).encode().endswith("latin\ufffd.wav".encode())
-
-
-def test_the_probabilities_of_several_models_are_averaged(
-    model: Model, model_directory: Path, tmp_path: Path, speech: NDArray[np.float32]
-) -> None:
-    other_directory = shutil.copytree(model_directory, tmp_path / "other")
-    state = torch.load(other_directory / "model.pt")
-    state["final_proj.weight"] = state["final_proj.weight"].flip(0)
-    torch.save(state, other_directory / "model.pt")
-    other = load_model(other_directory, device="cpu")
-    both = load_model(model_directory, other_directory, device="cpu")
-    waveforms = [speech[16_000:32_000], np.empty(0, np.float32)]
-    expected = [
-        (one.exp() + two.exp()) / 2
-        for one, two in zip(model.log_probs(waveforms), other.log_probs(waveforms), strict=True)
-    ]
-    for mean, found in zip(expected, both.log_probs(waveforms), strict=True):
-        assert torch.allclose(found.exp(), mean, atol=1e-5)
-    assert "same frame in 0%" in str(both.agreement.warning())  # each has other symbols
-    assert both.transcribe(speech, rate=RATE).about["model"] == f"{model.name} with {other.name}"
-
-
-def test_models_with_other_symbols_are_not_averaged(model_directory: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(model_directory, tmp_path / "other")
-    letters = "abcdefghijklmnopqrstuvwxyzæøé "
-    (other / "cards" / "tokenizer.model").write_bytes(build_char_tokenizer(letters))
-    with pytest.raises(ConfigError, match="tokenizers have different symbols"):
-        load_model(model_directory, other, device="cpu")

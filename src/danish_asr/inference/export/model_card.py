@@ -204,7 +204,7 @@ def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
     for file in sorted((run / "eval").rglob(EVALUATION)):
         about = read_evaluation(file)
         predictions = file.with_name(PREDICTIONS)
-        if about.get("step") != origin.step or {"decoder", "where", "with"} & {*about}:
+        if about.get("step") != origin.step or {"decoder", "where"} & {*about}:
             continue
         if predictions.is_file():
             rows = about["rows_in_split"]

@@ -60,12 +60,12 @@ class AsrEvaluatorSection(base.EvaluatorSection):
     """What the evaluation recipe scores."""
 
     checkpoint: str | None = None
-    """``best``, ``last`` or ``step_<n>`` of the run in OUTDIR, or ``none`` for ``model.name``
-    itself. Null: ``none`` if a model is named and there is no training section, else ``best``."""
+    """``best``, ``last`` or ``step_<n>`` of the run in OUTDIR, or ``none`` for the model that
+    ``model`` names. Null: ``best``, and ``none`` if OUTDIR holds no run and a model is named."""
 
     split: str | None = None
-    """The splits to score, separated by commas. Null: ``test`` with a training configuration,
-    otherwise ``dataset.valid_split``."""
+    """The splits to score, separated by commas. Null: ``test``, but for the checkpoint ``none``
+    without ``dataset.train_split``, as upstream evaluates, ``dataset.valid_split``."""
 
     where: str | None = None
     """Score the rows that fulfil this SQL condition, in the directory of ``label``. Null: all."""
@@ -73,10 +73,6 @@ class AsrEvaluatorSection(base.EvaluatorSection):
     label: str | None = None
     """The directory of the results, beside those of greedy. Null: the decoder's name; needed for
     the second of two configurations of a decoder, and for a part of the rows."""
-
-    keep_log_probs: bool = False
-    """Keep the log-probabilities of the symbols, with the results of greedy: evaluations with other
-    decoders then read them and do not run the model."""
 
     def validate(self) -> ValidationResult:
         """Check that the label names a directory."""
