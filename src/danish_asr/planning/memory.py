@@ -104,8 +104,7 @@ def step_memory(
     }
     checkpointing = trainer.activation_checkpointing
     every = checkpointing.every_nth_layer if checkpointing.mode == "layerwise" else 0
-    views = 1 if config.masking.consistency_scale is None else 2
-    settings = Settings(on_gpu, mixed_precision(config), every, views)
+    settings = Settings(on_gpu, mixed_precision(config), every)
     activations = _cached_peak(config, model, module, batch, settings)
     # PyTorch's foreach loop makes a tensor of every size at once; fused kernels none.
     values = cast(Any, config.optimizer.config)

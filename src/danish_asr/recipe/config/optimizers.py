@@ -1,21 +1,19 @@
-"""The optimizers: names, settings and memory; docs/howto/add-an-optimizer.md shows one of your own.
+"""The optimizers: names, settings and memory.
 
 Names and settings are known without the code of an optimizer, whose library may not be installed.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, make_dataclass
-from functools import cache
-from typing import Final, NamedTuple, cast
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final, NamedTuple
 
 from fairseq2.recipe import config as base
 from fairseq2.utils.validation import ValidationResult
 from torch import Tensor
-from torch.optim import Optimizer
 
-from danish_asr.base.errors import ConfigError, find_named
+from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.sections import with_broken
 
 ADAMW_8BIT: Final = "adamw_8bit"
@@ -75,53 +73,30 @@ OPTIMIZERS: Final = {
     ),
     base.ADAFACTOR_OPTIMIZER: OptimizerKind(base.AdafactorConfig, _adafactor_bytes),
 }
-"""Names that ``optimizer.name`` takes beside ``package.module:Class``."""
+"""Names that ``optimizer.name`` takes."""
 
 
-@cache
 def find_optimizer(name: str) -> OptimizerKind:
-    """Return the optimizer of this name, or of a class of `torch.optim.Optimizer` by its path.
+    """Return the optimizer of this name.
 
     Raises:
         ConfigError: There is none.
     """
-    kind = find_named(name, OPTIMIZERS, "optimizer.name")
-    if isinstance(kind, OptimizerKind):
-        return kind
-    if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
-        raise ConfigError([f"optimizer.name must be a torch.optim.Optimizer, but is {name!r}"])
-    state_bytes = getattr(kind, "state_bytes", _adamw_bytes)
-    return OptimizerKind(_settings_of(kind, name), state_bytes, code=name)
-
-
-def _settings_of(kind: type[Optimizer], name: str) -> type:
-    """Make the dataclass of the settings: the parameters of the class, after the first one."""
-    fields: list[tuple[str, object, object]] = []
-    _, *parameters = inspect.signature(kind).parameters.values()
-    for parameter in parameters:
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            continue
-        if parameter.default is parameter.empty:
-            raise ConfigError([f"optimizer.name: {name} must have a default for {parameter.name}"])
-        hint = float if parameter.name == "lr" else object
-        fields.append((parameter.name, hint, parameter.default))
-    no_groups: object = field(default_factory=list)
-    fields.append(("groups", Sequence[base.AdamWGroupConfig], no_groups))
-    return make_dataclass(kind.__name__, cast(list[tuple[str, type, object]], fields), kw_only=True)
+    if name not in OPTIMIZERS:
+        close = get_close_matches(name, OPTIMIZERS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        rule = f"must be one of {', '.join(OPTIMIZERS)}"
+        raise ConfigError([f"optimizer.name {rule}, but is {name!r}{hint}"])
+    return OPTIMIZERS[name]
 
 
 @dataclass(kw_only=True)
 class AsrOptimizerSection(base.OptimizerSection):
     """The optimizer."""
 
-    layer_decay: float | None = None
-    """The learning rate of each encoder layer is this part of that of the layer above it; the head
-    has the rate of ``config.lr``, and what is below the layers the lowest. Null: one rate."""
-
     def validate(self) -> ValidationResult:
-        """Check the decay, and the learning rates and betas, also of groups of parameters."""
-        decay, settings = self.layer_decay, self.config
-        rules = {"`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1}
+        """Check learning rates and betas, also those of groups of parameters."""
+        settings, rules = self.config, dict[str, bool]()
         if isinstance(settings, base.AdamWConfig):
             # For gradients of a step itself, and for CUDA graphs: torch refuses both in the step.
             rules["`config.differentiable` must be false"] = not settings.differentiable
@@ -140,7 +115,7 @@ class AsrOptimizerSection(base.OptimizerSection):
 
 
 def _highest(settings: object, name: str) -> float:
-    """Return a number, or the highest of several; an optimizer of one's own may have any type."""
+    """Return a number, or the highest of several."""
     value = getattr(settings, name, None)
     values = value if isinstance(value, list | tuple) else [value]
     return max((each for each in values if isinstance(each, int | float)), default=0)

@@ -94,13 +94,9 @@ class MaskingSection:
     channel_span: int | None = None
     """Channels in a span; 64 in wav2vec 2.0."""
 
-    consistency_scale: float | None = None
-    """CR-CTC: mask each utterance twice, and add this much of the difference of the two posteriors
-    to the loss; 0.2 in arXiv:2410.05101. A batch then needs twice the memory. Null: mask once."""
-
     def validate(self) -> ValidationResult:
         """Check shares and spans."""
-        rules = positive(self, "time_span", "channel_span", "consistency_scale")
+        rules = positive(self, "time_span", "channel_span")
         rules["`time` must be 0 to 1"] = 0 <= (self.time or 0) <= 1
         rules["`channel` must be 0 to 1"] = 0 <= (self.channel or 0) <= 1
         return with_broken(rules, ValidationResult())

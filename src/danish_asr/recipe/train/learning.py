@@ -14,10 +14,7 @@ from fairseq2.nn.utils.module import freeze_parameters
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
 from fairseq2.recipe.config import (
-    AdafactorConfig,
-    AdafactorGroupConfig,
     AdamWConfig,
-    AdamWGroupConfig,
     ParameterGroupConfig,
 )
 from fairseq2.recipe.optim import prepare_parameter_groups
@@ -29,7 +26,7 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
 
-from danish_asr.base.errors import MissingExtraError, user_code
+from danish_asr.base.errors import MissingExtraError
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import find_optimizer
 from danish_asr.recipe.config.training import ALL_LAYERS, HEAD, in_steps, top_layers
@@ -111,8 +108,7 @@ def register_optimizer(container: DependencyContainer, name: str) -> None:
 def _create(code: str, resolver: DependencyResolver, config: object) -> Optimizer:
     settings = dict(vars(config))
     groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
-    with user_code(resolve_name(code), "making the optimizer"):
-        optimizer: Optimizer = resolve_name(code)(groups, **settings)
+    optimizer: Optimizer = resolve_name(code)(groups, **settings)
     return optimizer
 
 
@@ -150,20 +146,6 @@ def group_faults(
         if isinstance(value, Sequence) and len(value) != count:
             rule = f"must be a number, or one for each of {count} groups of parameters"
             yield f"lr_scheduler.config.{name} {rule}, but is {value!r}"
-
-
-def layer_groups(config: Any, decay: float, num_layers: int) -> list[ParameterGroupConfig]:
-    """Return groups whose learning rates fall by ``decay`` from encoder layer to encoder layer.
-
-    Clark et al., "ELECTRA", ICLR 2020. The head, and the encoder's last norm, keep ``config.lr``.
-    """
-    kind = AdafactorGroupConfig if isinstance(config, AdafactorConfig) else AdamWGroupConfig
-    layers = [
-        kind(params=rf"encoder\.layers\.{layer}\.", lr=config.lr * decay ** (num_layers - layer))
-        for layer in range(num_layers)
-    ]
-    below = config.lr * decay ** (num_layers + 1)
-    return [*layers, kind(params=r"encoder_frontend\.|masker\.", lr=below)]
 
 
 def use_fused(config: object, device: torch.device) -> None:

@@ -32,7 +32,6 @@ from danish_asr.recipe.train.data_preflight import dataset_faults
 from danish_asr.recipe.train.learning import (
     group_faults,
     keep_layers,
-    layer_groups,
     optimizer_faults,
 )
 from danish_asr.recipe.train.masking import masking_faults
@@ -189,15 +188,9 @@ def _training_faults(config: AsrConfig, module: Any, faults: Sequence[str]) -> I
         if most > layers:
             yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {most}"
     optimizer: Any = config.optimizer.config
-    keys = ("optimizer.config.groups", "optimizer.layer_decay")
-    if not any(is_faulty(key, faults) for key in keys):
+    if not is_faulty("optimizer.config.groups", faults):
         names = (name for name, _ in module.named_parameters())
-        decay, groups = config.optimizer.layer_decay, optimizer.groups
-        if decay is not None:
-            if groups:
-                yield "optimizer.layer_decay must be null with optimizer.config.groups"
-            groups = layer_groups(optimizer, decay, layers)
-        yield from group_faults(groups, config.lr_scheduler.config, names)
+        yield from group_faults(optimizer.groups, config.lr_scheduler.config, names)
 
 
 def with_accumulation(

@@ -91,10 +91,8 @@ def register_common(container: DependencyContainer) -> None:
     for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
         descriptor = MetricDescriptor(name, title, priority, _format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
-    for priority, name in enumerate(("chance", "consistency"), start=91):
-        title = f"{name.title()} (nats per character)"
-        descriptor = MetricDescriptor(name, title, priority, format_as_float)
-        container.collection.register_instance(MetricDescriptor, descriptor)
+    chance = MetricDescriptor("chance", "Chance (nats per character)", 91, format_as_float)
+    container.collection.register_instance(MetricDescriptor, chance)
 
 
 def _format_score(value: object) -> str:
@@ -143,9 +141,6 @@ class AsrRecipe(TrainRecipe):
         learning.Freezing(config).freeze_permanently(module)
         optimizer: Any = config.optimizer.config
         learning.use_fused(optimizer, root.device)
-        decay, layers = config.optimizer.layer_decay, len(module.encoder.layers)
-        if decay is not None:
-            optimizer.groups = learning.layer_groups(optimizer, decay, layers)
         log.info("{}", _headline(context, module))
         if root.rank == 0:
             record.check_free_space(context.output_dir, module, config)
@@ -161,7 +156,7 @@ class AsrRecipe(TrainRecipe):
         # The text is checked first: the model takes longer to load.
         indices = training_indices(context, config)
         learning.unwrap_names(context.model.module)
-        criterion = CtcCriterion(context.model, config.masking.consistency_scale)
+        criterion = CtcCriterion(context.model)
         setup = ReaderSetup.of(context)
         reader = training_reader(setup, config, indices)
         if reader.filtered and context.gangs.root.rank == 0:
